@@ -1,0 +1,289 @@
+//! `KubeSchedulerConfiguration` v1: which plugins run, with which arguments and weights.
+//!
+//! A configuration is resolved once, when read: defaults filled in, `multiPoint` expanded, disabled
+//! plugins taken out. What is left are the [`Profile`]s the engine decides with.
+
+use crate::object::{NodeAffinity, TopologySpreadConstraint};
+
+/// The scheduler name of pods that name none.
+pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
+
+/// A resolved scheduler configuration: at least one profile, names unique.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchedulerConfig {
+    /// The profiles, in the order of the file.
+    pub profiles: Vec<Profile>,
+}
+
+impl SchedulerConfig {
+    /// The profile that decides for pods with this `spec.schedulerName` (empty means the default name).
+    pub fn profile(&self, scheduler_name: &str) -> Option<&Profile> {
+        let name = if scheduler_name.is_empty() { DEFAULT_SCHEDULER_NAME } else { scheduler_name };
+        self.profiles.iter().find(|p| p.scheduler_name == name)
+    }
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        SchedulerConfig { profiles: vec![Profile::default()] }
+    }
+}
+
+/// A plugin that Berth implements, named as in kube-scheduler.
+///
+/// The order is that of kube-scheduler's default configuration, which is the order filters run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Plugin {
+    /// Holds back pods with scheduling gates.
+    SchedulingGates,
+    /// Orders the queue by priority.
+    PrioritySort,
+    /// Cordoned nodes.
+    NodeUnschedulable,
+    /// `spec.nodeName`.
+    NodeName,
+    /// Taints and tolerations.
+    TaintToleration,
+    /// Node selector and node affinity.
+    NodeAffinity,
+    /// Host ports.
+    NodePorts,
+    /// Requests against allocatable.
+    NodeResourcesFit,
+    /// Topology spread constraints.
+    PodTopologySpread,
+    /// Inter-pod affinity and anti-affinity.
+    InterPodAffinity,
+    /// Evenness of resource use.
+    NodeResourcesBalancedAllocation,
+    /// Images already on the node.
+    ImageLocality,
+}
+
+impl Plugin {
+    /// All plugins, in default order.
+    pub const ALL: [Plugin; 12] = [
+        Plugin::SchedulingGates,
+        Plugin::PrioritySort,
+        Plugin::NodeUnschedulable,
+        Plugin::NodeName,
+        Plugin::TaintToleration,
+        Plugin::NodeAffinity,
+        Plugin::NodePorts,
+        Plugin::NodeResourcesFit,
+        Plugin::PodTopologySpread,
+        Plugin::InterPodAffinity,
+        Plugin::NodeResourcesBalancedAllocation,
+        Plugin::ImageLocality,
+    ];
+
+    /// The name kube-scheduler gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Plugin::SchedulingGates => "SchedulingGates",
+            Plugin::PrioritySort => "PrioritySort",
+            Plugin::NodeUnschedulable => "NodeUnschedulable",
+            Plugin::NodeName => "NodeName",
+            Plugin::TaintToleration => "TaintToleration",
+            Plugin::NodeAffinity => "NodeAffinity",
+            Plugin::NodePorts => "NodePorts",
+            Plugin::NodeResourcesFit => "NodeResourcesFit",
+            Plugin::PodTopologySpread => "PodTopologySpread",
+            Plugin::InterPodAffinity => "InterPodAffinity",
+            Plugin::NodeResourcesBalancedAllocation => "NodeResourcesBalancedAllocation",
+            Plugin::ImageLocality => "ImageLocality",
+        }
+    }
+}
+
+/// One scheduling profile: plugins by extension point, and their arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Pods with this `spec.schedulerName` are decided by this profile.
+    pub scheduler_name: String,
+    /// Whether scheduling gates hold pods back (`SchedulingGates` at `preEnqueue`).
+    pub scheduling_gates: bool,
+    /// Plugins at `preFilter`, in order.
+    pub pre_filter: Vec<Plugin>,
+    /// Plugins at `filter`, in order: the first to reject a node gives the reason.
+    pub filter: Vec<Plugin>,
+    /// Plugins at `preScore`, in order.
+    pub pre_score: Vec<Plugin>,
+    /// Plugins at `score` with their weights (at least 1), in order.
+    pub score: Vec<(Plugin, i64)>,
+    /// Arguments of `InterPodAffinity`.
+    pub inter_pod_affinity: InterPodAffinityArgs,
+    /// Arguments of `NodeAffinity`.
+    pub node_affinity: NodeAffinityArgs,
+    /// Arguments of `NodeResourcesFit`.
+    pub node_resources_fit: NodeResourcesFitArgs,
+    /// Arguments of `NodeResourcesBalancedAllocation`.
+    pub balanced_allocation: BalancedAllocationArgs,
+    /// Arguments of `PodTopologySpread`.
+    pub pod_topology_spread: PodTopologySpreadArgs,
+}
+
+impl Default for Profile {
+    /// kube-scheduler 1.36 without a configuration file.
+    fn default() -> Self {
+        use Plugin::*;
+        Profile {
+            scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
+            scheduling_gates: true,
+            pre_filter: vec![NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread, InterPodAffinity],
+            filter: vec![
+                NodeUnschedulable,
+                NodeName,
+                TaintToleration,
+                NodeAffinity,
+                NodePorts,
+                NodeResourcesFit,
+                PodTopologySpread,
+                InterPodAffinity,
+            ],
+            pre_score: vec![
+                TaintToleration,
+                NodeAffinity,
+                NodeResourcesFit,
+                PodTopologySpread,
+                InterPodAffinity,
+                NodeResourcesBalancedAllocation,
+            ],
+            score: vec![
+                (TaintToleration, 3),
+                (NodeAffinity, 2),
+                (NodeResourcesFit, 1),
+                (PodTopologySpread, 2),
+                (InterPodAffinity, 2),
+                (NodeResourcesBalancedAllocation, 1),
+                (ImageLocality, 1),
+            ],
+            inter_pod_affinity: InterPodAffinityArgs::default(),
+            node_affinity: NodeAffinityArgs::default(),
+            node_resources_fit: NodeResourcesFitArgs::default(),
+            balanced_allocation: BalancedAllocationArgs::default(),
+            pod_topology_spread: PodTopologySpreadArgs::default(),
+        }
+    }
+}
+
+/// `InterPodAffinityArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterPodAffinityArgs {
+    /// Weight (0 to 100) with which required affinity of running pods acts as a preference on others.
+    pub hard_pod_affinity_weight: i64,
+    /// Leave preferences of running pods out for pods that have no inter-pod preferences themselves.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for InterPodAffinityArgs {
+    fn default() -> Self {
+        InterPodAffinityArgs { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+/// `NodeAffinityArgs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeAffinityArgs {
+    /// Node affinity added to every pod of the profile.
+    pub added_affinity: Option<NodeAffinity>,
+}
+
+/// `NodeResourcesFitArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeResourcesFitArgs {
+    /// Extended resources the filter does not look at.
+    pub ignored_resources: Vec<String>,
+    /// Groups (`example.com` of `example.com/gpu`) of extended resources the filter does not look at.
+    pub ignored_resource_groups: Vec<String>,
+    /// How nodes are scored.
+    pub scoring_strategy: ScoringStrategy,
+}
+
+impl Default for NodeResourcesFitArgs {
+    fn default() -> Self {
+        NodeResourcesFitArgs {
+            ignored_resources: Vec::new(),
+            ignored_resource_groups: Vec::new(),
+            scoring_strategy: ScoringStrategy {
+                kind: ScoringStrategyKind::LeastAllocated,
+                resources: cpu_and_memory(),
+            },
+        }
+    }
+}
+
+/// `scoringStrategy` of `NodeResourcesFitArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoringStrategy {
+    /// The formula.
+    pub kind: ScoringStrategyKind,
+    /// The resources that count, with weights.
+    pub resources: Vec<ResourceSpec>,
+}
+
+/// `scoringStrategy.type`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScoringStrategyKind {
+    /// Emptier nodes score higher.
+    LeastAllocated,
+    /// Fuller nodes score higher.
+    MostAllocated,
+    /// A piecewise linear function of the utilization, scores 0 to 10 at utilizations 0 to 100.
+    RequestedToCapacityRatio {
+        /// Points by ascending utilization.
+        shape: Vec<UtilizationShapePoint>,
+    },
+}
+
+/// A point of `requestedToCapacityRatio.shape`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UtilizationShapePoint {
+    /// Percent, 0 to 100.
+    pub utilization: i64,
+    /// 0 to 10.
+    pub score: i64,
+}
+
+/// A resource with its weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceSpec {
+    /// Resource name.
+    pub name: String,
+    /// 1 to 100.
+    pub weight: i64,
+}
+
+/// `NodeResourcesBalancedAllocationArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BalancedAllocationArgs {
+    /// The resources whose use is to be even.
+    pub resources: Vec<ResourceSpec>,
+}
+
+impl Default for BalancedAllocationArgs {
+    fn default() -> Self {
+        BalancedAllocationArgs { resources: cpu_and_memory() }
+    }
+}
+
+fn cpu_and_memory() -> Vec<ResourceSpec> {
+    ["cpu", "memory"].map(|name| ResourceSpec { name: name.to_owned(), weight: 1 }).to_vec()
+}
+
+/// `PodTopologySpreadArgs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodTopologySpreadArgs {
+    /// Where the constraints of pods without their own come from.
+    pub defaulting: SpreadDefaulting,
+}
+
+/// `defaultingType` and `defaultConstraints`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SpreadDefaulting {
+    /// kube-scheduler's own: zone with skew 5 and hostname with skew 3, both `ScheduleAnyway`.
+    #[default]
+    System,
+    /// These (possibly none), without label selectors.
+    List(Vec<TopologySpreadConstraint>),
+}

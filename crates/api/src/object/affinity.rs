@@ -1,0 +1,126 @@
+//! `Affinity`: the v1 fields and the proposals' fields in one shape.
+//!
+//! Which meaning a field has (design section 1) is decided when the rules are parsed, not here.
+
+use serde::{Deserialize, Serialize};
+
+use super::{LabelSelector, SelectorRequirement, nullable};
+
+/// `spec.affinity`, or the whole of the annotation `scheduling.berth.dev/affinity`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Affinity {
+    /// Rules about the node itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_affinity: Option<NodeAffinity>,
+    /// Pods to be near to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_affinity: Option<PodAffinity>,
+    /// Pods to keep away from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_anti_affinity: Option<PodAffinity>,
+}
+
+/// Node affinity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAffinity {
+    /// Proposal only: required when scheduling, and enforced by eviction afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_during_scheduling_required_during_execution: Option<NodeSelector>,
+    /// Required when scheduling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
+    /// Preferred, with weights.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTerm>,
+}
+
+/// Node selector terms, ORed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelector {
+    /// The terms.
+    #[serde(deserialize_with = "nullable")]
+    pub node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+/// One node selector term: its expressions and fields are ANDed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelectorTerm {
+    /// Requirements on node labels.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<SelectorRequirement>,
+    /// Requirements on node fields (`metadata.name` only).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub match_fields: Vec<SelectorRequirement>,
+}
+
+/// A preferred node selector term.
+///
+/// v1 writes the term under `preference`; the proposal writes `matchExpressions` beside the weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreferredSchedulingTerm {
+    /// 1 to 100.
+    #[serde(deserialize_with = "nullable")]
+    pub weight: i32,
+    /// The term, v1 shape.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preference: Option<NodeSelectorTerm>,
+    /// The term, proposal shape (annotation only).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<SelectorRequirement>,
+}
+
+/// Pod affinity or anti-affinity; the two have the same shape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodAffinity {
+    /// Proposal only: required when scheduling, and enforced by eviction afterwards.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub required_during_scheduling_required_during_execution: Vec<PodAffinityTerm>,
+    /// Required when scheduling.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub required_during_scheduling_ignored_during_execution: Vec<PodAffinityTerm>,
+    /// Preferred, with weights.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub preferred_during_scheduling_ignored_during_execution: Vec<WeightedPodAffinityTerm>,
+}
+
+/// A preferred pod affinity term.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WeightedPodAffinityTerm {
+    /// 1 to 100.
+    #[serde(deserialize_with = "nullable")]
+    pub weight: i32,
+    /// The term.
+    #[serde(deserialize_with = "nullable")]
+    pub pod_affinity_term: PodAffinityTerm,
+}
+
+/// Which pods (selector, namespaces) and in which topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodAffinityTerm {
+    /// Null matches no pods; empty matches all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelector>,
+    /// Absent and empty differ in the proposal's dialect, so the difference is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
+    /// Node label key; empty means "all topologies" in the proposal's dialect.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_key: String,
+    /// Namespaces by label; adds to `namespaces`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<LabelSelector>,
+    /// Pod label keys whose values are merged into `labelSelector` with `In`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub match_label_keys: Vec<String>,
+    /// Pod label keys whose values are merged into `labelSelector` with `NotIn`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub mismatch_label_keys: Vec<String>,
+}

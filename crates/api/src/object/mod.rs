@@ -1,0 +1,34 @@
+//! The Kubernetes objects Berth reads, as typed views of what bears on placement.
+//!
+//! These types are deliberately partial: a field that no placement rule looks at is not here, and an
+//! object that Berth writes back is written from the JSON value it was read from, never from these
+//! views. They are our own rather than generated ones because the proposals' fields
+//! (`requiredDuringSchedulingRequiredDuringExecution`, the difference between an absent and an empty
+//! `namespaces` list) must survive parsing.
+//!
+//! As in Kubernetes' own decoding, `null` means the same as an absent field.
+
+mod affinity;
+mod cluster;
+mod meta;
+mod node;
+mod pod;
+mod workload;
+
+pub use affinity::*;
+pub use cluster::*;
+pub use meta::*;
+pub use node::*;
+pub use pod::*;
+pub use workload::*;
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads `null` as the type's default, as Kubernetes' decoder does.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,216 @@
+//! Pods.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Affinity, LabelSelector, ObjectMeta, StringMap, nullable};
+use crate::quantity::Quantity;
+
+/// Resource name to quantity.
+pub type ResourceList = BTreeMap<String, Quantity>;
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pod {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodStatus,
+}
+
+impl Pod {
+    /// Whether the pod has ended (`Succeeded` or `Failed`): it then occupies nothing and matches no rule.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.metadata.namespace, self.metadata.name)
+    }
+}
+
+/// `spec` of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node the pod runs on, or is told to run on; empty while it waits.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub node_name: String,
+    /// Node labels required by equality.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: StringMap,
+    /// Affinity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+    /// Tolerations.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// Topology spread constraints.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    /// Which scheduling profile decides; empty before defaulting.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub scheduler_name: String,
+    /// Gates that hold the pod back.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub scheduling_gates: Vec<PodSchedulingGate>,
+    /// Priority value; higher goes first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Name of the PriorityClass that `priority` comes from.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub priority_class_name: String,
+    /// `PreemptLowerPriority` or `Never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption_policy: Option<String>,
+    /// Containers that run in order before the others, and sidecars among them.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub init_containers: Vec<Container>,
+    /// Containers.
+    #[serde(deserialize_with = "nullable")]
+    pub containers: Vec<Container>,
+    /// What the runtime itself needs.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub overhead: ResourceList,
+    /// Pod-level requests and limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Uses the node's network: container ports become host ports.
+    #[serde(deserialize_with = "nullable")]
+    pub host_network: bool,
+}
+
+/// A container, as far as placement looks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Image.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// Requests and limits.
+    #[serde(deserialize_with = "nullable")]
+    pub resources: ResourceRequirements,
+    /// Ports.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<ContainerPort>,
+    /// `Always` on an init container makes it a sidecar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
+}
+
+impl Container {
+    /// Whether an init container keeps running beside the others.
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+/// Requests and limits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceRequirements {
+    /// What is reserved.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: ResourceList,
+    /// The most that may be used; stands in for a missing request.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: ResourceList,
+}
+
+/// A container port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// Port inside the container.
+    #[serde(deserialize_with = "nullable")]
+    pub container_port: i32,
+    /// Port on the node; 0 when none is asked for.
+    #[serde(deserialize_with = "nullable")]
+    pub host_port: i32,
+    /// Address on the node; empty means every address.
+    #[serde(rename = "hostIP", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub host_ip: String,
+    /// `TCP`, `UDP` or `SCTP`; empty before defaulting.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub protocol: String,
+}
+
+/// A toleration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// Taint key; empty with `Exists` tolerates every key.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// `Equal` (also when empty) or `Exists`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub operator: String,
+    /// Taint value, for `Equal`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// Taint effect; empty tolerates all effects.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub effect: String,
+    /// How long a `NoExecute` taint is tolerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
+}
+
+/// A topology spread constraint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySpreadConstraint {
+    /// How uneven the spread may be.
+    #[serde(deserialize_with = "nullable")]
+    pub max_skew: i32,
+    /// Node label key whose values are the domains.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_key: String,
+    /// `DoNotSchedule` or `ScheduleAnyway`.
+    #[serde(deserialize_with = "nullable")]
+    pub when_unsatisfiable: String,
+    /// Pods that are counted, in the pod's own namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelector>,
+    /// Fewest domains to count with; `DoNotSchedule` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_domains: Option<i32>,
+    /// `Honor` (default) or `Ignore`: whether nodes outside the pod's node affinity are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_affinity_policy: Option<String>,
+    /// `Honor` or `Ignore` (default): whether nodes with untolerated taints are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_taints_policy: Option<String>,
+    /// Pod label keys whose values narrow the selector.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub match_label_keys: Vec<String>,
+}
+
+/// A scheduling gate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSchedulingGate {
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
+/// `status` of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+}

@@ -1,0 +1,314 @@
+//! Kubernetes quantities (`100m`, `1.5Gi`, `1e3`), read and rounded as the API server does.
+
+use std::fmt;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An exact quantity in units of 10⁻⁹.
+///
+/// Like the original, anything finer is rounded away from zero, and the magnitude is capped at 2⁶³−1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantity {
+    nanos: i128,
+}
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is not a quantity: write a number with an optional suffix, such as 100m, 0.5, 2, 1e3, 128Mi or 1.5Gi"
+)]
+pub struct QuantityError {
+    text: String,
+}
+
+const NANOS: i128 = 1_000_000_000;
+const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Quantity = Quantity { nanos: 0 };
+
+    /// A whole number of units.
+    pub fn from_units(units: i64) -> Self {
+        Quantity { nanos: units as i128 * NANOS }
+    }
+
+    /// A number of thousandths.
+    pub fn from_millis(millis: i64) -> Self {
+        Quantity { nanos: millis as i128 * (NANOS / 1000) }
+    }
+
+    /// Parses the text form.
+    ///
+    /// # Errors
+    /// The text does not have the form of a quantity.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        parse_nanos(text)
+            .map(|nanos| Quantity { nanos })
+            .ok_or_else(|| QuantityError { text: text.chars().take(64).collect() })
+    }
+
+    /// Whole units, rounded up.
+    pub fn units(self) -> i64 {
+        self.scaled(NANOS)
+    }
+
+    /// Thousandths, rounded up.
+    pub fn millis(self) -> i64 {
+        self.scaled(NANOS / 1000)
+    }
+
+    /// Whether the quantity is below zero.
+    pub fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether the quantity is zero.
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether the quantity is a whole number.
+    pub fn is_whole(self) -> bool {
+        self.nanos % NANOS == 0
+    }
+
+    fn scaled(self, unit: i128) -> i64 {
+        let up = if self.nanos % unit > 0 { 1 } else { 0 };
+        (self.nanos / unit + up).clamp(i64::MIN as i128, i64::MAX as i128) as i64
+    }
+}
+
+impl std::ops::Add for Quantity {
+    type Output = Quantity;
+    fn add(self, other: Quantity) -> Quantity {
+        Quantity { nanos: self.nanos.saturating_add(other.nanos) }
+    }
+}
+
+impl std::ops::AddAssign for Quantity {
+    fn add_assign(&mut self, other: Quantity) {
+        *self = *self + other;
+    }
+}
+
+fn parse_nanos(text: &str) -> Option<i128> {
+    let (negative, unsigned) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let number_len = unsigned.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, suffix) = unsigned.split_at(number_len);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+        return None;
+    }
+    let scale = Scale::parse(suffix)?;
+
+    // digits × 10^exponent × binary, in units of 10⁻⁹.
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    let exponent = i64::from(scale.decimal_exponent) - fraction.len() as i64 + 9;
+    let mut nanos: i128 = 0;
+    let mut capped = false;
+    for digit in digits.bytes() {
+        match nanos.checked_mul(10).and_then(|n| n.checked_add(i128::from(digit - b'0'))) {
+            Some(n) if n <= i128::MAX >> 70 || n <= MAX_NANOS * 1_000_000 => nanos = n,
+            _ => {
+                // More digits than matter: either far above the cap, or a long fraction, whose tail
+                // only decides that the result is rounded up.
+                return Some(sign(negative, long_number(digits, exponent, scale.binary)));
+            }
+        }
+    }
+    for _ in 0..exponent.max(0) {
+        if nanos == 0 {
+            break;
+        }
+        nanos = nanos.saturating_mul(10);
+        if nanos > MAX_NANOS {
+            capped = true;
+            break;
+        }
+    }
+    nanos = if capped { MAX_NANOS } else { nanos.saturating_mul(scale.binary) };
+    for _ in 0..(-exponent).max(0) {
+        if nanos <= 1 {
+            break;
+        }
+        nanos = nanos / 10 + i128::from(nanos % 10 > 0);
+    }
+    Some(sign(negative, nanos.min(MAX_NANOS)))
+}
+
+/// The value of a number with so many digits that they do not fit an `i128`.
+fn long_number(digits: &str, exponent: i64, binary: i128) -> i128 {
+    // Keep 25 digits (more than the 19 + 9 that the cap leaves room for once scaled) and round up.
+    let kept = &digits[..25.min(digits.len())];
+    let dropped = (digits.len() - kept.len()) as i64;
+    let mut nanos = kept.bytes().fold(0i128, |n, d| n * 10 + i128::from(d - b'0'));
+    if digits.as_bytes()[kept.len()..].iter().any(|d| *d != b'0') {
+        nanos += 1;
+    }
+    let mut exponent = exponent + dropped;
+    while exponent > 0 && nanos <= MAX_NANOS {
+        nanos = nanos.saturating_mul(10);
+        exponent -= 1;
+    }
+    if exponent > 0 {
+        return MAX_NANOS;
+    }
+    nanos = nanos.saturating_mul(binary);
+    while exponent < 0 && nanos > 1 {
+        nanos = nanos / 10 + i128::from(nanos % 10 > 0);
+        exponent += 1;
+    }
+    nanos.min(MAX_NANOS)
+}
+
+fn sign(negative: bool, nanos: i128) -> i128 {
+    if negative { -nanos } else { nanos }
+}
+
+struct Scale {
+    decimal_exponent: i32,
+    binary: i128,
+}
+
+impl Scale {
+    fn parse(suffix: &str) -> Option<Scale> {
+        let decimal = |decimal_exponent| Some(Scale { decimal_exponent, binary: 1 });
+        let binary = |bits: u32| Some(Scale { decimal_exponent: 0, binary: 1 << bits });
+        match suffix {
+            "n" => decimal(-9),
+            "u" => decimal(-6),
+            "m" => decimal(-3),
+            "" => decimal(0),
+            "k" => decimal(3),
+            "M" => decimal(6),
+            "G" => decimal(9),
+            "T" => decimal(12),
+            "P" => decimal(15),
+            "E" => decimal(18),
+            "Ki" => binary(10),
+            "Mi" => binary(20),
+            "Gi" => binary(30),
+            "Ti" => binary(40),
+            "Pi" => binary(50),
+            "Ei" => binary(60),
+            _ => {
+                let exponent = suffix.strip_prefix(['e', 'E'])?;
+                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                    return None;
+                }
+                // The original reads the exponent as an int32.
+                decimal(exponent.parse::<i32>().ok()?)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// Shortest decimal form: `2`, `100m`, `1500u`, `1n`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, suffix) in [(NANOS, ""), (1_000_000, "m"), (1000, "u")] {
+            if self.nanos % unit == 0 {
+                return write!(f, "{}{suffix}", self.nanos / unit);
+            }
+        }
+        write!(f, "{}n", self.nanos)
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct QuantityVisitor;
+        impl Visitor<'_> for QuantityVisitor {
+            type Value = Quantity;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity, such as 100m or 1Gi")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                Quantity::parse(text).map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Quantity, E> {
+                Ok(Quantity::from_units(n))
+            }
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Quantity, E> {
+                self.visit_str(&n.to_string())
+            }
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Quantity, E> {
+                self.visit_str(&n.to_string())
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<Quantity, E> {
+                Ok(Quantity::ZERO)
+            }
+        }
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_suffix_and_rounds_up() {
+        for (text, millis, units) in [
+            ("0", 0, 0),
+            ("1e3", 1_000_000, 1000),
+            ("1E3", 1_000_000, 1000),
+            ("1e-3", 1, 1),
+            ("0.5", 500, 1),
+            (".5", 500, 1),
+            ("5.", 5000, 5),
+            ("100m", 100, 1),
+            ("1Ki", 1_024_000, 1024),
+            ("1.5Gi", 1_610_612_736_000, 1_610_612_736),
+            ("1n", 1, 1),
+            ("-1", -1000, -1),
+            ("+2", 2000, 2),
+            ("1E", 1_000_000_000_000_000_000i64.saturating_mul(1000), 1_000_000_000_000_000_000),
+            ("100E", i64::MAX, i64::MAX),
+            ("0.0000000001", 1, 1),
+            ("0.00000000000000000000000000000000000000000000001", 1, 1),
+            ("1.000000000000000000000000000000000000000000000000001", 1001, 2),
+            ("99999999999999999999999999999999999999999999999999", i64::MAX, i64::MAX),
+            ("1e2000000000", i64::MAX, i64::MAX),
+            ("0e2000000000", 0, 0),
+        ] {
+            let quantity = Quantity::parse(text).expect(text);
+            assert_eq!((quantity.millis(), quantity.units()), (millis, units), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_quantity() {
+        for text in [
+            "",
+            "abc",
+            "1.2.3",
+            "Ki",
+            "1 Gi",
+            "1GB",
+            "--1",
+            "1e",
+            "1e+",
+            "1ee3",
+            ".",
+            "0x10",
+            "1e99999999999",
+        ] {
+            assert!(Quantity::parse(text).is_err(), "{text}");
+        }
+    }
+}
