@@ -8,6 +8,8 @@
 //!
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
+mod admission_syntax;
 pub mod config;
 pub mod object;
 pub mod quantity;
+pub mod rules;

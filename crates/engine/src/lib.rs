@@ -1,1 +1,15 @@
-//! Placeholder.
+//! Berth's placement engine: cluster state, rules, verdicts and decisions.
+//!
+//! A [`Cluster`] is fed nodes, namespaces, services and assigned pods in any order; it answers where a
+//! pod goes ([`Cluster::decide`], [`Cluster::place`]) and why ([`Cluster::evaluate`]). It has no clock,
+//! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
+
+mod decision;
+mod plugins;
+mod state;
+mod verdict;
+
+pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
+pub use state::cluster::{Cluster, PodInput, Settings};
+pub use state::incoming::MAX_ALL_TOPOLOGIES;
+pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};

@@ -1,0 +1,175 @@
+//! The internal form of a pod's placement rules: what the engine decides by.
+//!
+//! A pod is parsed once into [`PodRules`]; both dialects (design section 1) end here, so nothing
+//! behind this point asks which field a rule came from except to name it in an answer. Parsing never
+//! fails: what the API server would have rejected is treated as kube-scheduler treats it (a node term
+//! that does not parse matches no node; pod terms or preferences that do not parse make the pod
+//! unschedulable with an error).
+
+mod node;
+mod pod_term;
+mod resources;
+mod selector;
+mod spread;
+mod toleration;
+
+pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
+pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
+pub use resources::{DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests};
+pub use selector::{Requirement, Selector};
+pub use spread::{SpreadConstraint, WhenUnsatisfiable};
+pub use toleration::{TaintEffect, TolerationOperator, TolerationRule};
+
+use crate::object::{Affinity, Pod};
+
+/// The annotation that carries the proposal's `Affinity`.
+pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
+
+/// Which document gives a field its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dialect {
+    /// Kubernetes' v1 API.
+    V1,
+    /// The design proposals.
+    Proposal,
+}
+
+/// Everything about a pod that decides where it may go, where it would rather go, and what it means to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodRules {
+    /// `spec.nodeSelector`.
+    pub node_selector: Vec<(String, String)>,
+    /// Required node affinity: all of these must hold.
+    pub required_node_affinity: Vec<NodeSelectorRule>,
+    /// Preferred node affinity.
+    pub preferred_node_affinity: Vec<PreferredNodeTerm>,
+    /// Whether the pod has preferred node affinity at all (even terms that are no-ops).
+    pub has_preferred_node_affinity: bool,
+    /// Required pod affinity: a pod counts when it matches all terms.
+    pub required_affinity: Vec<PodTerm>,
+    /// Required pod anti-affinity.
+    pub required_anti_affinity: Vec<PodTerm>,
+    /// Preferred pod affinity.
+    pub preferred_affinity: Vec<PreferredPodTerm>,
+    /// Preferred pod anti-affinity.
+    pub preferred_anti_affinity: Vec<PreferredPodTerm>,
+    /// Topology spread constraints.
+    pub spread_constraints: Vec<SpreadConstraint>,
+    /// Tolerations.
+    pub tolerations: Vec<TolerationRule>,
+    /// Resources asked for.
+    pub requests: PodRequests,
+    /// Host ports asked for.
+    pub host_ports: Vec<HostPort>,
+    /// Images of all containers, init containers first, with their tags filled in.
+    pub images: Vec<String>,
+    /// Preferred node affinity did not parse: the pod cannot be scored.
+    pub preferred_node_affinity_error: Option<String>,
+    /// Pod terms did not parse: the pod cannot be filtered.
+    pub pod_term_error: Option<String>,
+}
+
+/// A host port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// Address; `0.0.0.0` means every address.
+    pub ip: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Port number.
+    pub port: i32,
+}
+
+impl HostPort {
+    /// The address that stands for all addresses.
+    pub const ANY_IP: &str = "0.0.0.0";
+
+    /// Whether the two cannot be used on one node together.
+    pub fn conflicts_with(&self, other: &HostPort) -> bool {
+        let same_address = self.ip == other.ip || self.ip == Self::ANY_IP || other.ip == Self::ANY_IP;
+        self.port == other.port && self.protocol == other.protocol && same_address
+    }
+}
+
+impl PodRules {
+    /// Parses an admitted pod: defaulted, with matchLabelKeys merged.
+    ///
+    /// `annotation` is the parsed annotation [`AFFINITY_ANNOTATION`]; it and the proposal's fields in
+    /// `spec.affinity` are looked at only with `extensions`.
+    pub fn parse(pod: &Pod, annotation: Option<&Affinity>, extensions: bool) -> PodRules {
+        let spec = &pod.spec;
+        let mut rules = PodRules {
+            node_selector: spec.node_selector.clone().into_iter().collect(),
+            spread_constraints: spread::parse(pod),
+            tolerations: spec.tolerations.iter().map(TolerationRule::parse).collect(),
+            requests: PodRequests::of(spec),
+            host_ports: host_ports(pod),
+            images: images(pod),
+            ..PodRules::default()
+        };
+        if let Some(affinity) = &spec.affinity {
+            rules.add_affinity(affinity, "spec.affinity", Dialect::V1, pod, extensions);
+        }
+        if let Some(affinity) = annotation.filter(|_| extensions) {
+            let path = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
+            rules.add_affinity(affinity, &path, Dialect::Proposal, pod, extensions);
+        }
+        rules
+    }
+
+    fn add_affinity(
+        &mut self,
+        affinity: &Affinity,
+        path: &str,
+        dialect: Dialect,
+        pod: &Pod,
+        extensions: bool,
+    ) {
+        if let Some(node) = &affinity.node_affinity {
+            self.add_node_affinity(node, &format!("{path}.nodeAffinity"), dialect, extensions);
+        }
+        let mut parse = |affinity: &Option<_>, name| {
+            let Some(affinity) = affinity else { return Default::default() };
+            pod_term::parse(affinity, &format!("{path}.{name}"), dialect, pod, extensions).unwrap_or_else(
+                |e| {
+                    self.pod_term_error.get_or_insert(e);
+                    Default::default()
+                },
+            )
+        };
+        let (required, preferred) = parse(&affinity.pod_affinity, "podAffinity");
+        let (anti_required, anti_preferred) = parse(&affinity.pod_anti_affinity, "podAntiAffinity");
+        self.required_affinity.extend(required);
+        self.preferred_affinity.extend(preferred);
+        self.required_anti_affinity.extend(anti_required);
+        self.preferred_anti_affinity.extend(anti_preferred);
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let sidecars = pod.spec.init_containers.iter().filter(|c| c.is_sidecar());
+    let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
+    let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
+    let mut ports: Vec<_> = ports
+        .filter(|p| p.host_port > 0)
+        .map(|p| HostPort {
+            ip: or(&p.host_ip, HostPort::ANY_IP),
+            protocol: or(&p.protocol, "TCP"),
+            port: p.host_port,
+        })
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+fn images(pod: &Pod) -> Vec<String> {
+    let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    containers.map(|c| normalized_image_name(&c.image)).collect()
+}
+
+/// The image's name with `:latest` where it has no tag, as nodes report it.
+pub fn normalized_image_name(name: &str) -> String {
+    // A colon before the last slash belongs to the registry's port, not to a tag.
+    if name.rfind(':') <= name.rfind('/') { format!("{name}:latest") } else { name.to_owned() }
+}

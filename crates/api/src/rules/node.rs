@@ -1,0 +1,193 @@
+//! Node selector terms.
+
+use super::{Dialect, PodRules, Requirement};
+use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement};
+
+/// A required node selector: its terms are ORed; without terms it matches no node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeSelectorRule {
+    /// Where it stands in the pod.
+    pub path: String,
+    /// Which dialect gave it its meaning.
+    pub dialect: Dialect,
+    /// Enforced by eviction after scheduling, too.
+    pub required_during_execution: bool,
+    /// The terms.
+    pub terms: Vec<NodeTerm>,
+    /// The only nodes it can match, when every term of a v1 rule names nodes by `metadata.name`.
+    ///
+    /// kube-scheduler looks at no other node then. An empty list means that the terms contradict
+    /// themselves.
+    pub node_names: Option<Vec<String>>,
+}
+
+/// A node selector term: its requirements are ANDed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeTerm {
+    /// Matches no node: an empty term of v1.
+    Nothing,
+    /// Does not parse, and so matches no node; the text says why.
+    Invalid(String),
+    /// Matches nodes that satisfy all requirements; none at all matches every node.
+    All(Vec<NodeRequirement>),
+}
+
+/// One requirement of a node term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeRequirement {
+    /// On a label.
+    Label(Requirement),
+    /// On `metadata.name`.
+    Name {
+        /// The name.
+        name: String,
+        /// Whether the node's name must be equal to it, or differ.
+        equal: bool,
+    },
+}
+
+/// A preferred node term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PreferredNodeTerm {
+    /// Where it stands in the pod.
+    pub path: String,
+    /// Added to the score of nodes that match.
+    pub weight: i64,
+    /// The requirements.
+    pub requirements: Vec<NodeRequirement>,
+}
+
+impl NodeTerm {
+    /// Parses one term in the meaning of `dialect`.
+    pub fn parse(term: &NodeSelectorTerm, dialect: Dialect) -> NodeTerm {
+        if dialect == Dialect::V1 && is_empty(term) {
+            return NodeTerm::Nothing;
+        }
+        parse_requirements(term).map_or_else(NodeTerm::Invalid, NodeTerm::All)
+    }
+}
+
+impl NodeSelectorRule {
+    /// Parses a required node selector in the meaning of `dialect`.
+    pub fn parse(
+        selector: &NodeSelector,
+        path: String,
+        dialect: Dialect,
+        required_during_execution: bool,
+    ) -> Self {
+        let terms = selector.node_selector_terms.iter().map(|t| NodeTerm::parse(t, dialect)).collect();
+        let node_names = if dialect == Dialect::V1 { Self::node_names(selector) } else { None };
+        NodeSelectorRule { path, dialect, required_during_execution, terms, node_names }
+    }
+
+    fn node_names(selector: &NodeSelector) -> Option<Vec<String>> {
+        let mut names: Vec<String> = Vec::new();
+        for term in &selector.node_selector_terms {
+            let mut of_term: Option<Vec<String>> = None;
+            for field in term.match_fields.iter().filter(|f| f.key == "metadata.name" && f.operator == "In") {
+                match &mut of_term {
+                    None => of_term = Some(field.values.clone()),
+                    Some(names) => names.retain(|n| field.values.contains(n)),
+                }
+            }
+            names.extend(of_term?);
+        }
+        names.sort_unstable();
+        names.dedup();
+        (!selector.node_selector_terms.is_empty()).then_some(names)
+    }
+}
+
+impl PreferredNodeTerm {
+    /// Parses preferred terms; those without weight or requirements are no-ops and left out.
+    ///
+    /// # Errors
+    /// A term does not parse; kube-scheduler then cannot score the pod.
+    pub fn parse_all(affinity: &NodeAffinity, path: &str) -> Result<Vec<PreferredNodeTerm>, String> {
+        let mut terms = Vec::new();
+        for (i, preferred) in affinity.preferred_during_scheduling_ignored_during_execution.iter().enumerate()
+        {
+            let term = NodeSelectorTerm {
+                match_expressions: preferred.match_expressions.clone(),
+                ..Default::default()
+            };
+            let term = preferred.preference.as_ref().unwrap_or(&term);
+            if preferred.weight == 0 || is_empty(term) {
+                continue;
+            }
+            let requirements = parse_requirements(term).map_err(|e| format!("[{i}].{e}"))?;
+            let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]");
+            terms.push(PreferredNodeTerm { path, weight: i64::from(preferred.weight), requirements });
+        }
+        Ok(terms)
+    }
+}
+
+impl PodRules {
+    pub(super) fn add_node_affinity(
+        &mut self,
+        affinity: &NodeAffinity,
+        path: &str,
+        dialect: Dialect,
+        extensions: bool,
+    ) {
+        if let Some(selector) = &affinity.required_during_scheduling_ignored_during_execution {
+            let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution");
+            self.required_node_affinity.push(NodeSelectorRule::parse(selector, path, dialect, false));
+        }
+        let executing = affinity.required_during_scheduling_required_during_execution.as_ref();
+        if let Some(selector) = executing.filter(|_| extensions) {
+            let path = format!("{path}.requiredDuringSchedulingRequiredDuringExecution");
+            self.required_node_affinity.push(NodeSelectorRule::parse(
+                selector,
+                path,
+                Dialect::Proposal,
+                true,
+            ));
+        }
+        self.has_preferred_node_affinity |=
+            !affinity.preferred_during_scheduling_ignored_during_execution.is_empty();
+        match PreferredNodeTerm::parse_all(affinity, path) {
+            Ok(terms) => self.preferred_node_affinity.extend(terms),
+            Err(error) => _ = self.preferred_node_affinity_error.get_or_insert(error),
+        }
+    }
+}
+
+fn is_empty(term: &NodeSelectorTerm) -> bool {
+    term.match_expressions.is_empty() && term.match_fields.is_empty()
+}
+
+fn parse_requirements(term: &NodeSelectorTerm) -> Result<Vec<NodeRequirement>, String> {
+    let labels = Requirement::parse_all(&term.match_expressions)?;
+    let mut requirements: Vec<_> = labels.into_iter().map(NodeRequirement::Label).collect();
+    for (i, field) in term.match_fields.iter().enumerate() {
+        requirements.push(parse_field(field).map_err(|e| format!("matchFields[{i}].{e}"))?);
+    }
+    Ok(requirements)
+}
+
+fn parse_field(field: &SelectorRequirement) -> Result<NodeRequirement, String> {
+    let equal = match field.operator.as_str() {
+        "In" => true,
+        "NotIn" => false,
+        other => return Err(format!("operator: Invalid value: {other:?}: not a valid selector operator")),
+    };
+    if field.key != "metadata.name" {
+        return Err(format!("key: Invalid value: {:?}: not a valid field selector key", field.key));
+    }
+    match field.values.as_slice() {
+        [name] => Ok(NodeRequirement::Name { name: name.clone(), equal }),
+        _ => Err("values: Invalid value: must have one element".to_owned()),
+    }
+}
+
+impl std::fmt::Display for NodeRequirement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NodeRequirement::Label(requirement) => requirement.fmt(f),
+            NodeRequirement::Name { name, equal: true } => write!(f, "metadata.name={name}"),
+            NodeRequirement::Name { name, equal: false } => write!(f, "metadata.name!={name}"),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Pod affinity terms.
+
+use super::{Dialect, Selector};
+use crate::object::{Pod, PodAffinity, PodAffinityTerm};
+
+/// Which pods, in which topology.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodTerm {
+    /// Where it stands in the pod.
+    pub path: String,
+    /// Which dialect gave it its meaning.
+    pub dialect: Dialect,
+    /// Enforced by eviction after scheduling, too.
+    pub required_during_execution: bool,
+    /// The pods meant, by label.
+    pub selector: Selector,
+    /// The pods meant, by namespace.
+    pub namespaces: NamespaceScope,
+    /// The nodes that count as one place.
+    pub topology: TopologyScope,
+}
+
+/// A preferred pod term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PreferredPodTerm {
+    /// 1 to 100.
+    pub weight: i64,
+    /// The term.
+    pub term: PodTerm,
+}
+
+/// The namespaces a term speaks of: those listed, and those the selector matches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceScope {
+    /// Names, sorted, without duplicates.
+    pub names: Vec<String>,
+    /// By namespace label; one without requirements means all namespaces, also unknown ones.
+    pub selector: Selector,
+}
+
+impl NamespaceScope {
+    /// Every namespace.
+    pub fn all() -> Self {
+        NamespaceScope { names: Vec::new(), selector: Selector::EVERYTHING }
+    }
+
+    /// One namespace.
+    pub fn only(name: &str) -> Self {
+        NamespaceScope { names: vec![name.to_owned()], selector: Selector::Nothing }
+    }
+
+    fn parse(term: &PodAffinityTerm, dialect: Dialect, own: &str) -> Result<Self, String> {
+        let listed = term.namespaces.as_deref().unwrap_or_default();
+        if listed.is_empty() {
+            if dialect == Dialect::Proposal && term.namespaces.is_some() {
+                return Ok(Self::all());
+            }
+            if term.namespace_selector.is_none() {
+                return Ok(Self::only(own));
+            }
+        }
+        let mut names = listed.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        let selector = Selector::parse(term.namespace_selector.as_ref())
+            .map_err(|e| format!("namespaceSelector.{e}"))?;
+        Ok(NamespaceScope { names, selector })
+    }
+}
+
+/// `topologyKey`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TopologyScope {
+    /// Nodes with the same value of this label are one place.
+    Key(String),
+    /// All topologies (an empty key in the proposal's dialect): a match in any configured one counts.
+    All,
+}
+
+/// The terms of one `podAffinity` or `podAntiAffinity`: required ones, then preferred ones.
+pub(super) fn parse(
+    affinity: &PodAffinity,
+    path: &str,
+    dialect: Dialect,
+    pod: &Pod,
+    extensions: bool,
+) -> Result<(Vec<PodTerm>, Vec<PreferredPodTerm>), String> {
+    let own = pod.metadata.namespace.as_str();
+    let ignored = &affinity.required_during_scheduling_ignored_during_execution;
+    let executing = &affinity.required_during_scheduling_required_during_execution;
+
+    let mut required = Vec::new();
+    for (i, term) in ignored.iter().enumerate() {
+        let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]");
+        required.push(PodTerm::parse(term, path, dialect, false, own)?);
+    }
+    for (i, term) in executing.iter().enumerate().filter(|_| extensions) {
+        let path = format!("{path}.requiredDuringSchedulingRequiredDuringExecution[{i}]");
+        required.push(PodTerm::parse(term, path, Dialect::Proposal, true, own)?);
+    }
+    let mut preferred = Vec::new();
+    for (i, weighted) in affinity.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
+        let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]");
+        let term = PodTerm::parse(&weighted.pod_affinity_term, path, dialect, false, own)?;
+        preferred.push(PreferredPodTerm { weight: i64::from(weighted.weight), term });
+    }
+    Ok((required, preferred))
+}
+
+impl PodTerm {
+    fn parse(
+        term: &PodAffinityTerm,
+        path: String,
+        dialect: Dialect,
+        required_during_execution: bool,
+        own_namespace: &str,
+    ) -> Result<PodTerm, String> {
+        let in_path = |e: String| format!("{path}.{e}");
+        let selector = Selector::parse(term.label_selector.as_ref())
+            .map_err(|e| in_path(format!("labelSelector.{e}")))?;
+        let namespaces = NamespaceScope::parse(term, dialect, own_namespace).map_err(in_path)?;
+        let topology = if term.topology_key.is_empty() && dialect == Dialect::Proposal {
+            TopologyScope::All
+        } else {
+            TopologyScope::Key(term.topology_key.clone())
+        };
+        Ok(PodTerm { path, dialect, required_during_execution, selector, namespaces, topology })
+    }
+}

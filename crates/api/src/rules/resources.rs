@@ -1,0 +1,143 @@
+//! What a pod asks for, summed over its containers.
+
+use std::collections::BTreeMap;
+
+use crate::object::{Container, PodSpec, ResourceList};
+use crate::quantity::Quantity;
+
+/// CPU assumed, for scoring, of a container that asks for none: 100 milli-CPU.
+pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
+/// Memory assumed, for scoring, of a container that asks for none: 200 MiB in bytes.
+pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
+
+/// A pod's requests, in the units kube-scheduler counts in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodRequests {
+    /// CPU, in thousandths.
+    pub milli_cpu: i64,
+    /// Memory, in bytes.
+    pub memory: i64,
+    /// Ephemeral storage, in bytes.
+    pub ephemeral_storage: i64,
+    /// Extended resources, huge pages and the like, in units, by name. Zero amounts are kept.
+    pub scalar: Vec<(String, i64)>,
+    /// CPU for scoring: containers that ask for none count [`DEFAULT_MILLI_CPU_REQUEST`].
+    pub non_zero_milli_cpu: i64,
+    /// Memory for scoring: containers that ask for none count [`DEFAULT_MEMORY_REQUEST`].
+    pub non_zero_memory: i64,
+}
+
+impl PodRequests {
+    /// Sums a pod's requests: containers and sidecars together, or the largest init container if that
+    /// needs more; pod-level requests replace the sum; overhead is added.
+    pub fn of(spec: &PodSpec) -> PodRequests {
+        let sum = total(spec, &ResourceList::new());
+
+        let mut defaults = ResourceList::new();
+        let pod_level = pod_level_requests(spec).next().is_some();
+        for (name, default) in [
+            ("cpu", Quantity::from_millis(DEFAULT_MILLI_CPU_REQUEST)),
+            ("memory", Quantity::from_units(DEFAULT_MEMORY_REQUEST)),
+        ] {
+            if !pod_level || !sum.contains_key(name) {
+                defaults.insert(name.to_owned(), default);
+            }
+        }
+        let non_zero = total(spec, &defaults);
+
+        let mut requests = PodRequests {
+            non_zero_milli_cpu: get(&non_zero, "cpu").millis(),
+            non_zero_memory: get(&non_zero, "memory").units(),
+            ..PodRequests::default()
+        };
+        for (name, quantity) in sum {
+            match name.as_str() {
+                "cpu" => requests.milli_cpu = quantity.millis(),
+                "memory" => requests.memory = quantity.units(),
+                "ephemeral-storage" => requests.ephemeral_storage = quantity.units(),
+                _ if is_scalar_resource_name(&name) => requests.scalar.push((name, quantity.units())),
+                _ => {}
+            }
+        }
+        requests
+    }
+
+    /// The amount of one resource, in the units of this struct.
+    pub fn amount(&self, resource: &str) -> i64 {
+        match resource {
+            "cpu" => self.milli_cpu,
+            "memory" => self.memory,
+            "ephemeral-storage" => self.ephemeral_storage,
+            _ => self.scalar.iter().find(|(name, _)| name == resource).map_or(0, |(_, amount)| *amount),
+        }
+    }
+}
+
+/// Whether a resource other than CPU, memory, storage and pods is counted: extended, huge pages,
+/// `kubernetes.io/`-prefixed and attachable volumes.
+pub(crate) fn is_scalar_resource_name(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    let extended = !native && !name.starts_with("requests.");
+    extended
+        || name.starts_with("hugepages-")
+        || name.contains("kubernetes.io/")
+        || name.starts_with("attachable-volumes-")
+}
+
+fn get(list: &ResourceList, name: &str) -> Quantity {
+    list.get(name).copied().unwrap_or_default()
+}
+
+fn add(into: &mut ResourceList, list: &ResourceList) {
+    for (name, quantity) in list {
+        *into.entry(name.clone()).or_default() += *quantity;
+    }
+}
+
+fn raise(into: &mut ResourceList, list: &ResourceList) {
+    for (name, quantity) in list {
+        let entry = into.entry(name.clone()).or_default();
+        *entry = (*entry).max(*quantity);
+    }
+}
+
+fn requests_of(container: &Container, defaults: &ResourceList) -> ResourceList {
+    let mut requests = container.resources.requests.clone();
+    for (name, quantity) in defaults {
+        requests.entry(name.clone()).or_insert(*quantity);
+    }
+    requests
+}
+
+/// Pod-level requests that count: CPU, memory and huge pages.
+fn pod_level_requests(spec: &PodSpec) -> impl Iterator<Item = (&String, &Quantity)> {
+    let requests = spec.resources.iter().flat_map(|r| &r.requests);
+    requests.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-"))
+}
+
+fn total(spec: &PodSpec, defaults: &ResourceList) -> ResourceList {
+    let mut running = BTreeMap::new();
+    for container in &spec.containers {
+        add(&mut running, &requests_of(container, defaults));
+    }
+    // While an init container runs, so do the sidecars before it.
+    let mut sidecars = BTreeMap::new();
+    let mut starting = BTreeMap::new();
+    for container in &spec.init_containers {
+        let mut requests = requests_of(container, defaults);
+        if container.is_sidecar() {
+            add(&mut running, &requests);
+            add(&mut sidecars, &requests);
+            requests = sidecars.clone();
+        } else {
+            add(&mut requests, &sidecars);
+        }
+        raise(&mut starting, &requests);
+    }
+    raise(&mut running, &starting);
+    for (name, quantity) in pod_level_requests(spec) {
+        running.insert(name.clone(), *quantity);
+    }
+    add(&mut running, &spec.overhead);
+    running
+}

@@ -1,0 +1,201 @@
+//! Selectors: label requirements in a canonical form.
+
+use crate::admission_syntax::{invalid_label_key, invalid_label_value};
+use crate::object::{LabelSelector, SelectorRequirement};
+
+/// One parsed label requirement.
+///
+/// `Gt` and `Lt` compare 64-bit integers; a label that is absent or not an integer does not match.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Requirement {
+    /// The label is present with one of the values (sorted, no duplicates).
+    In(String, Vec<String>),
+    /// The label is absent, or present with none of the values (sorted, no duplicates).
+    NotIn(String, Vec<String>),
+    /// The label is present.
+    Exists(String),
+    /// The label is absent.
+    DoesNotExist(String),
+    /// The label is an integer above the bound.
+    Gt(String, i64),
+    /// The label is an integer below the bound.
+    Lt(String, i64),
+}
+
+impl Requirement {
+    /// The label key it speaks of.
+    pub fn key(&self) -> &str {
+        match self {
+            Requirement::In(key, _) | Requirement::NotIn(key, _) => key,
+            Requirement::Exists(key) | Requirement::DoesNotExist(key) => key,
+            Requirement::Gt(key, _) | Requirement::Lt(key, _) => key,
+        }
+    }
+
+    /// Whether a label with this value (`None`: absent) satisfies it.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        match self {
+            Requirement::In(_, values) => value.is_some_and(|v| contains(values, v)),
+            Requirement::NotIn(_, values) => !value.is_some_and(|v| contains(values, v)),
+            Requirement::Exists(_) => value.is_some(),
+            Requirement::DoesNotExist(_) => value.is_none(),
+            Requirement::Gt(_, bound) => integer(value).is_some_and(|n| n > *bound),
+            Requirement::Lt(_, bound) => integer(value).is_some_and(|n| n < *bound),
+        }
+    }
+
+    fn parse(requirement: &SelectorRequirement) -> Result<Requirement, String> {
+        let SelectorRequirement { key, operator, values } = requirement;
+        let sorted = || {
+            let mut values = values.clone();
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        if let Some(reason) = invalid_label_key(key) {
+            return Err(format!("key: Invalid value: {key:?}: {reason}"));
+        }
+        let parsed = match operator.as_str() {
+            "In" | "NotIn" if values.is_empty() => {
+                return Err(
+                    "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
+                        .into(),
+                );
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let shown = format!("[{}]", values.join(" "));
+                return Err(format!(
+                    "values: Invalid value: {shown:?}: values set must be empty for exists and does not exist"
+                ));
+            }
+            "In" => Requirement::In(key.clone(), sorted()),
+            "NotIn" => Requirement::NotIn(key.clone(), sorted()),
+            "Exists" => Requirement::Exists(key.clone()),
+            "DoesNotExist" => Requirement::DoesNotExist(key.clone()),
+            "Gt" | "Lt" => {
+                let [value] = values.as_slice() else {
+                    return Err(
+                        "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required"
+                            .into(),
+                    );
+                };
+                let Some(bound) = integer(Some(value)) else {
+                    return Err(format!(
+                        "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    ));
+                };
+                if operator == "Gt" {
+                    Requirement::Gt(key.clone(), bound)
+                } else {
+                    Requirement::Lt(key.clone(), bound)
+                }
+            }
+            _ => return Err(format!("operator: Invalid value: {operator:?}: not a valid selector operator")),
+        };
+        for (i, value) in values.iter().enumerate() {
+            if let Some(reason) = invalid_label_value(value) {
+                return Err(format!("values[{i}][{key}]: Invalid value: {value:?}: {reason}"));
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Parses a list of requirements, each error prefixed with its place (`matchExpressions[1].`).
+    pub(super) fn parse_all(requirements: &[SelectorRequirement]) -> Result<Vec<Requirement>, String> {
+        let parse = |(i, r)| Requirement::parse(r).map_err(|e| format!("matchExpressions[{i}].{e}"));
+        requirements.iter().enumerate().map(parse).collect()
+    }
+}
+
+fn contains(sorted: &[String], value: &str) -> bool {
+    sorted.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
+}
+
+fn integer(value: Option<&str>) -> Option<i64> {
+    value?.parse().ok()
+}
+
+/// A label selector: nothing, or requirements that are ANDed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Selector {
+    /// Matches nothing (a null selector).
+    Nothing,
+    /// Matches what satisfies all of them, sorted and without duplicates; none at all matches everything.
+    All(Vec<Requirement>),
+}
+
+impl Selector {
+    /// Matches everything.
+    pub const EVERYTHING: Selector = Selector::All(Vec::new());
+
+    /// A selector from requirements in any order.
+    pub fn new(mut requirements: Vec<Requirement>) -> Selector {
+        requirements.sort_unstable();
+        requirements.dedup();
+        Selector::All(requirements)
+    }
+
+    /// Parses a label selector; a null one selects nothing.
+    ///
+    /// # Errors
+    /// A requirement is not valid; the text says which.
+    pub fn parse(selector: Option<&LabelSelector>) -> Result<Selector, String> {
+        let Some(selector) = selector else { return Ok(Selector::Nothing) };
+        let mut requirements = Requirement::parse_all(&selector.match_expressions)?;
+        for (key, value) in &selector.match_labels {
+            requirements.push(Requirement::In(key.clone(), vec![value.clone()]));
+        }
+        Ok(Selector::new(requirements))
+    }
+
+    /// Whether it matches everything.
+    pub fn is_everything(&self) -> bool {
+        matches!(self, Selector::All(requirements) if requirements.is_empty())
+    }
+
+    /// Its requirements; none for a selector that matches nothing.
+    pub fn requirements(&self) -> &[Requirement] {
+        match self {
+            Selector::Nothing => &[],
+            Selector::All(requirements) => requirements,
+        }
+    }
+
+    /// Whether labels, read through `get`, satisfy it.
+    pub fn matches<'a>(&self, mut get: impl FnMut(&str) -> Option<&'a str>) -> bool {
+        match self {
+            Selector::Nothing => false,
+            Selector::All(requirements) => requirements.iter().all(|r| r.matches(get(r.key()))),
+        }
+    }
+}
+
+impl std::fmt::Display for Requirement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Requirement::In(key, values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
+            Requirement::In(key, values) => write!(f, "{key} in ({})", values.join(", ")),
+            Requirement::NotIn(key, values) => write!(f, "{key} not in ({})", values.join(", ")),
+            Requirement::Exists(key) => write!(f, "{key}"),
+            Requirement::DoesNotExist(key) => write!(f, "!{key}"),
+            Requirement::Gt(key, bound) => write!(f, "{key} > {bound}"),
+            Requirement::Lt(key, bound) => write!(f, "{key} < {bound}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Selector::Nothing => f.write_str("no pods (null selector)"),
+            Selector::All(requirements) if requirements.is_empty() => f.write_str("everything"),
+            Selector::All(requirements) => {
+                for (i, requirement) in requirements.iter().enumerate() {
+                    let separator = if i > 0 { ", " } else { "" };
+                    write!(f, "{separator}{requirement}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The decision: where a pod goes, and if nowhere, why.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use berth_api::config::Plugin;
+use berth_api::object::Pod;
+
+use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer};
+use crate::state::cluster::{Cluster, PodInput};
+use crate::state::incoming::Incoming;
+use crate::state::node::NodeId;
+use crate::verdict::{Rejection, Status};
+
+/// What becomes of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes to this node.
+    Placed {
+        /// Node name.
+        node: String,
+    },
+    /// It fits on no node now.
+    Unschedulable {
+        /// kube-scheduler's message.
+        message: String,
+    },
+    /// Scheduling gates hold it back.
+    Gated {
+        /// Their names.
+        gates: Vec<String>,
+    },
+    /// Its rules cannot be evaluated, or no profile has its scheduler name.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+impl Outcome {
+    /// The node, if the pod goes to one.
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Outcome::Placed { node } => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Why the pod goes nowhere; empty when it goes somewhere.
+    pub fn message(&self) -> Cow<'_, str> {
+        match self {
+            Outcome::Placed { .. } => Cow::Borrowed(""),
+            Outcome::Unschedulable { message } => Cow::Borrowed(message),
+            Outcome::Gated { gates } => Cow::Owned(
+                format!("Scheduling is blocked due to scheduling gates: {gates:?}").replace('"', ""),
+            ),
+            Outcome::Failed { error } => Cow::Borrowed(error),
+        }
+    }
+}
+
+/// A decision with everything that led to it, node by node.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// What becomes of the pod.
+    pub outcome: Outcome,
+    /// The rejection that came before any node was looked at.
+    pub pre_filter: Option<Rejection>,
+    /// Every node, by name.
+    pub nodes: BTreeMap<String, NodeEvaluation>,
+    /// The nodes with the highest total, by name.
+    pub best: Vec<String>,
+}
+
+/// What the rules make of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEvaluation {
+    /// Ruled out before the filters ran, by this plugin.
+    NotConsidered(Plugin),
+    /// The first rule that rejects it.
+    Rejected(Rejection),
+    /// It is feasible.
+    Feasible(NodeScore),
+}
+
+/// Scores of a feasible node: normalized, times the plugin's weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeScore {
+    /// By plugin, in the order of the profile; plugins with nothing to say are absent.
+    pub by_plugin: Vec<(Plugin, i64)>,
+    /// Their sum.
+    pub total: i64,
+}
+
+/// Filters and scores of all nodes, by node number.
+pub(crate) struct Run<'a> {
+    pub(crate) context: Context<'a>,
+    pub(crate) pre_filter: PreFilter,
+    pub(crate) filters: Vec<(Plugin, Box<dyn Filter + 'a>)>,
+    /// Rejected nodes and the first rejection of each.
+    pub(crate) rejected: Vec<(NodeId, Rejection)>,
+    /// Nodes that no filter was asked about.
+    pub(crate) not_considered: Vec<NodeId>,
+    pub(crate) feasible: Vec<NodeId>,
+    pub(crate) scorers: Result<Vec<Scored<'a>>, String>,
+    /// By feasible node.
+    pub(crate) totals: Vec<i64>,
+}
+
+/// A scorer and its weighted scores by feasible node.
+pub(crate) struct Scored<'a> {
+    pub(crate) plugin: Plugin,
+    pub(crate) scorer: Box<dyn Scorer + 'a>,
+    pub(crate) scores: Vec<i64>,
+}
+
+impl Cluster {
+    /// Decides where a pod goes. The cluster is not changed but for rules it learns.
+    pub fn decide<'a>(&mut self, input: impl Into<PodInput<'a>>) -> Outcome {
+        let input = input.into();
+        if let Some(outcome) = self.held_back(input.pod) {
+            return outcome;
+        }
+        let incoming = self.incoming(input);
+        match self.run(&incoming) {
+            Some(run) => run.outcome(),
+            None => no_profile(input.pod),
+        }
+    }
+
+    /// Decides, and if a node is found assigns the pod to it.
+    pub fn place<'a>(&mut self, input: impl Into<PodInput<'a>>) -> Outcome {
+        let input = input.into();
+        let outcome = self.decide(input);
+        if let Outcome::Placed { node } = &outcome {
+            let class = self.class_of(input);
+            self.remove_pod(&input.pod.metadata.namespace, &input.pod.metadata.name);
+            self.assign(input.pod, class, node);
+        }
+        outcome
+    }
+
+    /// Decides, and tells what was found on every node.
+    pub fn evaluate<'a>(&mut self, input: impl Into<PodInput<'a>>) -> Evaluation {
+        let input = input.into();
+        let blank =
+            |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
+        if let Some(outcome) = self.held_back(input.pod) {
+            return blank(outcome);
+        }
+        let incoming = self.incoming(input);
+        match self.run(&incoming) {
+            Some(run) => run.evaluation(),
+            None => blank(no_profile(input.pod)),
+        }
+    }
+
+    fn held_back(&self, pod: &Pod) -> Option<Outcome> {
+        let gated = self.settings.config.profile(&pod.spec.scheduler_name).is_none_or(|p| p.scheduling_gates);
+        let gates: Vec<_> = pod.spec.scheduling_gates.iter().map(|g| g.name.clone()).collect();
+        (gated && !gates.is_empty()).then_some(Outcome::Gated { gates })
+    }
+
+    /// Asks every rule about every node; none without a profile for the pod.
+    pub(crate) fn run<'a>(&'a self, incoming: &'a Incoming) -> Option<Run<'a>> {
+        let class = self.classes.get(incoming.class);
+        let profile = &self.profiles[class.key.profile?];
+        let context = Context { cluster: self, incoming, class, profile };
+        let pre_filter = plugins::pre_filter(context);
+        let mut run = Run {
+            context,
+            pre_filter,
+            filters: Vec::new(),
+            rejected: Vec::new(),
+            not_considered: Vec::new(),
+            feasible: Vec::new(),
+            scorers: Ok(Vec::new()),
+            totals: Vec::new(),
+        };
+        if !matches!(run.pre_filter, PreFilter::Rejected(_)) {
+            run.filters = plugins::filters(context);
+            run.filter();
+            run.score();
+        }
+        Some(run)
+    }
+}
+
+fn no_profile(pod: &Pod) -> Outcome {
+    let name = &pod.spec.scheduler_name;
+    Outcome::Failed {
+        error: format!(
+            "no scheduling profile is named {name:?}; add one to the configuration, or change spec.schedulerName"
+        ),
+    }
+}
+
+impl<'a> Run<'a> {
+    fn filter(&mut self) {
+        let cluster = self.context.cluster;
+        let considered: Option<Vec<_>> = match &self.pre_filter {
+            PreFilter::Nodes(_, names) => Some(names.iter().filter_map(|n| cluster.symbols.get(n)).collect()),
+            _ => None,
+        };
+        for (id, record) in cluster.nodes.iter() {
+            if considered.as_ref().is_some_and(|names| !names.contains(&record.name)) {
+                self.not_considered.push(id);
+                continue;
+            }
+            let node = NodeRef { id, record };
+            match self.filters.iter().find_map(|(_, filter)| filter.check(node)) {
+                Some(rejection) => self.rejected.push((id, rejection)),
+                None => self.feasible.push(id),
+            }
+        }
+    }
+
+    fn score(&mut self) {
+        self.totals = vec![0; self.feasible.len()];
+        if self.feasible.is_empty() {
+            return;
+        }
+        let cluster = self.context.cluster;
+        self.scorers = plugins::scorers(self.context, &self.feasible).map(|scorers| {
+            let scored = scorers.into_iter().map(|(plugin, weight, scorer)| {
+                let score = |id: &NodeId| scorer.score(NodeRef { id: *id, record: cluster.nodes.get(*id) });
+                let mut scores: Vec<_> = self.feasible.iter().map(score).collect();
+                scorer.normalize(&self.feasible, &mut scores);
+                for (score, total) in scores.iter_mut().zip(&mut self.totals) {
+                    *score *= weight;
+                    *total += *score;
+                }
+                Scored { plugin, scorer, scores }
+            });
+            scored.collect()
+        });
+    }
+
+    fn node_name(&self, id: NodeId) -> &'a str {
+        let cluster = self.context.cluster;
+        cluster.symbols.text(cluster.nodes.get(id).name)
+    }
+
+    /// Names of the nodes with the highest total, sorted.
+    fn best(&self) -> Vec<&'a str> {
+        let Some(highest) = self.totals.iter().max().filter(|_| self.scorers.is_ok()) else {
+            return Vec::new();
+        };
+        let best = self.feasible.iter().zip(&self.totals).filter(|(_, total)| *total == highest);
+        let mut names: Vec<_> = best.map(|(id, _)| self.node_name(*id)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        if let Err(error) = &self.scorers {
+            return Outcome::Failed { error: error.clone() };
+        }
+        match self.best().first() {
+            Some(node) => Outcome::Placed { node: (*node).to_owned() },
+            None => Outcome::Unschedulable { message: self.message() },
+        }
+    }
+
+    /// kube-scheduler's summary of a pod that fits nowhere.
+    fn message(&self) -> String {
+        let n_nodes = self.context.cluster.n_nodes();
+        if n_nodes == 0 {
+            return "no nodes available to schedule pods".to_owned();
+        }
+        if let PreFilter::Rejected(rejection) = &self.pre_filter {
+            return format!("0/{n_nodes} nodes are available: {}.", rejection.reasons.join(", "));
+        }
+        let mut histogram: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
+        for (_, rejection) in &self.rejected {
+            for reason in &rejection.reasons {
+                *histogram.entry(Cow::Borrowed(reason)).or_default() += 1;
+            }
+        }
+        if let PreFilter::Nodes(plugin, _) = &self.pre_filter
+            && !self.not_considered.is_empty()
+        {
+            let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugin.name());
+            *histogram.entry(reason.into()).or_default() += self.not_considered.len();
+        }
+        let mut reasons: Vec<_> = histogram.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+        reasons.sort_unstable();
+        format!("0/{n_nodes} nodes are available: {}.", reasons.join(", "))
+    }
+
+    fn evaluation(&self) -> Evaluation {
+        let name = |id: &NodeId| self.node_name(*id).to_owned();
+        let rejected = self.rejected.iter().map(|(id, r)| (name(id), NodeEvaluation::Rejected(r.clone())));
+        let mut nodes: BTreeMap<_, _> = rejected.collect();
+        if let PreFilter::Nodes(plugin, _) = &self.pre_filter {
+            nodes.extend(
+                self.not_considered.iter().map(|id| (name(id), NodeEvaluation::NotConsidered(*plugin))),
+            );
+        }
+        for (i, id) in self.feasible.iter().enumerate() {
+            let scored = self.scorers.iter().flatten();
+            let by_plugin = scored.map(|s| (s.plugin, s.scores[i])).collect();
+            nodes.insert(name(id), NodeEvaluation::Feasible(NodeScore { by_plugin, total: self.totals[i] }));
+        }
+        let pre_filter = match &self.pre_filter {
+            PreFilter::Rejected(rejection) => Some(rejection.clone()),
+            _ => None,
+        };
+        let best = self.best().into_iter().map(str::to_owned).collect();
+        Evaluation { outcome: self.outcome(), pre_filter, nodes, best }
+    }
+}
+
+impl Rejection {
+    /// Whether a change elsewhere could lift it.
+    pub fn is_resolvable(&self) -> bool {
+        self.status == Status::Unschedulable
+    }
+}

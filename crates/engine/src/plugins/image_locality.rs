@@ -1,0 +1,55 @@
+//! Images already on the node.
+
+use super::{Context, MAX_NODE_SCORE, NodeRef, Scorer};
+use crate::state::intern::Symbol;
+
+const MEBIBYTE: i64 = 1024 * 1024;
+/// Below this many bytes images do not count.
+const MIN_THRESHOLD: i64 = 23 * MEBIBYTE;
+/// More bytes than this per container do not count.
+const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MEBIBYTE;
+
+struct ImageLocality<'a> {
+    context: Context<'a>,
+}
+
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    Some(Box::new(ImageLocality { context }))
+}
+
+impl ImageLocality<'_> {
+    /// Bytes of an image on the node, scaled down when few nodes have it, so that pods are not drawn to
+    /// the one node that has run them before.
+    fn scaled_bytes(&self, node: NodeRef<'_>, image: Symbol) -> Option<i64> {
+        node.record.images.binary_search(&image).ok()?;
+        let cluster = self.context.cluster;
+        let state = cluster.images.get(image)?;
+        let spread = state.n_nodes as f64 / cluster.nodes.len() as f64;
+        Some((state.size as f64 * spread) as i64)
+    }
+}
+
+impl Scorer for ImageLocality<'_> {
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        let images = &self.context.class.images;
+        if node.record.images.is_empty() || images.is_empty() {
+            return 0;
+        }
+        let sum: i64 = images.iter().filter_map(|i| self.scaled_bytes(node, *i)).sum();
+        let max_threshold = MAX_CONTAINER_THRESHOLD * images.len() as i64;
+        let sum = sum.clamp(MIN_THRESHOLD, max_threshold);
+        MAX_NODE_SCORE * (sum - MIN_THRESHOLD) / (max_threshold - MIN_THRESHOLD)
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        let images = self.context.class.images.iter();
+        let part = |image: &Symbol| {
+            let bytes = self.scaled_bytes(node, *image)?;
+            Some((
+                format!("bytes of {}, scaled by its spread", self.context.cluster.symbols.text(*image)),
+                bytes,
+            ))
+        };
+        images.filter_map(part).collect()
+    }
+}

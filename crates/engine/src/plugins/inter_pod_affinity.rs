@@ -1,0 +1,335 @@
+//! Inter-pod affinity and anti-affinity, read off the counters per term and topology domain.
+
+use berth_api::config::Plugin;
+use berth_api::rules::{PodTerm, Selector, TopologyScope};
+
+use super::{Context, Filter, MAX_NODE_SCORE, NodeRef, PreFilter, Scorer};
+use crate::state::class::{PreferredTerm, RequiredTerm};
+use crate::state::cluster::Cluster;
+use crate::state::counter::{Counter, Tally};
+use crate::state::matcher::{Carriers, MatcherId};
+use crate::state::node::NodeId;
+use crate::state::topology::{DomainId, TopologyId};
+use crate::verdict::{Rejection, Status, Verdict};
+
+const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// A pod whose terms do not parse goes nowhere.
+pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
+    match &context.class.rules().pod_term_error {
+        None => PreFilter::AllNodes,
+        Some(error) => PreFilter::Rejected(Rejection {
+            plugin: Plugin::InterPodAffinity,
+            status: Status::UnschedulableAndUnresolvable,
+            reasons: [format!("parsing pod: {error}").into()].into_iter().collect(),
+        }),
+    }
+}
+
+struct InterPodAffinity<'a> {
+    context: Context<'a>,
+    /// Whether the pod may be the first of its group: nobody matches its terms, and it does itself.
+    first_of_group: bool,
+    affinity: Vec<Term<'a>>,
+    anti_affinity: Vec<Term<'a>>,
+    /// Terms of running pods that the pod would violate.
+    existing: Vec<(MatcherId, TopologyId, &'a Counter)>,
+}
+
+/// A required term with the counters of its topologies.
+struct Term<'a> {
+    term: &'a PodTerm,
+    matcher: MatcherId,
+    counters: Vec<(TopologyId, &'a Counter)>,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let Context { cluster, class, incoming, .. } = context;
+    let rules = class.rules();
+    let affinity = terms(cluster, &class.required_affinity, &rules.required_affinity);
+    let anti_affinity = terms(cluster, &class.required_anti_affinity, &rules.required_anti_affinity);
+    let existing = cluster.carriers_against(context);
+    let existing: Vec<_> = existing
+        .map(|(matcher, topology, carriers)| (matcher, topology, &carriers.required_anti_affinity))
+        .filter(|(_, _, counter)| !counter.is_empty())
+        .collect();
+    if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
+        return None;
+    }
+    let nobody_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
+    let matched = &cluster.identities.get(incoming.identity).matched;
+    let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
+    let first_of_group = nobody_matches && matches_itself;
+    Some(Box::new(InterPodAffinity { context, first_of_group, affinity, anti_affinity, existing }))
+}
+
+fn terms<'a>(cluster: &'a Cluster, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
+    let term = |required: &'a RequiredTerm| {
+        let matcher = cluster.matchers.get(required.matcher);
+        let counters = required.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
+        Term { term: &terms[required.index], matcher: required.matcher, counters: counters.collect() }
+    };
+    compiled.iter().map(term).collect()
+}
+
+impl Cluster {
+    /// The terms of running pods that match the pod, by matcher and topology.
+    fn carriers_against<'a>(
+        &'a self,
+        context: Context<'a>,
+    ) -> impl Iterator<Item = (MatcherId, TopologyId, &'a Carriers)> {
+        let matched = &self.identities.get(context.incoming.identity).matched_by_existing;
+        matched.iter().flat_map(|matcher| {
+            let carriers = self.matchers.get(*matcher).carriers.iter();
+            carriers.map(|(topology, carriers)| (*matcher, *topology, carriers))
+        })
+    }
+}
+
+impl Term<'_> {
+    /// The domains of the node in which pods match.
+    fn matching_domains(
+        &self,
+        cluster: &Cluster,
+        node: NodeId,
+    ) -> impl Iterator<Item = (TopologyId, DomainId, Tally)> {
+        let domains = self.counters.iter().filter_map(move |(topology, counter)| {
+            let domain = cluster.topologies.domain(*topology, node)?;
+            Some((*topology, domain, counter.get(domain)))
+        });
+        domains.filter(|(_, _, tally)| tally.count > 0)
+    }
+
+    /// Whether the node is in a domain of the term's topology at all.
+    fn has_domain(&self, cluster: &Cluster, node: NodeId) -> bool {
+        self.counters.iter().any(|(topology, _)| cluster.topologies.domain(*topology, node).is_some())
+    }
+}
+
+impl InterPodAffinity<'_> {
+    fn satisfies_pod_affinity(&self, node: NodeId) -> bool {
+        let cluster = self.context.cluster;
+        self.affinity.iter().all(|t| t.has_domain(cluster, node))
+            && (self.first_of_group
+                || self.affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_some()))
+    }
+
+    fn satisfies_pod_anti_affinity(&self, node: NodeId) -> bool {
+        let cluster = self.context.cluster;
+        self.anti_affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_none())
+    }
+
+    /// Terms of running pods that the pod would violate on the node.
+    fn violated_existing(
+        &self,
+        node: NodeId,
+    ) -> impl Iterator<Item = (MatcherId, TopologyId, DomainId, i64)> {
+        let topologies = &self.context.cluster.topologies;
+        let violated = self.existing.iter().filter_map(move |(matcher, topology, counter)| {
+            let domain = topologies.domain(*topology, node)?;
+            Some((*matcher, *topology, domain, counter.get(domain).count))
+        });
+        violated.filter(|(.., count)| *count > 0)
+    }
+}
+
+impl Filter for InterPodAffinity<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let (status, reason) = if !self.satisfies_pod_affinity(node.id) {
+            (Status::UnschedulableAndUnresolvable, REASON_AFFINITY)
+        } else if !self.satisfies_pod_anti_affinity(node.id) {
+            (Status::Unschedulable, REASON_ANTI_AFFINITY)
+        } else if self.violated_existing(node.id).next().is_some() {
+            (Status::Unschedulable, REASON_EXISTING)
+        } else {
+            return None;
+        };
+        Some(Rejection::new(Plugin::InterPodAffinity, status, reason))
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let cluster = self.context.cluster;
+        let mut verdicts = Vec::new();
+        for term in &self.affinity {
+            let satisfied = term.has_domain(cluster, node.id)
+                && (self.first_of_group || term.matching_domains(cluster, node.id).next().is_some());
+            if satisfied {
+                continue;
+            }
+            let all = self.affinity.len();
+            let together = if all > 1 {
+                format!(" (pods that match all {all} required affinity terms)")
+            } else {
+                String::new()
+            };
+            let detail = format!("needs {}{together}", describe(term.term));
+            let elsewhere =
+                term.counters.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
+            let verdict = Verdict::new(
+                Plugin::InterPodAffinity,
+                Status::UnschedulableAndUnresolvable,
+                REASON_AFFINITY,
+                detail,
+            );
+            let first = term.counters.first();
+            let pair =
+                first.and_then(|(t, _)| cluster.topology_pair(*t, cluster.topologies.domain(*t, node.id)));
+            verdicts.push(
+                verdict
+                    .term(&term.term.path)
+                    .topology(pair)
+                    .count("matching", 0)
+                    .count("elsewhere", elsewhere.unwrap_or(0)),
+            );
+        }
+        for term in &self.anti_affinity {
+            for (topology, domain, tally) in term.matching_domains(cluster, node.id) {
+                let detail = format!("must not be with {}", describe(term.term));
+                verdicts.push(
+                    Verdict::new(
+                        Plugin::InterPodAffinity,
+                        Status::Unschedulable,
+                        REASON_ANTI_AFFINITY,
+                        detail,
+                    )
+                    .term(&term.term.path)
+                    .topology(cluster.topology_pair(topology, Some(domain)))
+                    .count("matching", tally.count)
+                    .witnesses(cluster.pods_matching(term.matcher, topology, domain)),
+                );
+            }
+        }
+        for (matcher, topology, domain, count) in self.violated_existing(node.id) {
+            let (witnesses, more, terms) = cluster.pods_carrying_anti_affinity(matcher, topology, domain);
+            for (path, term) in terms {
+                let detail = format!("running pods must not be with {}", describe(&term));
+                verdicts.push(
+                    Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
+                        .term(path)
+                        .topology(cluster.topology_pair(topology, Some(domain)))
+                        .count("carriers", count)
+                        .witnesses((witnesses.clone(), more)),
+                );
+            }
+        }
+        verdicts
+    }
+}
+
+/// A term in words.
+pub(crate) fn describe(term: &PodTerm) -> String {
+    let namespaces = match (&term.namespaces.selector, term.namespaces.names.as_slice()) {
+        (selector, _) if selector.is_everything() => "in all namespaces".to_owned(),
+        (Selector::Nothing, [one]) => format!("in namespace {one}"),
+        (Selector::Nothing, names) => format!("in namespaces {}", names.join(", ")),
+        (selector, []) => format!("in namespaces with `{selector}`"),
+        (selector, names) => format!("in namespaces {} and those with `{selector}`", names.join(", ")),
+    };
+    let topology = match &term.topology {
+        TopologyScope::Key(key) => format!("per {key}"),
+        TopologyScope::All => "in any topology".to_owned(),
+    };
+    format!("pods with `{}` {namespaces}, {topology}", term.selector)
+}
+
+struct Preferences<'a> {
+    context: Context<'a>,
+    parts: Vec<Part<'a>>,
+}
+
+/// One counter that adds to the score.
+struct Part<'a> {
+    topology: TopologyId,
+    counter: &'a Counter,
+    value: Value,
+    source: Source<'a>,
+}
+
+/// How a tally becomes a score.
+enum Value {
+    /// Number of pods times this.
+    Count(i64),
+    /// Sum of the weights times this.
+    Weight(i64),
+}
+
+enum Source<'a> {
+    Own(&'a PodTerm),
+    ExistingPreferred,
+    ExistingRequired,
+}
+
+impl Part<'_> {
+    fn score(&self, cluster: &Cluster, node: NodeId) -> i64 {
+        let Some(domain) = cluster.topologies.domain(self.topology, node) else { return 0 };
+        let tally = self.counter.get(domain);
+        match self.value {
+            Value::Count(factor) => tally.count * factor,
+            Value::Weight(factor) => tally.weight * factor,
+        }
+    }
+}
+
+/// None if no preference touches the pod: kube-scheduler then gives no score at all.
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    let Context { cluster, class, profile, .. } = context;
+    let args = &profile.profile.inter_pod_affinity;
+    if class.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods {
+        return None;
+    }
+    let rules = class.rules();
+    let terms = rules.preferred_affinity.iter().chain(&rules.preferred_anti_affinity).map(|p| &p.term);
+    let mut parts = Vec::new();
+    for (preferred, term) in class.preferred.iter().zip(terms) {
+        let PreferredTerm { weight, matcher, topologies } = preferred;
+        let matcher = cluster.matchers.get(*matcher);
+        for (topology, sign) in topologies {
+            if let Some(counter) = matcher.matching_in(*topology) {
+                let value = Value::Count(weight * sign);
+                parts.push(Part { topology: *topology, counter, value, source: Source::Own(term) });
+            }
+        }
+    }
+    for (_, topology, carriers) in cluster.carriers_against(context) {
+        let mut part = |counter, factor, source| {
+            parts.push(Part { topology, counter, value: Value::Weight(factor), source });
+        };
+        part(&carriers.preferred, 1, Source::ExistingPreferred);
+        if args.hard_pod_affinity_weight > 0 {
+            part(&carriers.required_affinity, args.hard_pod_affinity_weight, Source::ExistingRequired);
+        }
+    }
+    parts.retain(|p| !p.counter.is_empty());
+    (!parts.is_empty()).then(|| Box::new(Preferences { context, parts }) as Box<dyn Scorer>)
+}
+
+impl Scorer for Preferences<'_> {
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        self.parts.iter().map(|p| p.score(self.context.cluster, node.id)).sum()
+    }
+
+    /// The lowest becomes 0, the highest 100.
+    fn normalize(&self, _nodes: &[NodeId], scores: &mut [i64]) {
+        let min = scores.iter().copied().min().unwrap_or(0);
+        let max = scores.iter().copied().max().unwrap_or(0);
+        for score in scores {
+            let share = if max > min { (*score - min) as f64 / (max - min) as f64 } else { 0.0 };
+            *score = (MAX_NODE_SCORE as f64 * share) as i64;
+        }
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        let part = |p: &Part<'_>| {
+            let score = p.score(self.context.cluster, node.id);
+            let text = match &p.source {
+                Source::Own(term) => term.path.clone(),
+                Source::ExistingPreferred => "preferences of running pods".to_owned(),
+                Source::ExistingRequired => "required affinity of running pods".to_owned(),
+            };
+            (score != 0).then_some((text, score))
+        };
+        self.parts.iter().filter_map(part).collect()
+    }
+}

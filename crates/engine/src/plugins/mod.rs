@@ -1,0 +1,163 @@
+//! The rules, one file each.
+//!
+//! A rule that filters is prepared once per decision and then asked about nodes ([`Filter`]); so is one
+//! that scores ([`Scorer`]). Both are named after kube-scheduler's plugins and follow its arithmetic,
+//! integer truncations included.
+
+use berth_api::config::Plugin;
+
+use crate::state::class::Class;
+use crate::state::cluster::Cluster;
+use crate::state::incoming::Incoming;
+use crate::state::node::{NodeId, NodeRecord};
+use crate::state::profile::ProfileState;
+use crate::verdict::{Rejection, Verdict};
+
+mod image_locality;
+mod inter_pod_affinity;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources;
+mod node_unschedulable;
+mod pod_topology_spread;
+mod taint_toleration;
+
+/// The best score of a node by one plugin, before its weight.
+pub(crate) const MAX_NODE_SCORE: i64 = 100;
+
+/// What a rule is prepared from: the cluster and the pod to be placed.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) incoming: &'a Incoming,
+    pub(crate) class: &'a Class,
+    pub(crate) profile: &'a ProfileState,
+}
+
+/// A node as the rules see it.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeRef<'a> {
+    pub(crate) id: NodeId,
+    pub(crate) record: &'a NodeRecord,
+}
+
+/// A rule that rejects nodes.
+pub(crate) trait Filter {
+    /// Whether the node is rejected, and in kube-scheduler's words why.
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection>;
+
+    /// Every single reason against the node, told in full.
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict>;
+}
+
+/// A rule that scores nodes.
+pub(crate) trait Scorer {
+    /// The raw score.
+    fn score(&self, node: NodeRef<'_>) -> i64;
+
+    /// Turns raw scores of the feasible nodes into 0 to [`MAX_NODE_SCORE`].
+    fn normalize(&self, _nodes: &[NodeId], _scores: &mut [i64]) {}
+
+    /// What the raw score is made of: a text and a number each.
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)>;
+}
+
+/// What comes before nodes are looked at.
+pub(crate) enum PreFilter {
+    /// All nodes are to be looked at.
+    AllNodes,
+    /// Only these, by name: the rule has ruled out the others.
+    Nodes(Plugin, Vec<String>),
+    /// The pod is rejected on every node.
+    Rejected(Rejection),
+}
+
+/// Runs `preFilter`.
+pub(crate) fn pre_filter(context: Context<'_>) -> PreFilter {
+    let mut result = PreFilter::AllNodes;
+    for plugin in &context.profile.profile.pre_filter {
+        let outcome = match plugin {
+            Plugin::NodeAffinity => node_affinity::pre_filter(context),
+            Plugin::InterPodAffinity => inter_pod_affinity::pre_filter(context),
+            _ => PreFilter::AllNodes,
+        };
+        match outcome {
+            PreFilter::AllNodes => {}
+            PreFilter::Rejected(_) => return outcome,
+            PreFilter::Nodes(..) => result = outcome,
+        }
+    }
+    result
+}
+
+/// Prepares the filters of the pod's profile, in order. Rules that cannot reject are left out.
+pub(crate) fn filters(context: Context<'_>) -> Vec<(Plugin, Box<dyn Filter + '_>)> {
+    let plugins = context.profile.profile.filter.iter();
+    plugins.filter_map(|plugin| Some((*plugin, filter(*plugin, context)?))).collect()
+}
+
+fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    match plugin {
+        Plugin::NodeUnschedulable => node_unschedulable::filter(context),
+        Plugin::NodeName => node_name::filter(context),
+        Plugin::TaintToleration => taint_toleration::filter(context),
+        Plugin::NodeAffinity => node_affinity::filter(context),
+        Plugin::NodePorts => node_ports::filter(context),
+        Plugin::NodeResourcesFit => node_resources::filter(context),
+        Plugin::PodTopologySpread => pod_topology_spread::filter(context),
+        Plugin::InterPodAffinity => inter_pod_affinity::filter(context),
+        Plugin::SchedulingGates
+        | Plugin::PrioritySort
+        | Plugin::NodeResourcesBalancedAllocation
+        | Plugin::ImageLocality => None,
+    }
+}
+
+/// Prepares the scorers of the pod's profile, in order, with their weights. Rules that have nothing to
+/// say about this pod are left out, as kube-scheduler skips them.
+///
+/// # Errors
+/// A rule cannot score this pod; the text is kube-scheduler's.
+pub(crate) fn scorers<'a>(
+    context: Context<'a>,
+    feasible: &[NodeId],
+) -> Result<Vec<(Plugin, i64, Box<dyn Scorer + 'a>)>, String> {
+    let mut scorers: Vec<(Plugin, i64, Box<dyn Scorer>)> = Vec::new();
+    for (plugin, weight) in &context.profile.profile.score {
+        let scorer = match plugin {
+            Plugin::TaintToleration => taint_toleration::scorer(context),
+            Plugin::NodeAffinity => node_affinity::scorer(context)
+                .map_err(|e| format!("running PreScore plugin \"{}\": {e}", plugin.name()))?,
+            Plugin::NodeResourcesFit => node_resources::fit_scorer(context),
+            Plugin::NodeResourcesBalancedAllocation => node_resources::balanced_allocation_scorer(context),
+            Plugin::PodTopologySpread => pod_topology_spread::scorer(context, feasible),
+            Plugin::InterPodAffinity => inter_pod_affinity::scorer(context),
+            Plugin::ImageLocality => image_locality::scorer(context),
+            _ => None,
+        };
+        scorers.extend(scorer.map(|s| (*plugin, *weight, s)));
+    }
+    Ok(scorers)
+}
+
+/// kube-scheduler's usual normalization: the largest score becomes [`MAX_NODE_SCORE`].
+pub(crate) fn default_normalize(scores: &mut [i64], reverse: bool) {
+    let max = scores.iter().copied().max().unwrap_or(0);
+    for score in scores {
+        if max != 0 {
+            *score = MAX_NODE_SCORE * *score / max;
+        }
+        if reverse {
+            *score = MAX_NODE_SCORE - *score;
+        }
+    }
+}
+
+impl Class {
+    /// Node selector and required node affinity together.
+    pub(crate) fn satisfies_required_node_affinity(&self, cluster: &Cluster, node: &NodeRecord) -> bool {
+        self.node_selector.iter().all(|(k, v)| node.labels.get(*k) == Some(*v))
+            && self.required_node_affinity.iter().all(|s| s.matches(&cluster.symbols, node))
+    }
+}

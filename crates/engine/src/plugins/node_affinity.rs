@@ -1,0 +1,151 @@
+//! Node selector and node affinity, the profile's added affinity included.
+
+use berth_api::config::Plugin;
+use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
+
+use super::{Context, Filter, NodeRef, PreFilter, Scorer, default_normalize};
+use crate::state::node::NodeId;
+use crate::verdict::{Rejection, Status, TopologyPair, Verdict};
+
+const REASON: &str = "node(s) didn't match Pod's node affinity/selector";
+const REASON_ENFORCED: &str = "node(s) didn't match scheduler-enforced node affinity";
+const REASON_CONFLICT: &str = "pod affinity terms conflict";
+
+struct NodeAffinity<'a> {
+    context: Context<'a>,
+}
+
+/// Where every term names nodes, only those are looked at.
+pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
+    let mut rules = context.class.rules().required_node_affinity.iter();
+    match rules.find_map(|r| r.node_names.as_ref()) {
+        None => PreFilter::AllNodes,
+        Some(names) if names.is_empty() => PreFilter::Rejected(Rejection::new(
+            Plugin::NodeAffinity,
+            Status::UnschedulableAndUnresolvable,
+            REASON_CONFLICT,
+        )),
+        Some(names) => PreFilter::Nodes(Plugin::NodeAffinity, names.clone()),
+    }
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let rules = context.class.rules();
+    let needed = context.profile.added_required.is_some()
+        || !rules.node_selector.is_empty()
+        || !rules.required_node_affinity.is_empty();
+    needed.then(|| Box::new(NodeAffinity { context }) as Box<dyn Filter>)
+}
+
+impl NodeAffinity<'_> {
+    fn satisfies_added_affinity(&self, node: NodeRef<'_>) -> bool {
+        let added = self.context.profile.added_required.as_ref();
+        added.is_none_or(|(_, matcher)| matcher.matches(&self.context.cluster.symbols, node.record))
+    }
+}
+
+impl Filter for NodeAffinity<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let rejection =
+            |reason| Some(Rejection::new(Plugin::NodeAffinity, Status::UnschedulableAndUnresolvable, reason));
+        if !self.satisfies_added_affinity(node) {
+            return rejection(REASON_ENFORCED);
+        }
+        if !self.context.class.satisfies_required_node_affinity(self.context.cluster, node.record) {
+            return rejection(REASON);
+        }
+        None
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let Context { cluster, class, profile, .. } = self.context;
+        let verdict = |reason, detail, path: String| {
+            Verdict::new(Plugin::NodeAffinity, Status::UnschedulableAndUnresolvable, reason, detail)
+                .term(path)
+        };
+        let mut verdicts = Vec::new();
+        if let Some((rule, _)) = &profile.added_required
+            && !self.satisfies_added_affinity(node)
+        {
+            verdicts.push(verdict(REASON_ENFORCED, describe(rule), rule.path.clone()));
+        }
+        for ((key, value), (text, wanted)) in class.node_selector.iter().zip(&class.rules().node_selector) {
+            let found = node.record.labels.get(*key);
+            if found != Some(*value) {
+                let pair = TopologyPair {
+                    key: text.clone(),
+                    value: found.map(|v| cluster.symbols.text(v).to_owned()),
+                };
+                let detail = format!("the node must have the label {text}={wanted}");
+                let path = format!("spec.nodeSelector[{text}]");
+                verdicts.push(verdict(REASON, detail, path).topology(Some(pair)));
+            }
+        }
+        for (rule, matcher) in class.rules().required_node_affinity.iter().zip(&class.required_node_affinity)
+        {
+            if !matcher.matches(&cluster.symbols, node.record) {
+                verdicts.push(verdict(REASON, describe(rule), rule.path.clone()));
+            }
+        }
+        verdicts
+    }
+}
+
+fn describe(rule: &NodeSelectorRule) -> String {
+    let term = |term: &NodeTerm| match term {
+        NodeTerm::Nothing => "an empty term, which matches no node".to_owned(),
+        NodeTerm::Invalid(why) => format!("a term that does not parse and matches no node ({why})"),
+        NodeTerm::All(requirements) if requirements.is_empty() => "every node".to_owned(),
+        NodeTerm::All(requirements) => describe_all(requirements),
+    };
+    match rule.terms.as_slice() {
+        [] => "the selector has no terms and matches no node".to_owned(),
+        terms => format!("the node must match {}", terms.iter().map(term).collect::<Vec<_>>().join(" or ")),
+    }
+}
+
+fn describe_all(requirements: &[NodeRequirement]) -> String {
+    let texts: Vec<_> = requirements.iter().map(|r| format!("`{r}`")).collect();
+    texts.join(" and ")
+}
+
+struct PreferredNodeAffinity<'a> {
+    context: Context<'a>,
+}
+
+/// # Errors
+/// A preferred term does not parse: kube-scheduler fails such a pod.
+pub(super) fn scorer<'a>(context: Context<'a>) -> Result<Option<Box<dyn Scorer + 'a>>, String> {
+    let rules = context.class.rules();
+    if let Some(error) = &rules.preferred_node_affinity_error {
+        return Err(error.clone());
+    }
+    let needed = rules.has_preferred_node_affinity || context.profile.has_added_preferred;
+    Ok(needed.then(|| Box::new(PreferredNodeAffinity { context }) as Box<dyn Scorer>))
+}
+
+impl PreferredNodeAffinity<'_> {
+    /// The terms that the node matches: where they stand, and their weights.
+    fn matched(&self, node: NodeRef<'_>) -> impl Iterator<Item = (&str, i64)> {
+        let Context { cluster, class, profile, .. } = self.context;
+        let added = profile.added_preferred.iter().map(|(t, m)| (t, m));
+        let own = class.rules().preferred_node_affinity.iter().zip(&class.preferred_node_affinity);
+        let matches = added.chain(own).filter(move |(_, m)| m.matches(&cluster.symbols, node.record));
+        matches.map(|(term, _)| (term.path.as_str(), term.weight))
+    }
+}
+
+impl Scorer for PreferredNodeAffinity<'_> {
+    /// Sum of the weights of the matching terms.
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        self.matched(node).map(|(_, weight)| weight).sum()
+    }
+
+    fn normalize(&self, _nodes: &[NodeId], scores: &mut [i64]) {
+        default_normalize(scores, false);
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        self.matched(node).map(|(path, weight)| (path.to_owned(), weight)).collect()
+    }
+}

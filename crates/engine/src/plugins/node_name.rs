@@ -1,0 +1,34 @@
+//! `spec.nodeName`.
+
+use berth_api::config::Plugin;
+
+use super::{Context, Filter, NodeRef};
+use crate::state::intern::Symbol;
+use crate::verdict::{Rejection, Status, Verdict};
+
+const REASON: &str = "node(s) didn't match the requested node name";
+
+struct NodeName<'a> {
+    context: Context<'a>,
+    name: Symbol,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let name = context.incoming.node_name?;
+    Some(Box::new(NodeName { context, name }))
+}
+
+impl Filter for NodeName<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let rejection = || Rejection::new(Plugin::NodeName, Status::UnschedulableAndUnresolvable, REASON);
+        (node.record.name != self.name).then(rejection)
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let verdict = |rejection: Rejection| {
+            let detail = format!("the pod names node {}", self.context.cluster.symbols.text(self.name));
+            Verdict::new(rejection.plugin, rejection.status, REASON, detail).term("spec.nodeName")
+        };
+        self.check(node).map(verdict).into_iter().collect()
+    }
+}

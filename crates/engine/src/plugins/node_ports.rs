@@ -1,0 +1,48 @@
+//! Host ports.
+
+use berth_api::config::Plugin;
+use berth_api::rules::HostPort;
+
+use super::{Context, Filter, NodeRef};
+use crate::verdict::{Rejection, Status, Verdict, Witness};
+
+const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
+
+struct NodePorts<'a> {
+    context: Context<'a>,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let needed = !context.class.rules().host_ports.is_empty();
+    needed.then(|| Box::new(NodePorts { context }) as Box<dyn Filter>)
+}
+
+impl NodePorts<'_> {
+    fn taken<'n>(&'n self, node: NodeRef<'n>) -> impl Iterator<Item = &'n HostPort> {
+        let wanted = self.context.class.rules().host_ports.iter();
+        wanted.filter(move |port| node.record.ports.iter().any(|used| used.conflicts_with(port)))
+    }
+}
+
+impl Filter for NodePorts<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let taken = self.taken(node).next();
+        taken.map(|_| Rejection::new(Plugin::NodePorts, Status::Unschedulable, REASON))
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let cluster = self.context.cluster;
+        let verdict = |port: &HostPort| {
+            let uses =
+                |class| cluster.classes.get(class).rules().host_ports.iter().any(|p| p.conflicts_with(port));
+            let users = node.record.pods.iter().filter(|p| uses(cluster.pods.get(**p).class));
+            let mut witnesses: Vec<Witness> = users.map(|p| cluster.witness(*p)).collect();
+            witnesses.sort_unstable();
+            let detail = format!("host port {}/{} on {} is in use", port.port, port.protocol, port.ip);
+            Verdict::new(Plugin::NodePorts, Status::Unschedulable, REASON, detail)
+                .term("spec.containers[*].ports[*].hostPort")
+                .witnesses((witnesses, 0))
+        };
+        self.taken(node).map(verdict).collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! Whether what the pod asks for is free on the node.
+
+use std::borrow::Cow;
+
+use berth_api::config::Plugin;
+use smallvec::SmallVec;
+
+use super::super::{Context, Filter, NodeRef};
+use crate::state::intern::Symbol;
+use crate::verdict::{Rejection, Status, Verdict};
+
+struct NodeResourcesFit<'a> {
+    context: Context<'a>,
+    /// Resources other than CPU, memory and storage that are asked for and not ignored.
+    scalar: Vec<(Symbol, i64)>,
+    asks_for_anything: bool,
+}
+
+pub(in super::super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let args = &context.profile.profile.node_resources_fit;
+    let requests = &context.class.requests;
+    let ignored = |name: &str| {
+        let extended = name.contains('/') && !name.contains("kubernetes.io/");
+        let group = name.split('/').next().unwrap_or_default();
+        extended
+            && (args.ignored_resources.iter().any(|r| r == name)
+                || args.ignored_resource_groups.iter().any(|g| g == group))
+    };
+    let asked = requests.scalar.iter().filter(|(_, amount)| *amount != 0);
+    let scalar = asked.filter(|(name, _)| !ignored(context.cluster.symbols.text(*name))).copied().collect();
+    let asks_for_anything = requests.milli_cpu != 0
+        || requests.memory != 0
+        || requests.ephemeral_storage != 0
+        || !requests.scalar.is_empty();
+    Some(Box::new(NodeResourcesFit { context, scalar, asks_for_anything }))
+}
+
+/// A resource of which there is not enough.
+struct Shortage {
+    /// None: the number of pods.
+    resource: Option<Symbol>,
+    name: &'static str,
+    requested: i64,
+    used: i64,
+    allocatable: i64,
+}
+
+impl Shortage {
+    /// Not even an empty node would do.
+    fn is_unresolvable(&self) -> bool {
+        self.name != PODS && self.requested > self.allocatable
+    }
+
+    fn reason(&self, context: Context<'_>) -> Cow<'static, str> {
+        match self.name {
+            PODS => "Too many pods".into(),
+            "cpu" => "Insufficient cpu".into(),
+            "memory" => "Insufficient memory".into(),
+            "ephemeral-storage" => "Insufficient ephemeral-storage".into(),
+            _ => format!("Insufficient {}", self.resource_name(context)).into(),
+        }
+    }
+
+    fn resource_name<'a>(&self, context: Context<'a>) -> &'a str {
+        self.resource.map_or(self.name, |r| context.cluster.symbols.text(r))
+    }
+}
+
+const PODS: &str = "pods";
+
+impl NodeResourcesFit<'_> {
+    fn shortages(&self, node: NodeRef<'_>) -> SmallVec<[Shortage; 2]> {
+        let mut shortages = SmallVec::new();
+        let node = node.record;
+        let n_pods = node.pods.len() as i64;
+        if n_pods + 1 > node.allowed_pods {
+            let resource = None;
+            let allocatable = node.allowed_pods;
+            shortages.push(Shortage { resource, name: PODS, requested: 1, used: n_pods, allocatable });
+        }
+        if !self.asks_for_anything {
+            return shortages;
+        }
+        let requests = &self.context.class.requests;
+        let mut check = |resource, name, requested: i64, used: i64, allocatable: i64| {
+            if requested > 0 && requested > allocatable.saturating_sub(used) {
+                shortages.push(Shortage { resource, name, requested, used, allocatable });
+            }
+        };
+        let (offered, used) = (&node.allocatable, &node.requested);
+        check(None, "cpu", requests.milli_cpu, used.milli_cpu, offered.milli_cpu);
+        check(None, "memory", requests.memory, used.memory, offered.memory);
+        let storage = (requests.ephemeral_storage, used.ephemeral_storage, offered.ephemeral_storage);
+        check(None, "ephemeral-storage", storage.0, storage.1, storage.2);
+        for (name, amount) in &self.scalar {
+            let (used, offered) = (used.scalar(*name).unwrap_or(0), offered.scalar(*name).unwrap_or(0));
+            check(Some(*name), "", *amount, used, offered);
+        }
+        shortages
+    }
+}
+
+impl Filter for NodeResourcesFit<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let shortages = self.shortages(node);
+        if shortages.is_empty() {
+            return None;
+        }
+        let unresolvable = shortages.iter().any(Shortage::is_unresolvable);
+        let status = if unresolvable { Status::UnschedulableAndUnresolvable } else { Status::Unschedulable };
+        let reasons = shortages.iter().map(|s| s.reason(self.context)).collect();
+        Some(Rejection { plugin: Plugin::NodeResourcesFit, status, reasons })
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let verdict = |shortage: Shortage| {
+            let name = shortage.resource_name(self.context);
+            let unit = if name == "cpu" { "m" } else { "" };
+            let Shortage { requested, used, allocatable, .. } = shortage;
+            let free = allocatable.saturating_sub(used);
+            let detail =
+                format!("{name}: asks for {requested}{unit}, free {free}{unit} of {allocatable}{unit}");
+            let status = if shortage.is_unresolvable() {
+                Status::UnschedulableAndUnresolvable
+            } else {
+                Status::Unschedulable
+            };
+            let term = if name == PODS {
+                "status.allocatable.pods of the node"
+            } else {
+                "spec.containers[*].resources.requests"
+            };
+            let mut verdict = Verdict::new(Plugin::NodeResourcesFit, status, "", detail)
+                .term(term)
+                .count("requested", requested)
+                .count("used", used)
+                .count("allocatable", allocatable);
+            verdict.reason = shortage.reason(self.context);
+            verdict
+        };
+        self.shortages(node).into_iter().map(verdict).collect()
+    }
+}

@@ -1,0 +1,34 @@
+//! Cordoned nodes.
+
+use berth_api::config::Plugin;
+use berth_api::rules::TaintEffect;
+
+use super::{Context, Filter, NodeRef};
+use crate::verdict::{Rejection, Status, Verdict};
+
+const REASON: &str = "node(s) were unschedulable";
+const TAINT: &str = "node.kubernetes.io/unschedulable";
+
+struct NodeUnschedulable;
+
+/// A pod that tolerates the taint of cordoned nodes may go to them.
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let mut tolerations = context.class.rules().tolerations.iter();
+    let tolerated = tolerations.any(|t| t.tolerates_parts(TAINT, "", &TaintEffect::NoSchedule));
+    (!tolerated).then(|| Box::new(NodeUnschedulable) as Box<dyn Filter>)
+}
+
+impl Filter for NodeUnschedulable {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let rejection =
+            || Rejection::new(Plugin::NodeUnschedulable, Status::UnschedulableAndUnresolvable, REASON);
+        node.record.unschedulable.then(rejection)
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let verdict = |rejection: Rejection| {
+            Verdict::new(rejection.plugin, rejection.status, REASON, "the node is cordoned".to_owned())
+        };
+        self.check(node).map(verdict).into_iter().collect()
+    }
+}

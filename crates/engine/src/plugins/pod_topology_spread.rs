@@ -1,0 +1,311 @@
+//! Topology spread constraints.
+
+use berth_api::config::Plugin;
+use berth_api::rules::WhenUnsatisfiable;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
+use crate::state::cluster::Cluster;
+use crate::state::incoming::Spread;
+use crate::state::node::{NodeId, NodeRecord};
+use crate::state::topology::{DomainId, TopologyId};
+use crate::verdict::{Rejection, Status, Verdict};
+
+const REASON: &str = "node(s) didn't match pod topology spread constraints";
+const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
+/// Domains that are nodes are counted node by node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+impl Spread {
+    /// Matching pods on one node.
+    fn n_pods_on(&self, cluster: &Cluster, node: NodeId) -> i64 {
+        let Some(matcher) = self.matcher else { return 0 };
+        let counter = cluster.matchers.get(matcher).matching_in(TopologyId::NODE);
+        counter.map_or(0, |c| c.get(DomainId(node.0)).count)
+    }
+
+    /// Whether the policies let the node count.
+    fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
+        (!self.constraint.honor_node_affinity
+            || context.class.satisfies_required_node_affinity(context.cluster, node))
+            && (!self.constraint.honor_node_taints || context.tolerates_node(node))
+    }
+}
+
+fn constraints<'a>(context: Context<'a>, when: WhenUnsatisfiable) -> Vec<&'a Spread> {
+    context.incoming.spread.iter().filter(|s| s.constraint.when_unsatisfiable == when).collect()
+}
+
+fn has_all_keys(cluster: &Cluster, constraints: &[&Spread], node: NodeId) -> bool {
+    constraints.iter().all(|s| cluster.topologies.domain(s.topology, node).is_some())
+}
+
+struct DoNotSchedule<'a> {
+    context: Context<'a>,
+    constraints: Vec<Counted<'a>>,
+}
+
+/// A constraint with its pods counted per domain.
+struct Counted<'a> {
+    spread: &'a Spread,
+    by_domain: FxHashMap<DomainId, i64>,
+    /// The fewest matching pods of any domain that counts.
+    minimum: i64,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let cluster = context.cluster;
+    let constraints = constraints(context, WhenUnsatisfiable::DoNotSchedule);
+    if constraints.is_empty() {
+        return None;
+    }
+    let mut counted: Vec<_> = constraints
+        .iter()
+        .map(|spread| Counted { spread, by_domain: FxHashMap::default(), minimum: 0 })
+        .collect();
+    for (id, node) in cluster.nodes.iter() {
+        if !has_all_keys(cluster, &constraints, id) {
+            continue;
+        }
+        for counted in &mut counted {
+            let Some(domain) = cluster.topologies.domain(counted.spread.topology, id) else { continue };
+            if counted.spread.includes(context, node) {
+                *counted.by_domain.entry(domain).or_default() += counted.spread.n_pods_on(cluster, id);
+            }
+        }
+    }
+    for counted in &mut counted {
+        let enough_domains = counted.by_domain.len() as i64 >= counted.spread.constraint.min_domains;
+        // Without any domain the minimum is as good as infinite: no skew is too large.
+        let minimum = counted.by_domain.values().copied().min().unwrap_or(i64::from(i32::MAX));
+        counted.minimum = if enough_domains { minimum } else { 0 };
+    }
+    Some(Box::new(DoNotSchedule { context, constraints: counted }))
+}
+
+impl Counted<'_> {
+    fn rejects(&self, context: Context<'_>, node: NodeId) -> Option<(Status, &'static str)> {
+        match context.cluster.topologies.domain(self.spread.topology, node) {
+            None => Some((Status::UnschedulableAndUnresolvable, REASON_LABEL)),
+            Some(domain) => (self.skew(domain) > self.spread.constraint.max_skew)
+                .then_some((Status::Unschedulable, REASON)),
+        }
+    }
+
+    fn n_pods_in(&self, domain: DomainId) -> i64 {
+        self.by_domain.get(&domain).copied().unwrap_or(0)
+    }
+
+    /// By how much the domain would be above the minimum with the pod in it.
+    fn skew(&self, domain: DomainId) -> i64 {
+        self.n_pods_in(domain) + self.spread.self_match - self.minimum
+    }
+}
+
+impl Filter for DoNotSchedule<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let (status, reason) = self.constraints.iter().find_map(|c| c.rejects(self.context, node.id))?;
+        Some(Rejection::new(Plugin::PodTopologySpread, status, reason))
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let cluster = self.context.cluster;
+        let verdict = |counted: &Counted<'_>| {
+            let (status, reason) = counted.rejects(self.context, node.id)?;
+            let constraint = &counted.spread.constraint;
+            let domain = cluster.topologies.domain(counted.spread.topology, node.id);
+            let detail = format!(
+                "pods with `{}` may be at most {} more in a domain of {} than in the emptiest one",
+                constraint.selector, constraint.max_skew, constraint.topology_key
+            );
+            let pair = cluster.topology_pair(counted.spread.topology, domain);
+            let mut verdict = Verdict::new(Plugin::PodTopologySpread, status, reason, detail)
+                .term(&constraint.path)
+                .topology(pair);
+            if let Some(domain) = domain {
+                verdict = verdict
+                    .count("matching", counted.n_pods_in(domain))
+                    .count("self", counted.spread.self_match)
+                    .count("minimum", counted.minimum)
+                    .count("skew", counted.skew(domain))
+                    .count("maxSkew", constraint.max_skew);
+                if let Some(matcher) = counted.spread.matcher {
+                    verdict =
+                        verdict.witnesses(cluster.pods_matching(matcher, counted.spread.topology, domain));
+                }
+            }
+            Some(verdict)
+        };
+        self.constraints.iter().filter_map(verdict).collect()
+    }
+}
+
+struct ScheduleAnyway<'a> {
+    context: Context<'a>,
+    constraints: Vec<Weighted<'a>>,
+    /// Feasible nodes that lack a key; they score 0.
+    ignored: FxHashSet<NodeId>,
+}
+
+/// A constraint with its pods counted per domain of the feasible nodes.
+struct Weighted<'a> {
+    spread: &'a Spread,
+    per_node: bool,
+    by_domain: FxHashMap<DomainId, i64>,
+    /// Larger the more domains there are, so that small topologies are not drowned by large ones.
+    weight: f64,
+}
+
+pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
+    let cluster = context.cluster;
+    let constraints = constraints(context, WhenUnsatisfiable::ScheduleAnyway);
+    if constraints.is_empty() {
+        return None;
+    }
+    // kube-scheduler's own defaults still spread by hostname where nodes have no zone.
+    let require_all = !context.incoming.system_spread;
+    // A missing label counts as an empty one.
+    let domain = |spread: &Spread, node| {
+        cluster.topologies.domain(spread.topology, node).unwrap_or(DomainId(cluster.empty.0))
+    };
+    let mut weighted: Vec<_> = constraints
+        .iter()
+        .map(|spread| Weighted {
+            spread,
+            per_node: spread.constraint.topology_key == HOSTNAME,
+            by_domain: FxHashMap::default(),
+            weight: 0.0,
+        })
+        .collect();
+
+    let mut ignored = FxHashSet::default();
+    for node in feasible {
+        if require_all && !has_all_keys(cluster, &constraints, *node) {
+            ignored.insert(*node);
+            continue;
+        }
+        for w in weighted.iter_mut().filter(|w| !w.per_node) {
+            w.by_domain.entry(domain(w.spread, *node)).or_insert(0);
+        }
+    }
+    for w in &mut weighted {
+        let n_domains = if w.per_node { feasible.len() - ignored.len() } else { w.by_domain.len() };
+        w.weight = natural_logarithm((n_domains + 2) as f64);
+    }
+    if weighted.iter().any(|w| !w.per_node) {
+        for (id, node) in cluster.nodes.iter() {
+            if require_all && !has_all_keys(cluster, &constraints, id) {
+                continue;
+            }
+            for w in weighted.iter_mut().filter(|w| !w.per_node) {
+                if let Some(count) = w.by_domain.get_mut(&domain(w.spread, id))
+                    && w.spread.includes(context, node)
+                {
+                    *count += w.spread.n_pods_on(cluster, id);
+                }
+            }
+        }
+    }
+    Some(Box::new(ScheduleAnyway { context, constraints: weighted, ignored }))
+}
+
+impl Weighted<'_> {
+    /// Matching pods in the node's domain; none if it lacks the key.
+    fn n_pods(&self, cluster: &Cluster, node: NodeId) -> Option<i64> {
+        let domain = cluster.topologies.domain(self.spread.topology, node)?;
+        if self.per_node {
+            return Some(self.spread.n_pods_on(cluster, node));
+        }
+        Some(self.by_domain.get(&domain).copied().unwrap_or(0))
+    }
+}
+
+impl Scorer for ScheduleAnyway<'_> {
+    /// Matching pods by weight: fewer is better.
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        if self.ignored.contains(&node.id) {
+            return 0;
+        }
+        let mut score = 0.0;
+        for w in &self.constraints {
+            if let Some(n_pods) = w.n_pods(self.context.cluster, node.id) {
+                score += n_pods as f64 * w.weight + (w.spread.constraint.max_skew - 1) as f64;
+            }
+        }
+        score.round() as i64
+    }
+
+    fn normalize(&self, nodes: &[NodeId], scores: &mut [i64]) {
+        let considered =
+            || nodes.iter().zip(&*scores).filter(|(n, _)| !self.ignored.contains(n)).map(|(_, s)| *s);
+        let min = considered().min().unwrap_or(i64::MAX);
+        let max = considered().max().unwrap_or(0).max(0);
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = match max {
+                _ if self.ignored.contains(node) => 0,
+                0 => MAX_NODE_SCORE,
+                _ => MAX_NODE_SCORE * (max + min - *score) / max,
+            };
+        }
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        if self.ignored.contains(&node.id) {
+            return vec![("the node lacks a topology key of the constraints".to_owned(), 0)];
+        }
+        let part = |w: &Weighted<'_>| {
+            let n_pods = w.n_pods(self.context.cluster, node.id)?;
+            let constraint = &w.spread.constraint;
+            Some((format!("matching pods per {} ({})", constraint.topology_key, constraint.path), n_pods))
+        };
+        self.constraints.iter().filter_map(part).collect()
+    }
+}
+
+/// The natural logarithm of a finite number of at least 1, in the steps of the FreeBSD math library that Go
+/// follows: the platform's own may differ in the last bit, and scores are rounded.
+fn natural_logarithm(x: f64) -> f64 {
+    const LN2_HI: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
+    // Coefficients of the approximation by a polynomial in s².
+    const L: [f64; 7] = [
+        6.666_666_666_666_735e-1,
+        3.999_999_999_940_942e-1,
+        2.857_142_874_366_239e-1,
+        2.222_219_843_214_978_4e-1,
+        1.818_357_216_161_805e-1,
+        1.531_383_769_920_937_3e-1,
+        1.479_819_860_511_658_6e-1,
+    ];
+    // x = 2^k × (1 + f), with 1 + f between √½ and √2.
+    let bits = x.to_bits();
+    let mut k = ((bits >> 52) & 0x7ff) as i64 - 1022;
+    let mut fraction = f64::from_bits((bits & !(0x7ff << 52)) | (1022 << 52));
+    if fraction < std::f64::consts::SQRT_2 / 2.0 {
+        fraction *= 2.0;
+        k -= 1;
+    }
+    let f = fraction - 1.0;
+    let k = k as f64;
+    let s = f / (2.0 + f);
+    let s2 = s * s;
+    let s4 = s2 * s2;
+    let t1 = s2 * (L[0] + s4 * (L[2] + s4 * (L[4] + s4 * L[6])));
+    let t2 = s4 * (L[1] + s4 * (L[3] + s4 * L[5]));
+    let r = t1 + t2;
+    let half_square = 0.5 * f * f;
+    k * LN2_HI - ((half_square - (s * (half_square + r) + k * LN2_LO)) - f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural_logarithm;
+
+    #[test]
+    fn natural_logarithm_is_right_to_the_last_bits() {
+        for n in 1..100_000 {
+            let (ours, platform) = (natural_logarithm(f64::from(n)), f64::from(n).ln());
+            assert!((ours - platform).abs() <= platform.abs() * 2.3e-16, "{n}: {ours} {platform}");
+        }
+    }
+}

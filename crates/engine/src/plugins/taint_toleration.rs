@@ -1,0 +1,109 @@
+//! Taints and tolerations.
+
+use berth_api::config::Plugin;
+use berth_api::rules::{TaintEffect, TolerationRule};
+
+use super::{Context, Filter, NodeRef, Scorer, default_normalize};
+use crate::state::cluster::Cluster;
+use crate::state::node::{NodeId, NodeRecord, TaintRecord};
+use crate::verdict::{Rejection, Status, Verdict};
+
+const REASON: &str = "node(s) had untolerated taint(s)";
+
+struct TaintToleration<'a> {
+    context: Context<'a>,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    Some(Box::new(TaintToleration { context }))
+}
+
+/// The node's taints that keep the pod off it.
+fn untolerated<'a>(
+    cluster: &'a Cluster,
+    tolerations: &'a [TolerationRule],
+    node: &'a NodeRecord,
+) -> impl Iterator<Item = &'a TaintRecord> {
+    let forbidding = node.taints.iter().filter(|t| t.effect.forbids_scheduling());
+    forbidding.filter(move |taint| !tolerates(cluster, tolerations, taint))
+}
+
+fn tolerates(cluster: &Cluster, tolerations: &[TolerationRule], taint: &TaintRecord) -> bool {
+    let (key, value) = (cluster.symbols.text(taint.key), cluster.symbols.text(taint.value));
+    tolerations.iter().any(|t| t.tolerates_parts(key, value, &taint.effect))
+}
+
+impl Context<'_> {
+    /// Whether no taint keeps the pod off the node.
+    pub(super) fn tolerates_node(&self, node: &NodeRecord) -> bool {
+        node.taints.is_empty()
+            || untolerated(self.cluster, &self.class.rules().tolerations, node).next().is_none()
+    }
+}
+
+impl Filter for TaintToleration<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let rejection =
+            || Rejection::new(Plugin::TaintToleration, Status::UnschedulableAndUnresolvable, REASON);
+        (!self.context.tolerates_node(node.record)).then(rejection)
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let cluster = self.context.cluster;
+        let verdict = |taint: &TaintRecord| {
+            let effect = if taint.effect == TaintEffect::NoExecute { "NoExecute" } else { "NoSchedule" };
+            let value = cluster.symbols.text(taint.value);
+            let value = if value.is_empty() { String::new() } else { format!("={value}") };
+            let detail =
+                format!("taint {}{value}:{effect} is not tolerated", cluster.symbols.text(taint.key));
+            Verdict::new(Plugin::TaintToleration, Status::UnschedulableAndUnresolvable, REASON, detail)
+                .term("spec.tolerations")
+        };
+        untolerated(cluster, &self.context.class.rules().tolerations, node.record).map(verdict).collect()
+    }
+}
+
+struct PreferNoSchedule<'a> {
+    context: Context<'a>,
+    tolerations: Vec<TolerationRule>,
+}
+
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    let tolerations = context.class.rules().tolerations.iter();
+    let preferring = |t: &&TolerationRule| matches!(t.effect, None | Some(TaintEffect::PreferNoSchedule));
+    Some(Box::new(PreferNoSchedule {
+        context,
+        tolerations: tolerations.filter(preferring).cloned().collect(),
+    }))
+}
+
+impl PreferNoSchedule<'_> {
+    fn intolerable<'n>(&'n self, node: &'n NodeRecord) -> impl Iterator<Item = &'n TaintRecord> {
+        let preferring = node.taints.iter().filter(|t| t.effect == TaintEffect::PreferNoSchedule);
+        preferring.filter(|taint| !tolerates(self.context.cluster, &self.tolerations, taint))
+    }
+}
+
+impl Scorer for PreferNoSchedule<'_> {
+    /// Number of `PreferNoSchedule` taints that the pod does not tolerate.
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        self.intolerable(node.record).count() as i64
+    }
+
+    fn normalize(&self, _nodes: &[NodeId], scores: &mut [i64]) {
+        default_normalize(scores, true);
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        let part = |taint: &TaintRecord| {
+            (
+                format!(
+                    "taint {}:PreferNoSchedule is not tolerated",
+                    self.context.cluster.symbols.text(taint.key)
+                ),
+                1,
+            )
+        };
+        self.intolerable(node.record).map(part).collect()
+    }
+}

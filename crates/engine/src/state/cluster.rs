@@ -1,0 +1,524 @@
+//! The cluster: nodes, namespaces, assigned pods, and the counters kept over them.
+//!
+//! Every change keeps the counters right at a cost that follows the terms concerned: adding or removing
+//! a pod touches the matchers it satisfies and the terms it carries, and nothing else.
+
+use berth_api::config::SchedulerConfig;
+use berth_api::object::{Affinity, Namespace, Node, Pod, Service};
+use berth_api::rules::{PodRules, Selector, TaintEffect};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::class::{ClassId, Classes};
+use super::counter::{Counter, Tally};
+use super::identity::{Identities, Identity, IdentityId, IdentityKey};
+use super::image::Images;
+use super::intern::{Labels, Symbol, Symbols};
+use super::matcher::{Candidate, Carriers, Direction, MatcherId, Matchers, PodQuery};
+use super::namespace::Namespaces;
+use super::node::{NodeId, NodeRecord, Nodes, Resources, TaintRecord};
+use super::pod::{PodId, PodRecord, Pods};
+use super::profile::ProfileState;
+use super::topology::{Topologies, TopologyId};
+use super::workload::WorkloadSelectors;
+
+/// Settings that hold for the life of a [`Cluster`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Scheduling profiles.
+    pub config: SchedulerConfig,
+    /// Whether the proposals' fields, Gt/Lt in pod terms and exempt namespaces are in force.
+    pub extensions: bool,
+    /// Namespaces whose pods neither block nor are blocked by anti-affinity of the proposal.
+    pub exempt_namespaces: Vec<String>,
+    /// Whether exempt namespaces are also exempt from v1 anti-affinity.
+    pub exempt_from_v1: bool,
+    /// The label keys that "all topologies" stands for.
+    pub all_topologies: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            config: SchedulerConfig::default(),
+            extensions: true,
+            exempt_namespaces: vec!["kube-system".to_owned()],
+            exempt_from_v1: false,
+            all_topologies: [
+                "kubernetes.io/hostname",
+                "topology.kubernetes.io/zone",
+                "topology.kubernetes.io/region",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        }
+    }
+}
+
+impl Settings {
+    /// kube-scheduler's behaviour and nothing else.
+    pub fn strict_v1(config: SchedulerConfig) -> Self {
+        Settings { config, extensions: false, ..Settings::default() }
+    }
+}
+
+/// An admitted pod, with its parsed affinity annotation.
+#[derive(Clone, Copy, Debug)]
+pub struct PodInput<'a> {
+    /// The pod: defaulted, matchLabelKeys merged.
+    pub pod: &'a Pod,
+    /// The annotation that carries the proposal's affinity, parsed.
+    pub annotation: Option<&'a Affinity>,
+}
+
+impl<'a> From<&'a Pod> for PodInput<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        PodInput { pod, annotation: None }
+    }
+}
+
+/// The state of a cluster, indexed for decisions.
+///
+/// Nodes, namespaces, services and assigned pods are set and removed in any order; a pod whose node is
+/// not known counts nowhere until the node comes. Nothing here fails.
+pub struct Cluster {
+    pub(crate) settings: Settings,
+    pub(crate) profiles: Vec<ProfileState>,
+    pub(crate) symbols: Symbols,
+    pub(crate) namespaces: Namespaces,
+    exempt_namespaces: FxHashSet<Symbol>,
+    pub(crate) nodes: Nodes,
+    pub(crate) pods: Pods,
+    pub(crate) images: Images,
+    pub(crate) topologies: Topologies,
+    pub(crate) matchers: Matchers,
+    pub(crate) identities: Identities,
+    pub(crate) classes: Classes,
+    pub(crate) workloads: WorkloadSelectors,
+    /// Label keys that some matcher mentions.
+    mentioned: FxHashSet<Symbol>,
+    /// The empty text.
+    pub(crate) empty: Symbol,
+}
+
+impl Cluster {
+    /// An empty cluster.
+    pub fn new(settings: Settings) -> Cluster {
+        let mut symbols = Symbols::default();
+        let profiles = settings.config.profiles.iter();
+        let profiles = profiles.map(|p| ProfileState::new(&mut symbols, p.clone())).collect();
+        let exempt = settings.exempt_namespaces.iter().filter(|_| settings.extensions);
+        let exempt_namespaces = exempt.map(|n| symbols.intern(n)).collect();
+        Cluster {
+            empty: symbols.intern(""),
+            settings,
+            profiles,
+            symbols,
+            namespaces: Namespaces::default(),
+            exempt_namespaces,
+            nodes: Nodes::default(),
+            pods: Pods::default(),
+            images: Images::default(),
+            topologies: Topologies::default(),
+            matchers: Matchers::default(),
+            identities: Identities::default(),
+            classes: Classes::default(),
+            workloads: WorkloadSelectors::default(),
+            mentioned: FxHashSet::default(),
+        }
+    }
+
+    /// Number of nodes.
+    pub fn n_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Number of assigned pods, those on unknown nodes included.
+    pub fn n_pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Adds or changes a namespace.
+    pub fn set_namespace(&mut self, namespace: &Namespace) {
+        let name = self.symbols.intern(&namespace.metadata.name);
+        let labels = Labels::intern(&mut self.symbols, &namespace.metadata.labels);
+        self.change_namespace(name, Some(labels));
+    }
+
+    /// Removes a namespace. Pods in it stay: they go by themselves.
+    pub fn remove_namespace(&mut self, name: &str) {
+        let name = self.symbols.intern(name);
+        self.change_namespace(name, None);
+    }
+
+    fn change_namespace(&mut self, name: Symbol, labels: Option<Labels>) {
+        if !self.namespaces.set(name, labels) {
+            return;
+        }
+        if !self.matchers.iter().any(|(_, m)| m.looks_at_namespace_labels()) {
+            return;
+        }
+        let concerned: Vec<_> =
+            self.identities.iter().filter(|(_, i)| i.key.namespace == name).map(|(id, _)| id).collect();
+        for id in concerned {
+            let (matched, matched_by_existing) = self.match_identity(&self.identities.get(id).key);
+            let before = std::mem::take(&mut self.identities.get_mut(id).matched);
+            let gained = matched.iter().filter(|m| before.binary_search(m).is_err()).map(|m| (*m, 1));
+            let lost = before.iter().filter(|m| matched.binary_search(m).is_err()).map(|m| (*m, -1));
+            for (matcher, sign) in gained.chain(lost) {
+                let placed = self.identities.get(id).placed.iter();
+                for (topology, counter) in &mut self.matchers.get_mut(matcher).matching {
+                    count_placed(&self.topologies, *topology, counter, placed.clone(), sign);
+                }
+            }
+            let identity = self.identities.get_mut(id);
+            identity.matched = matched;
+            identity.matched_by_existing = matched_by_existing;
+        }
+    }
+
+    /// Adds or changes a service, whose selector default spread constraints use.
+    pub fn set_service(&mut self, service: &Service) {
+        let namespace = self.symbols.intern(&service.metadata.namespace);
+        let selector =
+            (!service.spec.selector.is_empty()).then(|| service.spec.selector.clone().into_iter().collect());
+        self.workloads.set_service(namespace, &service.metadata.name, selector);
+    }
+
+    /// Removes a service.
+    pub fn remove_service(&mut self, namespace: &str, name: &str) {
+        let namespace = self.symbols.intern(namespace);
+        self.workloads.set_service(namespace, name, None);
+    }
+
+    /// Sets (or with `None` removes) the selector of a `ReplicationController`, `ReplicaSet` or
+    /// `StatefulSet`, which default spread constraints of its pods use.
+    pub fn set_owner_selector(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        selector: Option<Selector>,
+    ) {
+        let namespace = self.symbols.intern(namespace);
+        self.workloads.set_owner(kind, namespace, name, selector);
+    }
+
+    /// Adds or changes a node. Pods that were waiting for it begin to count.
+    pub fn set_node(&mut self, node: &Node) {
+        let symbols = &mut self.symbols;
+        let name = symbols.intern(&node.metadata.name);
+        let labels = Labels::intern(symbols, &node.metadata.labels);
+        let taints = node.spec.taints.iter().map(|t| TaintRecord {
+            key: symbols.intern(&t.key),
+            value: symbols.intern(&t.value),
+            effect: TaintEffect::parse(&t.effect),
+        });
+        let taints = taints.collect();
+        // As the API server defaults it: a node that says only what it has offers all of it.
+        let offered = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
+        let (allocatable, allowed_pods) =
+            offered.map(|list| Resources::of_node(symbols, list)).unwrap_or_default();
+
+        if let Some(id) = self.nodes.find(name) {
+            self.images.remove(&self.nodes.get(id).images);
+            let images = self.images.add(&mut self.symbols, &node.status.images);
+            if self.nodes.get(id).labels != labels {
+                self.count_node(id, -1);
+                self.topologies.set_node(id, Some(&labels));
+                self.nodes.get_mut(id).labels = labels;
+                self.count_node(id, 1);
+            }
+            let record = self.nodes.get_mut(id);
+            record.unschedulable = node.spec.unschedulable;
+            record.taints = taints;
+            record.allocatable = allocatable;
+            record.allowed_pods = allowed_pods;
+            record.images = images;
+            return;
+        }
+
+        let images = self.images.add(&mut self.symbols, &node.status.images);
+        let id = self.nodes.insert(NodeRecord {
+            name,
+            labels,
+            unschedulable: node.spec.unschedulable,
+            taints,
+            allocatable,
+            allowed_pods,
+            images,
+            requested: Resources::default(),
+            non_zero_milli_cpu: 0,
+            non_zero_memory: 0,
+            ports: Vec::new(),
+            pods: Vec::new(),
+        });
+        self.topologies.set_node(id, Some(&self.nodes.get(id).labels));
+        for pod in self.pods.homeless.remove(&name).unwrap_or_default() {
+            self.settle(pod, id);
+        }
+    }
+
+    /// Removes a node. Its pods stay assigned to it by name, and count nowhere.
+    pub fn remove_node(&mut self, name: &str) {
+        let Some(id) = self.symbols.get(name).and_then(|name| self.nodes.find(name)) else { return };
+        for pod in self.nodes.get(id).pods.clone() {
+            self.unsettle(pod);
+            let name = self.pods.get(pod).node_name;
+            self.pods.homeless.entry(name).or_default().push(pod);
+        }
+        self.topologies.set_node(id, None);
+        if let Some(record) = self.nodes.remove(id) {
+            self.images.remove(&record.images);
+        }
+    }
+
+    /// Adds or changes an assigned pod (one with `spec.nodeName`). A pod that is not assigned, or has
+    /// ended, is removed instead.
+    ///
+    /// Returns whether the pod counts now: it does not while its node is unknown.
+    pub fn set_pod<'a>(&mut self, input: impl Into<PodInput<'a>>) -> bool {
+        let input = input.into();
+        let pod = input.pod;
+        self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        if pod.spec.node_name.is_empty() || pod.is_terminal() {
+            return false;
+        }
+        let class = self.class_of(input);
+        self.assign(pod, class, &pod.spec.node_name)
+    }
+
+    /// Assigns a pod to a node, whatever its `spec.nodeName` says.
+    pub(crate) fn assign(&mut self, pod: &Pod, class: ClassId, node_name: &str) -> bool {
+        let namespace = self.symbols.intern(&pod.metadata.namespace);
+        let labels = Labels::intern(&mut self.symbols, &pod.metadata.labels);
+        let terminating = pod.metadata.deletion_timestamp.is_some();
+        let identity = self.identity_of(namespace, terminating, &labels);
+        let node_name = self.symbols.intern(node_name);
+        let id = self.pods.insert(PodRecord {
+            namespace,
+            name: pod.metadata.name.as_str().into(),
+            labels,
+            terminating,
+            class,
+            identity,
+            node_name,
+            node: None,
+        });
+        match self.nodes.find(node_name) {
+            Some(node) => {
+                self.settle(id, node);
+                true
+            }
+            None => {
+                self.pods.homeless.entry(node_name).or_default().push(id);
+                false
+            }
+        }
+    }
+
+    /// Removes a pod, if it is there.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) {
+        let Some(namespace) = self.symbols.get(namespace) else { return };
+        let Some(id) = self.pods.find(namespace, name) else { return };
+        if self.pods.get(id).node.is_some() {
+            self.unsettle(id);
+        }
+        if let Some(record) = self.pods.remove(id)
+            && let Some(homeless) = self.pods.homeless.get_mut(&record.node_name)
+        {
+            homeless.retain(|p| *p != id);
+            if homeless.is_empty() {
+                self.pods.homeless.remove(&record.node_name);
+            }
+        }
+    }
+
+    fn settle(&mut self, pod: PodId, node: NodeId) {
+        self.pods.get_mut(pod).node = Some(node);
+        self.nodes.get_mut(node).pods.push(pod);
+        self.charge(pod, node, 1);
+    }
+
+    fn unsettle(&mut self, pod: PodId) {
+        let Some(node) = self.pods.get_mut(pod).node.take() else { return };
+        let pods = &mut self.nodes.get_mut(node).pods;
+        if let Some(i) = pods.iter().position(|p| *p == pod) {
+            pods.swap_remove(i);
+        }
+        self.charge(pod, node, -1);
+    }
+
+    fn charge(&mut self, pod: PodId, node: NodeId, sign: i64) {
+        let record = self.pods.get(pod);
+        let (class, identity) = (record.class, record.identity);
+        let compiled = self.classes.get(class);
+        let rules = compiled.rules();
+        self.nodes.get_mut(node).charge(&compiled.requests, &rules.requests, &rules.host_ports, sign);
+        self.count(class, identity, node, sign);
+    }
+
+    /// Counts all pods of a node in (1) or out (−1).
+    fn count_node(&mut self, node: NodeId, sign: i64) {
+        for pod in self.nodes.get(node).pods.clone() {
+            let record = self.pods.get(pod);
+            self.count(record.class, record.identity, node, sign);
+        }
+    }
+
+    /// Counts one pod in or out: in the counters of the matchers it satisfies and of the terms it carries.
+    fn count(&mut self, class: ClassId, identity: IdentityId, node: NodeId, sign: i64) {
+        let identity = self.identities.get_mut(identity);
+        let placed = identity.placed.entry(node).or_default();
+        *placed = placed.wrapping_add_signed(sign as i32);
+        if *placed == 0 {
+            identity.placed.remove(&node);
+        }
+        for matcher in &identity.matched {
+            for (topology, counter) in &mut self.matchers.get_mut(*matcher).matching {
+                if let Some(domain) = self.topologies.domain(*topology, node) {
+                    counter.add(domain, Tally::one(sign, 1));
+                }
+            }
+        }
+        for carried in &self.classes.get(class).carried {
+            let Some(domain) = self.topologies.domain(carried.topology, node) else { continue };
+            let carriers = &mut self.matchers.get_mut(carried.matcher).carriers;
+            if let Some((_, carriers)) = carriers.iter_mut().find(|(t, _)| *t == carried.topology) {
+                carriers.of(carried.kind).add(domain, Tally::one(sign, carried.weight));
+            }
+        }
+    }
+
+    /// The rules of a pod, as this cluster's settings read it.
+    pub fn rules_of(&self, input: PodInput<'_>) -> PodRules {
+        PodRules::parse(input.pod, input.annotation, self.settings.extensions)
+    }
+
+    pub(crate) fn is_exempt(&self, namespace: Symbol) -> bool {
+        self.exempt_namespaces.contains(&namespace)
+    }
+
+    pub(crate) fn topology(&mut self, keys: Vec<Symbol>) -> TopologyId {
+        self.topologies.intern(keys, self.nodes.iter().map(|(id, n)| (id, &n.labels)))
+    }
+
+    /// The identity of a pod with these labels, made if need be.
+    pub(crate) fn identity_of(
+        &mut self,
+        namespace: Symbol,
+        terminating: bool,
+        labels: &Labels,
+    ) -> IdentityId {
+        let labels = labels.restricted(|key| self.mentioned.contains(&key));
+        let key = IdentityKey { namespace, terminating, labels };
+        if let Some(id) = self.identities.find(&key) {
+            return id;
+        }
+        let (matched, matched_by_existing) = self.match_identity(&key);
+        self.identities.insert(Identity { key, matched, matched_by_existing, placed: Default::default() })
+    }
+
+    fn match_identity(&self, key: &IdentityKey) -> (Vec<MatcherId>, Vec<MatcherId>) {
+        let pod = self.candidate(key);
+        let matching = |direction| self.matchers.matching(&self.symbols, &self.namespaces, &pod, direction);
+        (matching(Direction::TermOfIncoming), matching(Direction::TermOfExisting))
+    }
+
+    fn candidate<'a>(&self, key: &'a IdentityKey) -> Candidate<'a> {
+        let IdentityKey { namespace, terminating, ref labels } = *key;
+        Candidate { namespace, terminating, labels, exempt: self.is_exempt(namespace) }
+    }
+
+    /// The matcher of these questions, made and counted if need be, that counts matching pods in
+    /// `matching` and carriers in `carriers`.
+    pub(crate) fn matcher(
+        &mut self,
+        queries: SmallVec<[PodQuery; 1]>,
+        matching: impl IntoIterator<Item = TopologyId>,
+        carriers: impl IntoIterator<Item = TopologyId>,
+    ) -> MatcherId {
+        let keys = queries.iter().flat_map(|q| q.labels.requirements()).map(|r| r.key());
+        let new_keys: Vec<_> = keys.filter(|key| self.mentioned.insert(*key)).collect();
+        if !new_keys.is_empty() {
+            self.split_identities(&new_keys);
+        }
+        let (id, new) = self.matchers.intern(queries);
+        if new {
+            for i in 0..self.identities.iter().count() {
+                let identity = self.identities.get(IdentityId(i as u32));
+                let pod = self.candidate(&identity.key);
+                let matches = |direction| {
+                    self.matchers.get(id).matches(&self.symbols, &self.namespaces, &pod, direction)
+                };
+                let (matched, by_existing) =
+                    (matches(Direction::TermOfIncoming), matches(Direction::TermOfExisting));
+                // The newest matcher has the highest number: the lists stay sorted.
+                let identity = self.identities.get_mut(IdentityId(i as u32));
+                identity.matched.extend(matched.then_some(id));
+                identity.matched_by_existing.extend(by_existing.then_some(id));
+            }
+        }
+        for topology in matching {
+            if self.matchers.get(id).matching_in(topology).is_none() {
+                let mut counter = Counter::default();
+                for (_, identity) in
+                    self.identities.iter().filter(|(_, i)| i.matched.binary_search(&id).is_ok())
+                {
+                    count_placed(&self.topologies, topology, &mut counter, identity.placed.iter(), 1);
+                }
+                self.matchers.get_mut(id).matching.push((topology, counter));
+            }
+        }
+        for topology in carriers {
+            let carriers = &mut self.matchers.get_mut(id).carriers;
+            if carriers.iter().all(|(t, _)| *t != topology) {
+                carriers.push((topology, Carriers::default()));
+            }
+        }
+        id
+    }
+
+    /// Some selector mentions label keys for the first time: pods that differ in them are no longer alike.
+    fn split_identities(&mut self, keys: &[Symbol]) {
+        let concerned = self.pods.iter().filter(|(_, p)| keys.iter().any(|k| p.labels.get(*k).is_some()));
+        for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
+            let pod = self.pods.get(id);
+            let (namespace, terminating, class, node) = (pod.namespace, pod.terminating, pod.class, pod.node);
+            let (before, labels) = (pod.identity, pod.labels.clone());
+            let identity = self.identity_of(namespace, terminating, &labels);
+            self.pods.get_mut(id).identity = identity;
+            if let Some(node) = node {
+                self.count(class, before, node, -1);
+                self.count(class, identity, node, 1);
+            }
+        }
+    }
+
+    /// Number of counter entries that are not zero; zero once all pods have gone.
+    pub fn n_counted(&self) -> usize {
+        let matchers = self.matchers.iter().map(|(_, m)| {
+            let matching = m.matching.iter().map(|(_, c)| c.iter().count());
+            let carriers = m.carriers.iter().flat_map(|(_, c)| {
+                [&c.required_anti_affinity, &c.required_affinity, &c.preferred].map(|c| c.iter().count())
+            });
+            matching.sum::<usize>() + carriers.sum::<usize>()
+        });
+        matchers.sum::<usize>() + self.identities.iter().map(|(_, i)| i.placed.len()).sum::<usize>()
+    }
+}
+
+fn count_placed<'a>(
+    topologies: &Topologies,
+    topology: TopologyId,
+    counter: &mut Counter,
+    placed: impl Iterator<Item = (&'a NodeId, &'a u32)>,
+    sign: i64,
+) {
+    for (node, n) in placed {
+        if let Some(domain) = topologies.domain(topology, *node) {
+            let n = sign * i64::from(*n);
+            counter.add(domain, Tally { count: n, weight: n });
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Nodes.
+
+use berth_api::object::ResourceList;
+use berth_api::rules::{HostPort, PodRequests, TaintEffect};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::intern::{Labels, Symbol, Symbols};
+use super::pod::PodId;
+
+/// A node of the cluster; numbers are used again after a node has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// Amounts of resources: CPU in thousandths, memory and storage in bytes, others in units.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Resources {
+    pub(crate) milli_cpu: i64,
+    pub(crate) memory: i64,
+    pub(crate) ephemeral_storage: i64,
+    /// Sorted by name, as text.
+    pub(crate) scalar: SmallVec<[(Symbol, i64); 2]>,
+}
+
+impl Resources {
+    /// Compiles a pod's requests.
+    pub(crate) fn of_pod(symbols: &mut Symbols, requests: &PodRequests) -> Resources {
+        Resources {
+            milli_cpu: requests.milli_cpu,
+            memory: requests.memory,
+            ephemeral_storage: requests.ephemeral_storage,
+            scalar: requests.scalar.iter().map(|(name, amount)| (symbols.intern(name), *amount)).collect(),
+        }
+    }
+
+    /// Compiles what a node offers, and how many pods it takes.
+    pub(crate) fn of_node(symbols: &mut Symbols, list: &ResourceList) -> (Resources, i64) {
+        let mut resources = Resources::default();
+        let mut pods = 0;
+        for (name, quantity) in list {
+            match name.as_str() {
+                "cpu" => resources.milli_cpu = quantity.millis(),
+                "memory" => resources.memory = quantity.units(),
+                "ephemeral-storage" => resources.ephemeral_storage = quantity.units(),
+                "pods" => pods = quantity.units(),
+                _ => resources.scalar.push((symbols.intern(name), quantity.units())),
+            }
+        }
+        (resources, pods)
+    }
+
+    /// The amount of a resource other than CPU, memory and storage; none if it is not listed.
+    pub(crate) fn scalar(&self, name: Symbol) -> Option<i64> {
+        self.scalar.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
+    }
+
+    fn add(&mut self, other: &Resources, sign: i64) {
+        self.milli_cpu = self.milli_cpu.saturating_add(sign * other.milli_cpu);
+        self.memory = self.memory.saturating_add(sign * other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.saturating_add(sign * other.ephemeral_storage);
+        for (name, amount) in &other.scalar {
+            match self.scalar.iter_mut().find(|(n, _)| n == name) {
+                Some((_, sum)) => *sum = sum.saturating_add(sign * amount),
+                None => self.scalar.push((*name, sign * amount)),
+            }
+        }
+    }
+}
+
+/// A taint over symbols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TaintRecord {
+    pub(crate) key: Symbol,
+    pub(crate) value: Symbol,
+    pub(crate) effect: TaintEffect,
+}
+
+/// A node and what runs on it.
+pub(crate) struct NodeRecord {
+    pub(crate) name: Symbol,
+    pub(crate) labels: Labels,
+    pub(crate) unschedulable: bool,
+    pub(crate) taints: Box<[TaintRecord]>,
+    pub(crate) allocatable: Resources,
+    pub(crate) allowed_pods: i64,
+    pub(crate) images: Box<[Symbol]>,
+    /// Sum of the requests of its pods.
+    pub(crate) requested: Resources,
+    /// The same for scoring, with the default for containers that ask for none.
+    pub(crate) non_zero_milli_cpu: i64,
+    pub(crate) non_zero_memory: i64,
+    /// Host ports in use, once per pod that uses them.
+    pub(crate) ports: Vec<HostPort>,
+    pub(crate) pods: Vec<PodId>,
+}
+
+impl NodeRecord {
+    /// Adds (`sign` 1) or takes away (−1) what a pod uses.
+    pub(crate) fn charge(
+        &mut self,
+        requests: &Resources,
+        rules: &PodRequests,
+        ports: &[HostPort],
+        sign: i64,
+    ) {
+        self.requested.add(requests, sign);
+        self.non_zero_milli_cpu = self.non_zero_milli_cpu.saturating_add(sign * rules.non_zero_milli_cpu);
+        self.non_zero_memory = self.non_zero_memory.saturating_add(sign * rules.non_zero_memory);
+        for port in ports {
+            if sign > 0 {
+                self.ports.push(port.clone());
+            } else if let Some(i) = self.ports.iter().position(|p| p == port) {
+                self.ports.swap_remove(i);
+            }
+        }
+    }
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(crate) struct Nodes {
+    slots: Vec<Option<NodeRecord>>,
+    free: Vec<NodeId>,
+    by_name: FxHashMap<Symbol, NodeId>,
+}
+
+impl Nodes {
+    pub(crate) fn insert(&mut self, record: NodeRecord) -> NodeId {
+        let name = record.name;
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id.0 as usize] = Some(record);
+                id
+            }
+            None => {
+                self.slots.push(Some(record));
+                NodeId((self.slots.len() - 1) as u32)
+            }
+        };
+        self.by_name.insert(name, id);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: NodeId) -> Option<NodeRecord> {
+        let record = self.slots[id.0 as usize].take()?;
+        self.by_name.remove(&record.name);
+        self.free.push(id);
+        Some(record)
+    }
+
+    pub(crate) fn find(&self, name: Symbol) -> Option<NodeId> {
+        self.by_name.get(&name).copied()
+    }
+
+    /// A node known to exist: ids are handed out and taken back by this store alone.
+    pub(crate) fn get(&self, id: NodeId) -> &NodeRecord {
+        self.slots[id.0 as usize].as_ref().expect("node ids are only kept for nodes that exist")
+    }
+
+    pub(crate) fn get_mut(&mut self, id: NodeId) -> &mut NodeRecord {
+        self.slots[id.0 as usize].as_mut().expect("node ids are only kept for nodes that exist")
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
+        self.slots.iter().enumerate().filter_map(|(i, n)| Some((NodeId(i as u32), n.as_ref()?)))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Upper bound of node numbers, for tables by node.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+}

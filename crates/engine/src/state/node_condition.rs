@@ -1,0 +1,62 @@
+//! Node selector terms compiled to symbols.
+
+use berth_api::rules::{NodeRequirement, NodeTerm};
+
+use super::intern::{Symbol, Symbols};
+use super::node::NodeRecord;
+use super::selector::LabelRequirement;
+
+/// One requirement of a node term.
+#[derive(Clone, Debug)]
+enum NodeCondition {
+    Label(LabelRequirement),
+    Name { name: Symbol, equal: bool },
+}
+
+/// A node term: its conditions are ANDed; `None` matches no node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeMatcher(Option<Box<[NodeCondition]>>);
+
+impl NodeMatcher {
+    pub(crate) fn compile(symbols: &mut Symbols, term: &NodeTerm) -> NodeMatcher {
+        match term {
+            NodeTerm::Nothing | NodeTerm::Invalid(_) => NodeMatcher(None),
+            NodeTerm::All(requirements) => Self::all(symbols, requirements),
+        }
+    }
+
+    /// A term that all of these must hold for.
+    pub(crate) fn all(symbols: &mut Symbols, requirements: &[NodeRequirement]) -> NodeMatcher {
+        let compile = |requirement: &NodeRequirement| match requirement {
+            NodeRequirement::Label(requirement) => {
+                NodeCondition::Label(LabelRequirement::compile(symbols, requirement))
+            }
+            NodeRequirement::Name { name, equal } => {
+                NodeCondition::Name { name: symbols.intern(name), equal: *equal }
+            }
+        };
+        NodeMatcher(Some(requirements.iter().map(compile).collect()))
+    }
+
+    pub(crate) fn matches(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
+        let holds = |condition: &NodeCondition| match condition {
+            NodeCondition::Label(requirement) => requirement.matches(symbols, &node.labels),
+            NodeCondition::Name { name, equal } => (node.name == *name) == *equal,
+        };
+        self.0.as_ref().is_some_and(|all| all.iter().all(holds))
+    }
+}
+
+/// A required node selector: its terms are ORed.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSelectorMatcher(Box<[NodeMatcher]>);
+
+impl NodeSelectorMatcher {
+    pub(crate) fn compile(symbols: &mut Symbols, terms: &[NodeTerm]) -> NodeSelectorMatcher {
+        NodeSelectorMatcher(terms.iter().map(|t| NodeMatcher::compile(symbols, t)).collect())
+    }
+
+    pub(crate) fn matches(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
+        self.0.iter().any(|term| term.matches(symbols, node))
+    }
+}

@@ -1,0 +1,82 @@
+//! Pods that are assigned to a node.
+
+use rustc_hash::FxHashMap;
+use std::collections::HashMap;
+
+use super::class::ClassId;
+use super::identity::IdentityId;
+use super::intern::{Labels, Symbol};
+use super::node::NodeId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PodId(pub(crate) u32);
+
+/// An assigned pod.
+pub(crate) struct PodRecord {
+    pub(crate) namespace: Symbol,
+    pub(crate) name: Box<str>,
+    pub(crate) labels: Labels,
+    pub(crate) terminating: bool,
+    pub(crate) class: ClassId,
+    pub(crate) identity: IdentityId,
+    /// The node it is assigned to, by name: the node may not exist (yet, or any more).
+    pub(crate) node_name: Symbol,
+    /// The node, when it exists: only then does the pod count anywhere.
+    pub(crate) node: Option<NodeId>,
+}
+
+/// All assigned pods.
+#[derive(Default)]
+pub(crate) struct Pods {
+    slots: Vec<Option<PodRecord>>,
+    free: Vec<PodId>,
+    by_key: HashMap<(Symbol, Box<str>), PodId>,
+    /// Pods assigned to nodes that do not exist.
+    pub(crate) homeless: FxHashMap<Symbol, Vec<PodId>>,
+}
+
+impl Pods {
+    pub(crate) fn insert(&mut self, record: PodRecord) -> PodId {
+        let key = (record.namespace, record.name.clone());
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id.0 as usize] = Some(record);
+                id
+            }
+            None => {
+                self.slots.push(Some(record));
+                PodId((self.slots.len() - 1) as u32)
+            }
+        };
+        self.by_key.insert(key, id);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: PodId) -> Option<PodRecord> {
+        let record = self.slots[id.0 as usize].take()?;
+        self.by_key.remove(&(record.namespace, record.name.clone()));
+        self.free.push(id);
+        Some(record)
+    }
+
+    pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
+        self.by_key.get(&(namespace, name.into())).copied()
+    }
+
+    /// A pod known to exist: ids are handed out and taken back by this store alone.
+    pub(crate) fn get(&self, id: PodId) -> &PodRecord {
+        self.slots[id.0 as usize].as_ref().expect("pod ids are only kept for pods that exist")
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PodId) -> &mut PodRecord {
+        self.slots[id.0 as usize].as_mut().expect("pod ids are only kept for pods that exist")
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PodId, &PodRecord)> {
+        self.slots.iter().enumerate().filter_map(|(i, p)| Some((PodId(i as u32), p.as_ref()?)))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+}

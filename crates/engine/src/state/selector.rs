@@ -1,0 +1,94 @@
+//! Selectors compiled to symbols.
+
+use berth_api::rules::{Requirement, Selector};
+
+use super::intern::{Labels, Symbol, Symbols};
+
+/// A requirement over interned labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LabelRequirement {
+    In(Symbol, Box<[Symbol]>),
+    NotIn(Symbol, Box<[Symbol]>),
+    Exists(Symbol),
+    DoesNotExist(Symbol),
+    Gt(Symbol, i64),
+    Lt(Symbol, i64),
+}
+
+impl LabelRequirement {
+    pub(crate) fn compile(symbols: &mut Symbols, requirement: &Requirement) -> Self {
+        let key = symbols.intern(requirement.key());
+        let mut values = |values: &[String]| {
+            let mut values: Box<[Symbol]> = values.iter().map(|v| symbols.intern(v)).collect();
+            values.sort_unstable();
+            values
+        };
+        match requirement {
+            Requirement::In(_, v) => LabelRequirement::In(key, values(v)),
+            Requirement::NotIn(_, v) => LabelRequirement::NotIn(key, values(v)),
+            Requirement::Exists(_) => LabelRequirement::Exists(key),
+            Requirement::DoesNotExist(_) => LabelRequirement::DoesNotExist(key),
+            Requirement::Gt(_, bound) => LabelRequirement::Gt(key, *bound),
+            Requirement::Lt(_, bound) => LabelRequirement::Lt(key, *bound),
+        }
+    }
+
+    pub(crate) fn key(&self) -> Symbol {
+        match self {
+            LabelRequirement::In(key, _)
+            | LabelRequirement::NotIn(key, _)
+            | LabelRequirement::Exists(key)
+            | LabelRequirement::DoesNotExist(key)
+            | LabelRequirement::Gt(key, _)
+            | LabelRequirement::Lt(key, _) => *key,
+        }
+    }
+
+    pub(crate) fn matches(&self, symbols: &Symbols, labels: &Labels) -> bool {
+        let value = labels.get(self.key());
+        let integer = || symbols.text(value?).parse::<i64>().ok();
+        match self {
+            LabelRequirement::In(_, values) => value.is_some_and(|v| values.binary_search(&v).is_ok()),
+            LabelRequirement::NotIn(_, values) => value.is_none_or(|v| values.binary_search(&v).is_err()),
+            LabelRequirement::Exists(_) => value.is_some(),
+            LabelRequirement::DoesNotExist(_) => value.is_none(),
+            LabelRequirement::Gt(_, bound) => integer().is_some_and(|n| n > *bound),
+            LabelRequirement::Lt(_, bound) => integer().is_some_and(|n| n < *bound),
+        }
+    }
+}
+
+/// A selector over interned labels; `None` matches nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LabelMatcher(Option<Box<[LabelRequirement]>>);
+
+impl LabelMatcher {
+    pub(crate) fn compile(symbols: &mut Symbols, selector: &Selector) -> Self {
+        match selector {
+            Selector::Nothing => LabelMatcher(None),
+            Selector::All(requirements) => LabelMatcher(Some(
+                requirements.iter().map(|r| LabelRequirement::compile(symbols, r)).collect(),
+            )),
+        }
+    }
+
+    pub(crate) fn matches(&self, symbols: &Symbols, labels: &Labels) -> bool {
+        self.0.as_ref().is_some_and(|all| all.iter().all(|r| r.matches(symbols, labels)))
+    }
+
+    pub(crate) fn nothing() -> Self {
+        LabelMatcher(None)
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.as_ref().is_some_and(|all| all.is_empty())
+    }
+
+    pub(crate) fn requirements(&self) -> &[LabelRequirement] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
