@@ -9,7 +9,9 @@
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
 mod admission_syntax;
+pub mod admission;
 pub mod config;
 pub mod object;
 pub mod quantity;
+pub mod recording;
 pub mod rules;

@@ -5,6 +5,7 @@
 //! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
 
 mod decision;
+pub mod replay;
 mod plugins;
 mod state;
 mod verdict;

@@ -21,11 +21,11 @@ impl ImageLocality<'_> {
     /// Bytes of an image on the node, scaled down when few nodes have it, so that pods are not drawn to
     /// the one node that has run them before.
     fn scaled_bytes(&self, node: NodeRef<'_>, image: Symbol) -> Option<i64> {
-        node.record.images.binary_search(&image).ok()?;
+        let images = &node.record.images;
+        let (_, bytes) = images[images.binary_search_by_key(&image, |(name, _)| *name).ok()?];
         let cluster = self.context.cluster;
-        let state = cluster.images.get(image)?;
-        let spread = state.n_nodes as f64 / cluster.nodes.len() as f64;
-        Some((state.size as f64 * spread) as i64)
+        let spread = cluster.images.n_nodes(image) as f64 / cluster.nodes.len() as f64;
+        Some((bytes as f64 * spread) as i64)
     }
 }
 

@@ -1,58 +1,47 @@
 //! Images: on how many nodes each is present.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use berth_api::object::ContainerImage;
 use rustc_hash::FxHashMap;
 
 use super::intern::{Symbol, Symbols};
 
-/// An image name's size and spread.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ImageState {
-    /// Bytes, as the first node that reported the name did.
-    pub(crate) size: i64,
-    pub(crate) n_nodes: i64,
-}
-
-/// All image names on nodes.
+/// The number of nodes that have each image, by name.
 #[derive(Default)]
 pub(crate) struct Images {
-    by_name: FxHashMap<Symbol, ImageState>,
+    n_nodes: FxHashMap<Symbol, i64>,
 }
 
+/// A node's images: names and bytes, sorted by name.
+pub(crate) type NodeImages = Box<[(Symbol, i64)]>;
+
 impl Images {
-    /// Takes note of a node's images and returns their names, sorted.
-    pub(crate) fn add(&mut self, symbols: &mut Symbols, images: &[ContainerImage]) -> Box<[Symbol]> {
-        // A name listed twice on one node counts once, with its first size.
-        let mut sizes = HashMap::new();
-        for image in images {
-            for name in &image.names {
-                sizes.entry(symbols.intern(name)).or_insert(image.size_bytes);
-            }
+    /// Takes note of a node's images.
+    pub(crate) fn add(&mut self, symbols: &mut Symbols, images: &[ContainerImage]) -> NodeImages {
+        // A name listed twice on one node counts once, with its last size.
+        let names = images.iter().flat_map(|image| image.names.iter().map(move |name| (name, image.size_bytes)));
+        let sizes: BTreeMap<_, _> = names.map(|(name, size)| (symbols.intern(name), size)).collect();
+        for name in sizes.keys() {
+            *self.n_nodes.entry(*name).or_default() += 1;
         }
-        for (name, size) in &sizes {
-            let state = self.by_name.entry(*name).or_insert(ImageState { size: *size, n_nodes: 0 });
-            state.n_nodes += 1;
-        }
-        let mut names: Box<[Symbol]> = sizes.into_keys().collect();
-        names.sort_unstable();
-        names
+        sizes.into_iter().collect()
     }
 
     /// A node's images have gone.
-    pub(crate) fn remove(&mut self, names: &[Symbol]) {
-        for name in names {
-            if let Some(state) = self.by_name.get_mut(name) {
-                state.n_nodes -= 1;
-                if state.n_nodes == 0 {
-                    self.by_name.remove(name);
+    pub(crate) fn remove(&mut self, images: &NodeImages) {
+        for (name, _) in images {
+            if let Some(n) = self.n_nodes.get_mut(name) {
+                *n -= 1;
+                if *n == 0 {
+                    self.n_nodes.remove(name);
                 }
             }
         }
     }
 
-    pub(crate) fn get(&self, name: Symbol) -> Option<ImageState> {
-        self.by_name.get(&name).copied()
+    /// On how many nodes an image is.
+    pub(crate) fn n_nodes(&self, name: Symbol) -> i64 {
+        self.n_nodes.get(&name).copied().unwrap_or(0)
     }
 }

@@ -232,23 +232,31 @@ impl Cluster {
         compiled.into()
     }
 
-    fn compile_preferred(
-        &mut self,
-        weight: i64,
-        term: &PodTerm,
-        carried: &mut Vec<Carried>,
-    ) -> PreferredTerm {
+    fn compile_preferred(&mut self, weight: i64, term: &PodTerm, carried: &mut Vec<Carried>) -> PreferredTerm {
         let query = self.query(term, false);
         let topologies = self.combined_topologies(&term.topology);
         let ids = topologies.iter().map(|(t, _)| *t);
-        let matcher = self.matcher(smallvec![query], ids.clone(), ids);
+        let carrier = self.matcher(smallvec![query.clone()], [], ids.clone());
         carried.extend(topologies.iter().map(|(topology, sign)| Carried {
-            matcher,
+            matcher: carrier,
             topology: *topology,
             kind: CarriedKind::Preferred,
             weight: weight * sign,
         }));
+        let matcher = self.matcher(smallvec![self.as_preferred_of_incoming(term, query)], ids, []);
         PreferredTerm { weight, matcher, topologies }
+    }
+
+    /// The question a preferred term asks when it is the incoming pod's.
+    ///
+    /// kube-scheduler 1.36 resolves the namespace selector of such a term to names, but then still tries
+    /// the selector itself on no labels at all: one that holds without labels (`NotIn`, `DoesNotExist`)
+    /// takes in every namespace. Required terms, and preferred terms of running pods, are not affected.
+    fn as_preferred_of_incoming(&self, term: &PodTerm, mut query: PodQuery) -> PodQuery {
+        if term.dialect == Dialect::V1 && query.namespaces.selector.matches(&self.symbols, &Labels::default()) {
+            query.namespaces = NamespaceMatcher { names: Box::default(), selector: LabelMatcher::everything() };
+        }
+        query
     }
 
     /// Whether exempt namespaces are outside a term of anti-affinity.

@@ -5,6 +5,7 @@ use berth_api::rules::{HostPort, PodRequests, TaintEffect};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::image::NodeImages;
 use super::intern::{Labels, Symbol, Symbols};
 use super::pod::PodId;
 
@@ -83,7 +84,7 @@ pub(crate) struct NodeRecord {
     pub(crate) taints: Box<[TaintRecord]>,
     pub(crate) allocatable: Resources,
     pub(crate) allowed_pods: i64,
-    pub(crate) images: Box<[Symbol]>,
+    pub(crate) images: NodeImages,
     /// Sum of the requests of its pods.
     pub(crate) requested: Resources,
     /// The same for scoring, with the default for containers that ask for none.

@@ -1,5 +1,7 @@
 //! Evenness of the use of a node's resources.
 
+use smallvec::SmallVec;
+
 use super::super::{Context, MAX_NODE_SCORE, NodeRef, Scorer};
 use super::{ScoredResource, Utilization, scored_resources};
 
@@ -14,13 +16,24 @@ pub(in super::super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Score
     asks.then(|| Box::new(BalancedAllocation { resources }) as Box<dyn Scorer>)
 }
 
-impl Scorer for BalancedAllocation {
-    fn score(&self, node: NodeRef<'_>) -> i64 {
-        let utilizations = self.resources.iter().filter_map(|r| r.utilization(node, false));
-        let fractions = utilizations
-            .map(|Utilization { allocatable, requested }| (requested as f64 / allocatable as f64).min(1.0));
-        let deviation = standard_deviation(&fractions.collect::<smallvec::SmallVec<[f64; 4]>>());
+impl BalancedAllocation {
+    /// How even the use is: 100 for perfectly, 50 at the least.
+    fn evenness(&self, node: NodeRef<'_>, with_pod: bool) -> i64 {
+        let utilizations = self.resources.iter().filter_map(|r| Some((r.request, r.utilization(node, false)?)));
+        let fractions = utilizations.map(|(request, Utilization { allocatable, requested })| {
+            let requested = if with_pod { requested } else { requested - request };
+            (requested as f64 / allocatable as f64).min(1.0)
+        });
+        let deviation = standard_deviation(&fractions.collect::<SmallVec<[f64; 4]>>());
         ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
+    }
+}
+
+impl Scorer for BalancedAllocation {
+    /// By how much the pod makes the use more even (up to 100) or less (down to 50); 75 for no change.
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        let change = self.evenness(node, true) - self.evenness(node, false);
+        (MAX_NODE_SCORE + MAX_NODE_SCORE / 2 + change) / 2
     }
 
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {

@@ -1,0 +1,116 @@
+//! Recordings of a scheduler's decisions: scenarios, and what the scheduler made of them.
+//!
+//! One JSON object per line; the format is described in `docs/recordings.md`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::object::{Namespace, Node, Pod, Service};
+
+/// A scenario with the scheduler's answers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Recording {
+    /// What the scheduler saw.
+    pub scenario: Scenario,
+    /// What it made of it.
+    pub expect: Expectation,
+}
+
+/// A cluster and the pods to place in it, one after another.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Scenario {
+    /// Name, unique in its file.
+    pub name: String,
+    /// `KubeSchedulerConfiguration`; absent means defaults.
+    pub config: Option<Value>,
+    /// Namespaces.
+    pub namespaces: Vec<Namespace>,
+    /// Services.
+    pub services: Vec<Service>,
+    /// Nodes.
+    pub nodes: Vec<Node>,
+    /// Pods that run already (`spec.nodeName` set), not yet defaulted.
+    pub pods: Vec<Pod>,
+    /// Pods to place, in this order.
+    pub pending: Vec<Pod>,
+    /// Pods are used as they are, without defaulting or validation.
+    pub raw: bool,
+}
+
+/// The answers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Expectation {
+    /// One per pending pod.
+    pub steps: Vec<Step>,
+}
+
+/// The answer to one pending pod. What a brief step does not carry is not compared.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Step {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Validation rejects the pod; it is not scheduled.
+    pub invalid: Option<Vec<RecordedError>>,
+    /// What the API server warns about.
+    pub warnings: Option<Vec<String>>,
+    /// `spec.affinity` after admission.
+    pub admitted_affinity: Option<Value>,
+    /// `spec.topologySpreadConstraints` after admission.
+    pub admitted_spread: Option<Value>,
+    /// Rejected before any node was looked at.
+    pub pre_filter: Option<RecordedNode>,
+    /// Every node's verdict or scores.
+    pub nodes: Option<BTreeMap<String, RecordedNode>>,
+    /// The nodes with the highest total.
+    pub best: Option<Vec<String>>,
+    /// Where the pod was bound.
+    pub chosen: Option<String>,
+    /// Why it was not.
+    pub message: Option<String>,
+    /// The scheduler failed on the pod.
+    pub err: Option<String>,
+}
+
+impl Step {
+    /// Whether everything was recorded, so that what is absent is known not to be.
+    pub fn is_full(&self) -> bool {
+        self.nodes.is_some() || self.invalid.is_some() || self.pre_filter.is_some() || self.err.is_some()
+    }
+}
+
+/// A validation error as recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RecordedError {
+    /// Error type, such as `FieldValueInvalid`.
+    #[serde(rename = "type")]
+    pub error_type: String,
+    /// Field path.
+    pub field: String,
+    /// Detail.
+    pub detail: String,
+    /// The whole message.
+    pub error: String,
+}
+
+/// A node's verdict (`plugin`, `code`, `reasons`) or scores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RecordedNode {
+    /// The first plugin that rejects the node.
+    pub plugin: Option<String>,
+    /// Status code.
+    pub code: Option<String>,
+    /// Reasons.
+    pub reasons: Vec<String>,
+    /// Weighted scores by plugin.
+    pub scores: BTreeMap<String, i64>,
+    /// Their sum.
+    pub total: i64,
+}

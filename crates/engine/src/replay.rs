@@ -1,0 +1,231 @@
+//! Replaying recordings: the same scenario decided here, and every difference told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use berth_api::admission::{Admission, AdmissionOptions, admit};
+use berth_api::config::SchedulerConfig;
+use berth_api::object::Pod;
+use berth_api::recording::{RecordedError, RecordedNode, Recording, Step};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Cluster, Evaluation, NodeEvaluation, Outcome, Rejection, Settings};
+
+/// One difference between a recording and Berth's own answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Scenario.
+    pub scenario: String,
+    /// Pod, `namespace/name`; empty when the difference concerns the whole scenario.
+    pub pod: String,
+    /// Node, where it is about one.
+    pub node: Option<String>,
+    /// What differs, such as `message` or `scores.InterPodAffinity`.
+    pub field: String,
+    /// As recorded.
+    pub expected: String,
+    /// As decided here.
+    pub got: String,
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// Pending pods decided.
+    pub n_steps: usize,
+    /// All differences.
+    pub differences: Vec<Difference>,
+}
+
+/// Decides a recorded scenario anew, with extensions off: the reference has none.
+///
+/// After each step the pod runs where the recording put it, so that one difference does not beget others.
+pub fn replay(recording: &Recording) -> Replayed {
+    let scenario = &recording.scenario;
+    let mut replayed = Replayed { n_steps: scenario.pending.len(), differences: Vec::new() };
+    let mut report = |pod: &str, field: &str, expected: String, got: String| {
+        let (scenario, pod, field) = (scenario.name.clone(), pod.to_owned(), field.to_owned());
+        replayed.differences.push(Difference { scenario, pod, node: None, field, expected, got });
+    };
+
+    let config = match scenario.config.as_ref().map(SchedulerConfig::from_value).transpose() {
+        Ok(config) => config.map(|(config, _)| config).unwrap_or_default(),
+        Err(error) => {
+            report("", "config", "a valid configuration".to_owned(), error.to_string());
+            return replayed;
+        }
+    };
+    if recording.expect.steps.len() != scenario.pending.len() {
+        let steps = recording.expect.steps.len();
+        report("", "steps", format!("{} pending pods", scenario.pending.len()), format!("{steps} recorded steps"));
+        return replayed;
+    }
+
+    let mut cluster = Cluster::new(Settings::strict_v1(config));
+    scenario.namespaces.iter().for_each(|n| cluster.set_namespace(n));
+    scenario.services.iter().for_each(|s| cluster.set_service(s));
+    scenario.nodes.iter().for_each(|n| cluster.set_node(n));
+    let admit = |pod: &Pod| {
+        let mut pod = pod.clone();
+        let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+        let admission = if scenario.raw { Admission::default() } else { admit(&mut pod, &options) };
+        (pod, admission)
+    };
+    for pod in &scenario.pods {
+        cluster.set_pod(&admit(pod).0);
+    }
+    for (pod, step) in scenario.pending.iter().zip(&recording.expect.steps) {
+        let (mut pod, admission) = admit(pod);
+        let mut comparison = Comparison { scenario: &scenario.name, pod: &step.pod, differences: Vec::new() };
+        comparison.same("pod", &step.pod, &pod.key());
+        if step.is_full() {
+            comparison.admission(step, &pod, &admission, scenario.raw);
+        }
+        if admission.errors.is_empty() {
+            comparison.decision(step, &cluster.evaluate(&pod));
+        }
+        replayed.differences.append(&mut comparison.differences);
+        if let Some(chosen) = &step.chosen {
+            pod.spec.node_name = chosen.clone();
+            cluster.set_pod(&pod);
+        }
+    }
+    replayed
+}
+
+/// Compares one step.
+struct Comparison<'a> {
+    scenario: &'a str,
+    pod: &'a str,
+    differences: Vec<Difference>,
+}
+
+impl Comparison<'_> {
+    fn differ(&mut self, node: Option<&str>, field: &str, expected: String, got: String) {
+        self.differences.push(Difference {
+            scenario: self.scenario.to_owned(),
+            pod: self.pod.to_owned(),
+            node: node.map(str::to_owned),
+            field: field.to_owned(),
+            expected,
+            got,
+        });
+    }
+
+    fn same<T: PartialEq + Debug + ?Sized>(&mut self, field: &str, expected: &T, got: &T) {
+        if expected != got {
+            self.differ(None, field, format!("{expected:?}"), format!("{got:?}"));
+        }
+    }
+
+    fn admission(&mut self, step: &Step, pod: &Pod, admission: &Admission, raw: bool) {
+        let got: Vec<_> = admission.errors.iter().map(recorded).collect();
+        self.same("invalid", step.invalid.as_deref().unwrap_or_default(), &got);
+        self.same("warnings", step.warnings.as_deref().unwrap_or_default(), &admission.warnings);
+        if raw || step.invalid.is_some() {
+            return;
+        }
+        let affinity = pod.spec.affinity.as_ref().map(normal).unwrap_or_default();
+        self.same("admittedAffinity", &step.admitted_affinity.as_ref().map(pruned).unwrap_or_default(), &affinity);
+        let spread = normal(&pod.spec.topology_spread_constraints);
+        self.same("admittedSpread", &step.admitted_spread.as_ref().map(pruned).unwrap_or_default(), &spread);
+    }
+
+    fn decision(&mut self, step: &Step, evaluation: &Evaluation) {
+        if step.is_full() {
+            let pre_filter = evaluation.pre_filter.as_ref().map(rejected);
+            self.same("preFilter", &step.pre_filter, &pre_filter);
+            let empty = BTreeMap::new();
+            let nodes = if pre_filter.is_some() { &empty } else { &evaluation.nodes };
+            self.nodes(step.nodes.as_ref().unwrap_or(&BTreeMap::new()), nodes);
+            let failed = matches!(evaluation.outcome, Outcome::Failed { .. });
+            self.same("err", &step.err.is_some(), &failed);
+        }
+        if let Some(best) = &step.best {
+            self.same("best", best, &evaluation.best);
+        }
+        if step.chosen.is_some() || step.message.is_some() {
+            self.same("chosen", &step.chosen.as_deref(), &evaluation.outcome.node());
+            if step.chosen.is_none() {
+                self.same("message", step.message.as_deref().unwrap_or_default(), &evaluation.outcome.message());
+            }
+        }
+    }
+
+    fn nodes(&mut self, expected: &BTreeMap<String, RecordedNode>, got: &BTreeMap<String, NodeEvaluation>) {
+        let blank = RecordedNode::default();
+        for name in expected.keys().chain(got.keys()).collect::<BTreeSet<_>>() {
+            let (Some(expected), Some(got)) = (expected.get(name), got.get(name)) else {
+                let presence = |there: bool| if there { "recorded" } else { "absent" }.to_owned();
+                self.differ(Some(name), "nodes", presence(expected.contains_key(name)), presence(got.contains_key(name)));
+                continue;
+            };
+            let got = match got {
+                NodeEvaluation::NotConsidered(_) => RecordedNode {
+                    plugin: Some("PreFilterResult".to_owned()),
+                    code: Some("UnschedulableAndUnresolvable".to_owned()),
+                    ..blank.clone()
+                },
+                NodeEvaluation::Rejected(rejection) => rejected(rejection),
+                NodeEvaluation::Feasible(score) => RecordedNode {
+                    scores: score.by_plugin.iter().map(|(p, s)| (p.name().to_owned(), *s)).collect(),
+                    total: score.total,
+                    ..blank.clone()
+                },
+            };
+            let mut same = |field: &str, expected: String, got: String| {
+                if expected != got {
+                    self.differ(Some(name), field, expected, got);
+                }
+            };
+            let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "feasible".to_owned());
+            same("plugin", text(&expected.plugin), text(&got.plugin));
+            same("code", text(&expected.code), text(&got.code));
+            same("reasons", format!("{:?}", expected.reasons), format!("{:?}", got.reasons));
+            let score = |node: &RecordedNode, plugin: &str| {
+                node.scores.get(plugin).map_or_else(|| "absent".to_owned(), ToString::to_string)
+            };
+            for plugin in expected.scores.keys().chain(got.scores.keys()).collect::<BTreeSet<_>>() {
+                same(&format!("scores.{plugin}"), score(expected, plugin), score(&got, plugin));
+            }
+            same("total", expected.total.to_string(), got.total.to_string());
+        }
+    }
+}
+
+fn rejected(rejection: &Rejection) -> RecordedNode {
+    RecordedNode {
+        plugin: Some(rejection.plugin.name().to_owned()),
+        code: Some(rejection.status.name().to_owned()),
+        reasons: rejection.reasons.iter().map(ToString::to_string).collect(),
+        ..RecordedNode::default()
+    }
+}
+
+fn recorded(error: &berth_api::admission::FieldError) -> RecordedError {
+    RecordedError {
+        error_type: error.error_type.as_str().to_owned(),
+        field: error.field.clone(),
+        detail: error.detail.clone(),
+        error: error.error.clone(),
+    }
+}
+
+fn normal(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).map(|v| pruned(&v)).unwrap_or_default()
+}
+
+/// The value without members that are null or empty lists, which is how an absent list may be written.
+fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().map(|(k, v)| (k.clone(), pruned(v)));
+            let kept = members.filter(|(_, v)| !v.is_null());
+            Value::Object(kept.collect())
+        }
+        Value::Array(items) if items.is_empty() => Value::Null,
+        Value::Array(items) => Value::Array(items.iter().map(pruned).collect()),
+        other => other.clone(),
+    }
+}
