@@ -2,13 +2,12 @@
 //!
 //! This crate turns text into objects (`read`), workloads into the pods their controllers would
 //! make (`expand`), and treats pods as the API server does on creation: defaulting, the
-//! matchLabelKeys merge and validation (`admission`). Both dialects of affinity are parsed once into
-//! one internal form (`rules`), which is all the engine sees. [`config`] reads
+//! matchLabelKeys merge and validation ([`admission`]). Both dialects of affinity are parsed once into
+//! one internal form ([`rules`]), which is all the engine sees. [`config`] reads
 //! `KubeSchedulerConfiguration`.
 //!
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
-mod admission_syntax;
 pub mod admission;
 pub mod config;
 pub mod object;
