@@ -85,7 +85,7 @@ impl Step {
 }
 
 /// A validation error as recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default)]
 pub struct RecordedError {
     /// Error type, such as `FieldValueInvalid`.

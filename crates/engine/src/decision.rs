@@ -7,7 +7,7 @@ use berth_api::config::Plugin;
 use berth_api::object::Pod;
 
 use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer};
-use crate::state::cluster::{Cluster, PodInput};
+use crate::state::cluster::Cluster;
 use crate::state::incoming::Incoming;
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status};
@@ -116,42 +116,39 @@ pub(crate) struct Scored<'a> {
 
 impl Cluster {
     /// Decides where a pod goes. The cluster is not changed but for rules it learns.
-    pub fn decide<'a>(&mut self, input: impl Into<PodInput<'a>>) -> Outcome {
-        let input = input.into();
-        if let Some(outcome) = self.held_back(input.pod) {
+    pub fn decide(&mut self, pod: &Pod) -> Outcome {
+        if let Some(outcome) = self.held_back(pod) {
             return outcome;
         }
-        let incoming = self.incoming(input);
+        let incoming = self.incoming(pod);
         match self.run(&incoming) {
             Some(run) => run.outcome(),
-            None => no_profile(input.pod),
+            None => no_profile(pod),
         }
     }
 
     /// Decides, and if a node is found assigns the pod to it.
-    pub fn place<'a>(&mut self, input: impl Into<PodInput<'a>>) -> Outcome {
-        let input = input.into();
-        let outcome = self.decide(input);
+    pub fn place(&mut self, pod: &Pod) -> Outcome {
+        let outcome = self.decide(pod);
         if let Outcome::Placed { node } = &outcome {
-            let class = self.class_of(input);
-            self.remove_pod(&input.pod.metadata.namespace, &input.pod.metadata.name);
-            self.assign(input.pod, class, node);
+            let class = self.class_of(pod);
+            self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+            self.assign(pod, class, node);
         }
         outcome
     }
 
     /// Decides, and tells what was found on every node.
-    pub fn evaluate<'a>(&mut self, input: impl Into<PodInput<'a>>) -> Evaluation {
-        let input = input.into();
+    pub fn evaluate(&mut self, pod: &Pod) -> Evaluation {
         let blank =
             |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
-        if let Some(outcome) = self.held_back(input.pod) {
+        if let Some(outcome) = self.held_back(pod) {
             return blank(outcome);
         }
-        let incoming = self.incoming(input);
+        let incoming = self.incoming(pod);
         match self.run(&incoming) {
             Some(run) => run.evaluation(),
-            None => blank(no_profile(input.pod)),
+            None => blank(no_profile(pod)),
         }
     }
 

@@ -5,12 +5,12 @@
 //! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
 
 mod decision;
-pub mod replay;
 mod plugins;
+pub mod replay;
 mod state;
 mod verdict;
 
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
-pub use state::cluster::{Cluster, PodInput, Settings};
+pub use state::cluster::{Cluster, Settings};
 pub use state::incoming::MAX_ALL_TOPOLOGIES;
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};

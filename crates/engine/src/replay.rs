@@ -50,7 +50,7 @@ pub fn replay(recording: &Recording) -> Replayed {
     };
 
     let config = match scenario.config.as_ref().map(SchedulerConfig::from_value).transpose() {
-        Ok(config) => config.map(|(config, _)| config).unwrap_or_default(),
+        Ok(config) => config.unwrap_or_default(),
         Err(error) => {
             report("", "config", "a valid configuration".to_owned(), error.to_string());
             return replayed;
@@ -58,7 +58,12 @@ pub fn replay(recording: &Recording) -> Replayed {
     };
     if recording.expect.steps.len() != scenario.pending.len() {
         let steps = recording.expect.steps.len();
-        report("", "steps", format!("{} pending pods", scenario.pending.len()), format!("{steps} recorded steps"));
+        report(
+            "",
+            "steps",
+            format!("{} pending pods", scenario.pending.len()),
+            format!("{steps} recorded steps"),
+        );
         return replayed;
     }
 
@@ -82,7 +87,7 @@ pub fn replay(recording: &Recording) -> Replayed {
         if step.is_full() {
             comparison.admission(step, &pod, &admission, scenario.raw);
         }
-        if admission.errors.is_empty() {
+        if admission.is_accepted() {
             comparison.decision(step, &cluster.evaluate(&pod));
         }
         replayed.differences.append(&mut comparison.differences);
@@ -120,14 +125,22 @@ impl Comparison<'_> {
     }
 
     fn admission(&mut self, step: &Step, pod: &Pod, admission: &Admission, raw: bool) {
-        let got: Vec<_> = admission.errors.iter().map(recorded).collect();
-        self.same("invalid", step.invalid.as_deref().unwrap_or_default(), &got);
+        // The API server visits maps in random order, and so reports in random order what it finds in them.
+        let mut expected = step.invalid.clone().unwrap_or_default();
+        let mut got: Vec<_> = admission.errors.iter().map(recorded).collect();
+        expected.sort_unstable();
+        got.sort_unstable();
+        self.same("invalid", &expected, &got);
         self.same("warnings", step.warnings.as_deref().unwrap_or_default(), &admission.warnings);
         if raw || step.invalid.is_some() {
             return;
         }
         let affinity = pod.spec.affinity.as_ref().map(normal).unwrap_or_default();
-        self.same("admittedAffinity", &step.admitted_affinity.as_ref().map(pruned).unwrap_or_default(), &affinity);
+        self.same(
+            "admittedAffinity",
+            &step.admitted_affinity.as_ref().map(pruned).unwrap_or_default(),
+            &affinity,
+        );
         let spread = normal(&pod.spec.topology_spread_constraints);
         self.same("admittedSpread", &step.admitted_spread.as_ref().map(pruned).unwrap_or_default(), &spread);
     }
@@ -148,7 +161,11 @@ impl Comparison<'_> {
         if step.chosen.is_some() || step.message.is_some() {
             self.same("chosen", &step.chosen.as_deref(), &evaluation.outcome.node());
             if step.chosen.is_none() {
-                self.same("message", step.message.as_deref().unwrap_or_default(), &evaluation.outcome.message());
+                self.same(
+                    "message",
+                    step.message.as_deref().unwrap_or_default(),
+                    &evaluation.outcome.message(),
+                );
             }
         }
     }
@@ -158,7 +175,12 @@ impl Comparison<'_> {
         for name in expected.keys().chain(got.keys()).collect::<BTreeSet<_>>() {
             let (Some(expected), Some(got)) = (expected.get(name), got.get(name)) else {
                 let presence = |there: bool| if there { "recorded" } else { "absent" }.to_owned();
-                self.differ(Some(name), "nodes", presence(expected.contains_key(name)), presence(got.contains_key(name)));
+                self.differ(
+                    Some(name),
+                    "nodes",
+                    presence(expected.contains_key(name)),
+                    presence(got.contains_key(name)),
+                );
                 continue;
             };
             let got = match got {

@@ -13,7 +13,7 @@ mod defaults;
 mod field;
 mod merge;
 mod priority;
-mod syntax;
+pub(crate) mod syntax;
 mod validate;
 mod warnings;
 

@@ -20,10 +20,8 @@ pub use selector::{Requirement, Selector};
 pub use spread::{SpreadConstraint, WhenUnsatisfiable};
 pub use toleration::{TaintEffect, TolerationOperator, TolerationRule};
 
+use crate::admission::{AFFINITY_ANNOTATION, annotation_affinity};
 use crate::object::{Affinity, Pod};
-
-/// The annotation that carries the proposal's `Affinity`.
-pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
 
 /// Which document gives a field its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,9 +92,9 @@ impl HostPort {
 impl PodRules {
     /// Parses an admitted pod: defaulted, with matchLabelKeys merged.
     ///
-    /// `annotation` is the parsed annotation [`AFFINITY_ANNOTATION`]; it and the proposal's fields in
-    /// `spec.affinity` are looked at only with `extensions`.
-    pub fn parse(pod: &Pod, annotation: Option<&Affinity>, extensions: bool) -> PodRules {
+    /// The proposal's fields in `spec.affinity` and the annotation [`AFFINITY_ANNOTATION`] are looked at only
+    /// with `extensions`.
+    pub fn parse(pod: &Pod, extensions: bool) -> PodRules {
         let spec = &pod.spec;
         let mut rules = PodRules {
             node_selector: spec.node_selector.clone().into_iter().collect(),
@@ -110,9 +108,15 @@ impl PodRules {
         if let Some(affinity) = &spec.affinity {
             rules.add_affinity(affinity, "spec.affinity", Dialect::V1, pod, extensions);
         }
-        if let Some(affinity) = annotation.filter(|_| extensions) {
+        if extensions {
             let path = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
-            rules.add_affinity(affinity, &path, Dialect::Proposal, pod, extensions);
+            match annotation_affinity(pod) {
+                Ok(None) => {}
+                Ok(Some(affinity)) => {
+                    rules.add_affinity(&affinity, &path, Dialect::Proposal, pod, extensions)
+                }
+                Err(error) => rules.pod_term_error = Some(format!("{path}: {error}")),
+            }
         }
         rules
     }

@@ -1,6 +1,6 @@
 //! Selectors: label requirements in a canonical form.
 
-use crate::admission_syntax::{invalid_label_key, invalid_label_value};
+use crate::admission::syntax;
 use crate::object::{LabelSelector, SelectorRequirement};
 
 /// One parsed label requirement.
@@ -52,8 +52,9 @@ impl Requirement {
             values.dedup();
             values
         };
-        if let Some(reason) = invalid_label_key(key) {
-            return Err(format!("key: Invalid value: {key:?}: {reason}"));
+        let reasons = syntax::label_key(key);
+        if !reasons.is_empty() {
+            return Err(format!("key: Invalid value: {key:?}: {}", reasons.join("; ")));
         }
         let parsed = match operator.as_str() {
             "In" | "NotIn" if values.is_empty() => {
@@ -93,8 +94,10 @@ impl Requirement {
             _ => return Err(format!("operator: Invalid value: {operator:?}: not a valid selector operator")),
         };
         for (i, value) in values.iter().enumerate() {
-            if let Some(reason) = invalid_label_value(value) {
-                return Err(format!("values[{i}][{key}]: Invalid value: {value:?}: {reason}"));
+            let reasons = syntax::label_value(value);
+            if !reasons.is_empty() {
+                let reasons = reasons.join("; ");
+                return Err(format!("values[{i}][{key}]: Invalid value: {value:?}: {reasons}"));
             }
         }
         Ok(parsed)

@@ -4,7 +4,7 @@
 //! a pod touches the matchers it satisfies and the terms it carries, and nothing else.
 
 use berth_api::config::SchedulerConfig;
-use berth_api::object::{Affinity, Namespace, Node, Pod, Service};
+use berth_api::object::{Namespace, Node, Pod, Service};
 use berth_api::rules::{PodRules, Selector, TaintEffect};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -59,21 +59,6 @@ impl Settings {
     /// kube-scheduler's behaviour and nothing else.
     pub fn strict_v1(config: SchedulerConfig) -> Self {
         Settings { config, extensions: false, ..Settings::default() }
-    }
-}
-
-/// An admitted pod, with its parsed affinity annotation.
-#[derive(Clone, Copy, Debug)]
-pub struct PodInput<'a> {
-    /// The pod: defaulted, matchLabelKeys merged.
-    pub pod: &'a Pod,
-    /// The annotation that carries the proposal's affinity, parsed.
-    pub annotation: Option<&'a Affinity>,
-}
-
-impl<'a> From<&'a Pod> for PodInput<'a> {
-    fn from(pod: &'a Pod) -> Self {
-        PodInput { pod, annotation: None }
     }
 }
 
@@ -276,15 +261,14 @@ impl Cluster {
     /// Adds or changes an assigned pod (one with `spec.nodeName`). A pod that is not assigned, or has
     /// ended, is removed instead.
     ///
-    /// Returns whether the pod counts now: it does not while its node is unknown.
-    pub fn set_pod<'a>(&mut self, input: impl Into<PodInput<'a>>) -> bool {
-        let input = input.into();
-        let pod = input.pod;
+    /// The pod is taken as admitted: defaulted, with matchLabelKeys merged. Returns whether it counts now: it
+    /// does not while its node is unknown.
+    pub fn set_pod(&mut self, pod: &Pod) -> bool {
         self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
         if pod.spec.node_name.is_empty() || pod.is_terminal() {
             return false;
         }
-        let class = self.class_of(input);
+        let class = self.class_of(pod);
         self.assign(pod, class, &pod.spec.node_name)
     }
 
@@ -391,8 +375,8 @@ impl Cluster {
     }
 
     /// The rules of a pod, as this cluster's settings read it.
-    pub fn rules_of(&self, input: PodInput<'_>) -> PodRules {
-        PodRules::parse(input.pod, input.annotation, self.settings.extensions)
+    pub fn rules_of(&self, pod: &Pod) -> PodRules {
+        PodRules::parse(pod, self.settings.extensions)
     }
 
     pub(crate) fn is_exempt(&self, namespace: Symbol) -> bool {

@@ -20,7 +20,8 @@ impl Images {
     /// Takes note of a node's images.
     pub(crate) fn add(&mut self, symbols: &mut Symbols, images: &[ContainerImage]) -> NodeImages {
         // A name listed twice on one node counts once, with its last size.
-        let names = images.iter().flat_map(|image| image.names.iter().map(move |name| (name, image.size_bytes)));
+        let names =
+            images.iter().flat_map(|image| image.names.iter().map(move |name| (name, image.size_bytes)));
         let sizes: BTreeMap<_, _> = names.map(|(name, size)| (symbols.intern(name), size)).collect();
         for name in sizes.keys() {
             *self.n_nodes.entry(*name).or_default() += 1;

@@ -8,7 +8,7 @@ use berth_api::rules::{Dialect, PodTerm, SpreadConstraint, TopologyScope};
 use smallvec::{SmallVec, smallvec};
 
 use super::class::{Carried, Class, ClassId, ClassKey, PreferredTerm, RequiredTerm};
-use super::cluster::{Cluster, PodInput};
+use super::cluster::Cluster;
 use super::identity::IdentityId;
 use super::intern::{Labels, Symbol};
 use super::matcher::{CarriedKind, MatcherId, NamespaceMatcher, PodQuery};
@@ -43,9 +43,8 @@ pub(crate) struct Spread {
 
 impl Cluster {
     /// Prepares a pod to be asked about. Rules seen for the first time are registered and counted.
-    pub(crate) fn incoming(&mut self, input: PodInput<'_>) -> Incoming {
-        let pod = input.pod;
-        let class = self.class_of(input);
+    pub(crate) fn incoming(&mut self, pod: &Pod) -> Incoming {
+        let class = self.class_of(pod);
         let namespace = self.symbols.intern(&pod.metadata.namespace);
         let labels = Labels::intern(&mut self.symbols, &pod.metadata.labels);
         let (constraints, system_spread) = self.spread_constraints(class, namespace, &labels);
@@ -104,9 +103,8 @@ impl Cluster {
     }
 
     /// The class of a pod, made if need be.
-    pub(crate) fn class_of(&mut self, input: PodInput<'_>) -> ClassId {
-        let pod = input.pod;
-        let rules = self.rules_of(input);
+    pub(crate) fn class_of(&mut self, pod: &Pod) -> ClassId {
+        let rules = self.rules_of(pod);
         let profile = self.profile_index(pod);
         let owner = pod.metadata.controller().filter(|o| {
             let defaults = profile.is_some_and(|i| !self.profiles[i].default_constraints.is_empty());
@@ -232,7 +230,12 @@ impl Cluster {
         compiled.into()
     }
 
-    fn compile_preferred(&mut self, weight: i64, term: &PodTerm, carried: &mut Vec<Carried>) -> PreferredTerm {
+    fn compile_preferred(
+        &mut self,
+        weight: i64,
+        term: &PodTerm,
+        carried: &mut Vec<Carried>,
+    ) -> PreferredTerm {
         let query = self.query(term, false);
         let topologies = self.combined_topologies(&term.topology);
         let ids = topologies.iter().map(|(t, _)| *t);
@@ -253,8 +256,10 @@ impl Cluster {
     /// the selector itself on no labels at all: one that holds without labels (`NotIn`, `DoesNotExist`)
     /// takes in every namespace. Required terms, and preferred terms of running pods, are not affected.
     fn as_preferred_of_incoming(&self, term: &PodTerm, mut query: PodQuery) -> PodQuery {
-        if term.dialect == Dialect::V1 && query.namespaces.selector.matches(&self.symbols, &Labels::default()) {
-            query.namespaces = NamespaceMatcher { names: Box::default(), selector: LabelMatcher::everything() };
+        if term.dialect == Dialect::V1 && query.namespaces.selector.matches(&self.symbols, &Labels::default())
+        {
+            query.namespaces =
+                NamespaceMatcher { names: Box::default(), selector: LabelMatcher::everything() };
         }
         query
     }

@@ -19,7 +19,8 @@ pub(in super::super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Score
 impl BalancedAllocation {
     /// How even the use is: 100 for perfectly, 50 at the least.
     fn evenness(&self, node: NodeRef<'_>, with_pod: bool) -> i64 {
-        let utilizations = self.resources.iter().filter_map(|r| Some((r.request, r.utilization(node, false)?)));
+        let utilizations =
+            self.resources.iter().filter_map(|r| Some((r.request, r.utilization(node, false)?)));
         let fractions = utilizations.map(|(request, Utilization { allocatable, requested })| {
             let requested = if with_pod { requested } else { requested - request };
             (requested as f64 / allocatable as f64).min(1.0)
