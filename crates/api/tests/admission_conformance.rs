@@ -54,12 +54,12 @@ fn admission_equals_the_recordings() {
 }
 
 fn compare(pod: &Value, expected: &Value, differ: &mut dyn FnMut(&str, String, String)) {
-    let mut pod: Pod = serde_json::from_value(pod.clone()).unwrap();
+    let mut pod: Pod = serde_json::from_value(pod.clone()).expect("a recorded pod");
     let admission = admit(&mut pod, &AdmissionOptions { extensions: false, ..AdmissionOptions::default() });
     // What a recording does not carry is not compared; only the large suite leaves fields out on purpose.
     let is_partial = expected.get("nodes").is_none() && expected.get("invalid").is_none();
 
-    let got = sorted_by_map_order(serde_json::to_value(&admission.errors).unwrap());
+    let got = sorted_by_map_order(serde_json::to_value(&admission.errors).expect("errors as JSON"));
     let wanted =
         sorted_by_map_order(expected.get("invalid").cloned().unwrap_or_else(|| Value::Array(vec![])));
     if got != wanted {
@@ -88,7 +88,7 @@ fn compare(pod: &Value, expected: &Value, differ: &mut dyn FnMut(&str, String, S
 }
 
 fn decoded<T: DeserializeOwned + Default>(value: Option<&Value>) -> T {
-    value.map(|value| serde_json::from_value(value.clone()).unwrap()).unwrap_or_default()
+    value.map(|value| serde_json::from_value(value.clone()).expect("a recorded object")).unwrap_or_default()
 }
 
 /// Without the differences that the v1 API does not keep: an empty list or term is an absent one.
