@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
 
-use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer};
+use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer, Weighted};
 use crate::state::cluster::Cluster;
 use crate::state::incoming::Incoming;
 use crate::state::node::NodeId;
@@ -44,6 +44,14 @@ impl Outcome {
             Outcome::Placed { node } => Some(node),
             _ => None,
         }
+    }
+
+    pub(crate) fn no_profile(pod: &Pod) -> Outcome {
+        let name = &pod.spec.scheduler_name;
+        let error = format!(
+            "no scheduling profile is named {name:?}: add one to the configuration, or change spec.schedulerName"
+        );
+        Outcome::Failed { error }
     }
 
     /// Why the pod goes nowhere; empty when it goes somewhere.
@@ -110,6 +118,7 @@ pub(crate) struct Run<'a> {
 /// A scorer and its weighted scores by feasible node.
 pub(crate) struct Scored<'a> {
     pub(crate) plugin: Plugin,
+    pub(crate) weight: i64,
     pub(crate) scorer: Box<dyn Scorer + 'a>,
     pub(crate) scores: Vec<i64>,
 }
@@ -123,7 +132,7 @@ impl Cluster {
         let incoming = self.incoming(pod);
         match self.run(&incoming) {
             Some(run) => run.outcome(),
-            None => no_profile(pod),
+            None => Outcome::no_profile(pod),
         }
     }
 
@@ -148,11 +157,11 @@ impl Cluster {
         let incoming = self.incoming(pod);
         match self.run(&incoming) {
             Some(run) => run.evaluation(),
-            None => blank(no_profile(pod)),
+            None => blank(Outcome::no_profile(pod)),
         }
     }
 
-    fn held_back(&self, pod: &Pod) -> Option<Outcome> {
+    pub(crate) fn held_back(&self, pod: &Pod) -> Option<Outcome> {
         let gated = self.settings.config.profile(&pod.spec.scheduler_name).is_none_or(|p| p.scheduling_gates);
         let gates: Vec<_> = pod.spec.scheduling_gates.iter().map(|g| g.name.clone()).collect();
         (gated && !gates.is_empty()).then_some(Outcome::Gated { gates })
@@ -183,15 +192,6 @@ impl Cluster {
     }
 }
 
-fn no_profile(pod: &Pod) -> Outcome {
-    let name = &pod.spec.scheduler_name;
-    Outcome::Failed {
-        error: format!(
-            "no scheduling profile is named {name:?}; add one to the configuration, or change spec.schedulerName"
-        ),
-    }
-}
-
 impl<'a> Run<'a> {
     fn filter(&mut self) {
         let cluster = self.context.cluster;
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         }
         let cluster = self.context.cluster;
         self.scorers = plugins::scorers(self.context, &self.feasible).map(|scorers| {
-            let scored = scorers.into_iter().map(|(plugin, weight, scorer)| {
+            let scored = scorers.into_iter().map(|Weighted { plugin, weight, scorer }| {
                 let score = |id: &NodeId| scorer.score(NodeRef { id: *id, record: cluster.nodes.get(*id) });
                 let mut scores: Vec<_> = self.feasible.iter().map(score).collect();
                 scorer.normalize(&self.feasible, &mut scores);
@@ -227,13 +227,13 @@ impl<'a> Run<'a> {
                     *score *= weight;
                     *total += *score;
                 }
-                Scored { plugin, scorer, scores }
+                Scored { plugin, weight, scorer, scores }
             });
             scored.collect()
         });
     }
 
-    fn node_name(&self, id: NodeId) -> &'a str {
+    pub(crate) fn node_name(&self, id: NodeId) -> &'a str {
         let cluster = self.context.cluster;
         cluster.symbols.text(cluster.nodes.get(id).name)
     }

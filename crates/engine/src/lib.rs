@@ -5,12 +5,16 @@
 //! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
 
 mod decision;
+mod explain;
 mod plugins;
 pub mod replay;
 mod state;
 mod verdict;
 
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
+pub use explain::{
+    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, ScorePart, TermSummary,
+};
 pub use state::cluster::{Cluster, Settings};
 pub use state::incoming::MAX_ALL_TOPOLOGIES;
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};

@@ -3,7 +3,7 @@
 use berth_api::config::Plugin;
 use berth_api::rules::{PodTerm, Selector, TopologyScope};
 
-use super::{Context, Filter, MAX_NODE_SCORE, NodeRef, PreFilter, Scorer};
+use super::{Asked, Context, Filter, MAX_NODE_SCORE, NodeRef, PreFilter, Scorer};
 use crate::state::class::{PreferredTerm, RequiredTerm};
 use crate::state::cluster::Cluster;
 use crate::state::counter::{Counter, Tally};
@@ -121,6 +121,14 @@ impl InterPodAffinity<'_> {
         self.anti_affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_none())
     }
 
+    fn describe_affinity(&self, term: &Term<'_>) -> String {
+        let together = match self.affinity.len() {
+            1 => String::new(),
+            n => format!(" (pods that match all {n} required terms)"),
+        };
+        format!("needs {}{together}", describe(term.term))
+    }
+
     /// Terms of running pods that the pod would violate on the node.
     fn violated_existing(
         &self,
@@ -149,6 +157,13 @@ impl Filter for InterPodAffinity<'_> {
         Some(Rejection::new(Plugin::InterPodAffinity, status, reason))
     }
 
+    /// Terms of running pods are told where they reject.
+    fn terms(&self) -> Vec<Asked> {
+        let asked = |t: &Term<'_>, detail| Asked { term: t.term.path.clone(), detail };
+        let affinity = self.affinity.iter().map(|t| asked(t, self.describe_affinity(t)));
+        affinity.chain(self.anti_affinity.iter().map(|t| asked(t, describe_anti_affinity(t)))).collect()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let cluster = self.context.cluster;
         let mut verdicts = Vec::new();
@@ -158,13 +173,7 @@ impl Filter for InterPodAffinity<'_> {
             if satisfied {
                 continue;
             }
-            let all = self.affinity.len();
-            let together = if all > 1 {
-                format!(" (pods that match all {all} required affinity terms)")
-            } else {
-                String::new()
-            };
-            let detail = format!("needs {}{together}", describe(term.term));
+            let detail = self.describe_affinity(term);
             let elsewhere =
                 term.counters.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
             let verdict = Verdict::new(
@@ -186,7 +195,7 @@ impl Filter for InterPodAffinity<'_> {
         }
         for term in &self.anti_affinity {
             for (topology, domain, tally) in term.matching_domains(cluster, node.id) {
-                let detail = format!("must not be with {}", describe(term.term));
+                let detail = describe_anti_affinity(term);
                 verdicts.push(
                     Verdict::new(
                         Plugin::InterPodAffinity,
@@ -218,8 +227,12 @@ impl Filter for InterPodAffinity<'_> {
     }
 }
 
+fn describe_anti_affinity(term: &Term<'_>) -> String {
+    format!("must not be with {}", describe(term.term))
+}
+
 /// A term in words.
-pub(crate) fn describe(term: &PodTerm) -> String {
+fn describe(term: &PodTerm) -> String {
     let namespaces = match (&term.namespaces.selector, term.namespaces.names.as_slice()) {
         (selector, _) if selector.is_everything() => "in all namespaces".to_owned(),
         (Selector::Nothing, [one]) => format!("in namespace {one}"),

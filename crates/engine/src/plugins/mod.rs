@@ -47,8 +47,17 @@ pub(crate) trait Filter {
     /// Whether the node is rejected, and in kube-scheduler's words why.
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection>;
 
+    /// The terms it asks about, each on its own, whether or not they reject any node.
+    fn terms(&self) -> Vec<Asked>;
+
     /// Every single reason against the node, told in full.
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict>;
+}
+
+/// One thing a rule asks of a node: where it stands and what it is, in short.
+pub(crate) struct Asked {
+    pub(crate) term: String,
+    pub(crate) detail: String,
 }
 
 /// A rule that scores nodes.
@@ -61,6 +70,13 @@ pub(crate) trait Scorer {
 
     /// What the raw score is made of: a text and a number each.
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)>;
+}
+
+/// A scorer with its place in the profile.
+pub(crate) struct Weighted<'a> {
+    pub(crate) plugin: Plugin,
+    pub(crate) weight: i64,
+    pub(crate) scorer: Box<dyn Scorer + 'a>,
 }
 
 /// What comes before nodes are looked at.
@@ -119,11 +135,8 @@ fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Filter + '
 ///
 /// # Errors
 /// A rule cannot score this pod; the text is kube-scheduler's.
-pub(crate) fn scorers<'a>(
-    context: Context<'a>,
-    feasible: &[NodeId],
-) -> Result<Vec<(Plugin, i64, Box<dyn Scorer + 'a>)>, String> {
-    let mut scorers: Vec<(Plugin, i64, Box<dyn Scorer>)> = Vec::new();
+pub(crate) fn scorers<'a>(context: Context<'a>, feasible: &[NodeId]) -> Result<Vec<Weighted<'a>>, String> {
+    let mut scorers = Vec::new();
     for (plugin, weight) in &context.profile.profile.score {
         let scorer = match plugin {
             Plugin::TaintToleration => taint_toleration::scorer(context),
@@ -136,7 +149,7 @@ pub(crate) fn scorers<'a>(
             Plugin::ImageLocality => image_locality::scorer(context),
             _ => None,
         };
-        scorers.extend(scorer.map(|s| (*plugin, *weight, s)));
+        scorers.extend(scorer.map(|scorer| Weighted { plugin: *plugin, weight: *weight, scorer }));
     }
     Ok(scorers)
 }

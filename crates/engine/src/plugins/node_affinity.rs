@@ -3,7 +3,7 @@
 use berth_api::config::Plugin;
 use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
 
-use super::{Context, Filter, NodeRef, PreFilter, Scorer, default_normalize};
+use super::{Asked, Context, Filter, NodeRef, PreFilter, Scorer, default_normalize};
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status, TopologyPair, Verdict};
 
@@ -57,6 +57,18 @@ impl Filter for NodeAffinity<'_> {
         None
     }
 
+    fn terms(&self) -> Vec<Asked> {
+        let Context { class, profile, .. } = self.context;
+        let selector = class
+            .rules()
+            .node_selector
+            .iter()
+            .map(|(key, value)| Asked { term: selector_path(key), detail: selector_detail(key, value) });
+        let added = profile.added_required.iter().map(|(rule, _)| rule);
+        let rules = added.chain(&class.rules().required_node_affinity);
+        selector.chain(rules.map(|r| Asked { term: r.path.clone(), detail: describe(r) })).collect()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let Context { cluster, class, profile, .. } = self.context;
         let verdict = |reason, detail, path: String| {
@@ -76,8 +88,8 @@ impl Filter for NodeAffinity<'_> {
                     key: text.clone(),
                     value: found.map(|v| cluster.symbols.text(v).to_owned()),
                 };
-                let detail = format!("the node must have the label {text}={wanted}");
-                let path = format!("spec.nodeSelector[{text}]");
+                let detail = selector_detail(text, wanted);
+                let path = selector_path(text);
                 verdicts.push(verdict(REASON, detail, path).topology(Some(pair)));
             }
         }
@@ -89,6 +101,14 @@ impl Filter for NodeAffinity<'_> {
         }
         verdicts
     }
+}
+
+fn selector_path(key: &str) -> String {
+    format!("spec.nodeSelector[{key}]")
+}
+
+fn selector_detail(key: &str, value: &str) -> String {
+    format!("the node must have the label {key}={value}")
 }
 
 fn describe(rule: &NodeSelectorRule) -> String {

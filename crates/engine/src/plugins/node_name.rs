@@ -2,10 +2,11 @@
 
 use berth_api::config::Plugin;
 
-use super::{Context, Filter, NodeRef};
+use super::{Asked, Context, Filter, NodeRef};
 use crate::state::intern::Symbol;
 use crate::verdict::{Rejection, Status, Verdict};
 
+const TERM: &str = "spec.nodeName";
 const REASON: &str = "node(s) didn't match the requested node name";
 
 struct NodeName<'a> {
@@ -18,16 +19,25 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     Some(Box::new(NodeName { context, name }))
 }
 
+impl NodeName<'_> {
+    fn detail(&self) -> String {
+        format!("the node must be {}", self.context.cluster.symbols.text(self.name))
+    }
+}
+
 impl Filter for NodeName<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
         let rejection = || Rejection::new(Plugin::NodeName, Status::UnschedulableAndUnresolvable, REASON);
         (node.record.name != self.name).then(rejection)
     }
 
+    fn terms(&self) -> Vec<Asked> {
+        vec![Asked { term: TERM.to_owned(), detail: self.detail() }]
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let verdict = |rejection: Rejection| {
-            let detail = format!("the pod names node {}", self.context.cluster.symbols.text(self.name));
-            Verdict::new(rejection.plugin, rejection.status, REASON, detail).term("spec.nodeName")
+            Verdict::new(rejection.plugin, rejection.status, REASON, self.detail()).term(TERM)
         };
         self.check(node).map(verdict).into_iter().collect()
     }

@@ -3,9 +3,10 @@
 use berth_api::config::Plugin;
 use berth_api::rules::HostPort;
 
-use super::{Context, Filter, NodeRef};
+use super::{Asked, Context, Filter, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict, Witness};
 
+const TERM: &str = "spec.containers[*].ports[*].hostPort";
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
 
 struct NodePorts<'a> {
@@ -30,6 +31,11 @@ impl Filter for NodePorts<'_> {
         taken.map(|_| Rejection::new(Plugin::NodePorts, Status::Unschedulable, REASON))
     }
 
+    fn terms(&self) -> Vec<Asked> {
+        let ports = self.context.class.rules().host_ports.iter();
+        ports.map(|p| Asked { term: TERM.to_owned(), detail: describe(p) }).collect()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let cluster = self.context.cluster;
         let verdict = |port: &HostPort| {
@@ -38,11 +44,15 @@ impl Filter for NodePorts<'_> {
             let users = node.record.pods.iter().filter(|p| uses(cluster.pods.get(**p).class));
             let mut witnesses: Vec<Witness> = users.map(|p| cluster.witness(*p)).collect();
             witnesses.sort_unstable();
-            let detail = format!("host port {}/{} on {} is in use", port.port, port.protocol, port.ip);
-            Verdict::new(Plugin::NodePorts, Status::Unschedulable, REASON, detail)
-                .term("spec.containers[*].ports[*].hostPort")
+            Verdict::new(Plugin::NodePorts, Status::Unschedulable, REASON, describe(port))
+                .term(TERM)
                 .witnesses((witnesses, 0))
         };
         self.taken(node).map(verdict).collect()
     }
+}
+
+fn describe(port: &HostPort) -> String {
+    let address = if port.ip == HostPort::ANY_IP { "every address" } else { &port.ip };
+    format!("host port {}/{} must be free on {address}", port.port, port.protocol)
 }

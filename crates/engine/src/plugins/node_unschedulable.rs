@@ -3,10 +3,12 @@
 use berth_api::config::Plugin;
 use berth_api::rules::TaintEffect;
 
-use super::{Context, Filter, NodeRef};
+use super::{Asked, Context, Filter, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const REASON: &str = "node(s) were unschedulable";
+const DETAIL: &str = "the node must not be cordoned";
+const TERM: &str = "spec.unschedulable of the node";
 const TAINT: &str = "node.kubernetes.io/unschedulable";
 
 struct NodeUnschedulable;
@@ -25,9 +27,13 @@ impl Filter for NodeUnschedulable {
         node.record.unschedulable.then(rejection)
     }
 
+    fn terms(&self) -> Vec<Asked> {
+        vec![Asked { term: TERM.to_owned(), detail: DETAIL.to_owned() }]
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let verdict = |rejection: Rejection| {
-            Verdict::new(rejection.plugin, rejection.status, REASON, "the node is cordoned".to_owned())
+            Verdict::new(rejection.plugin, rejection.status, REASON, DETAIL.to_owned()).term(TERM)
         };
         self.check(node).map(verdict).into_iter().collect()
     }

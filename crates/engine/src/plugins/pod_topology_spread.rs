@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 use berth_api::rules::WhenUnsatisfiable;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
+use super::{Asked, Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
 use crate::state::cluster::Cluster;
 use crate::state::incoming::Spread;
 use crate::state::node::{NodeId, NodeRecord};
@@ -92,6 +92,14 @@ impl Counted<'_> {
         }
     }
 
+    fn describe(&self) -> String {
+        let constraint = &self.spread.constraint;
+        format!(
+            "a domain of {} may have at most {} more pods with `{}` than the one with the fewest",
+            constraint.topology_key, constraint.max_skew, constraint.selector
+        )
+    }
+
     fn n_pods_in(&self, domain: DomainId) -> i64 {
         self.by_domain.get(&domain).copied().unwrap_or(0)
     }
@@ -108,16 +116,18 @@ impl Filter for DoNotSchedule<'_> {
         Some(Rejection::new(Plugin::PodTopologySpread, status, reason))
     }
 
+    fn terms(&self) -> Vec<Asked> {
+        let asked = |c: &Counted<'_>| Asked { term: c.spread.constraint.path.clone(), detail: c.describe() };
+        self.constraints.iter().map(asked).collect()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let cluster = self.context.cluster;
         let verdict = |counted: &Counted<'_>| {
             let (status, reason) = counted.rejects(self.context, node.id)?;
             let constraint = &counted.spread.constraint;
             let domain = cluster.topologies.domain(counted.spread.topology, node.id);
-            let detail = format!(
-                "pods with `{}` may be at most {} more in a domain of {} than in the emptiest one",
-                constraint.selector, constraint.max_skew, constraint.topology_key
-            );
+            let detail = counted.describe();
             let pair = cluster.topology_pair(counted.spread.topology, domain);
             let mut verdict = Verdict::new(Plugin::PodTopologySpread, status, reason, detail)
                 .term(&constraint.path)

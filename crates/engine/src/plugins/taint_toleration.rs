@@ -3,11 +3,12 @@
 use berth_api::config::Plugin;
 use berth_api::rules::{TaintEffect, TolerationRule};
 
-use super::{Context, Filter, NodeRef, Scorer, default_normalize};
+use super::{Asked, Context, Filter, NodeRef, Scorer, default_normalize};
 use crate::state::cluster::Cluster;
 use crate::state::node::{NodeId, NodeRecord, TaintRecord};
 use crate::verdict::{Rejection, Status, Verdict};
 
+const TERM: &str = "spec.tolerations";
 const REASON: &str = "node(s) had untolerated taint(s)";
 
 struct TaintToleration<'a> {
@@ -48,6 +49,11 @@ impl Filter for TaintToleration<'_> {
         (!self.context.tolerates_node(node.record)).then(rejection)
     }
 
+    /// Which taints there are differs from node to node; they are told where they reject.
+    fn terms(&self) -> Vec<Asked> {
+        Vec::new()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let cluster = self.context.cluster;
         let verdict = |taint: &TaintRecord| {
@@ -57,7 +63,7 @@ impl Filter for TaintToleration<'_> {
             let detail =
                 format!("taint {}{value}:{effect} is not tolerated", cluster.symbols.text(taint.key));
             Verdict::new(Plugin::TaintToleration, Status::UnschedulableAndUnresolvable, REASON, detail)
-                .term("spec.tolerations")
+                .term(TERM)
         };
         untolerated(cluster, &self.context.class.rules().tolerations, node.record).map(verdict).collect()
     }

@@ -20,7 +20,6 @@ use super::workload::WorkloadSelectors;
 
 /// A pod that is to be placed.
 pub(crate) struct Incoming {
-    pub(crate) namespace: Symbol,
     pub(crate) class: ClassId,
     pub(crate) identity: IdentityId,
     pub(crate) spread: Vec<Spread>,
@@ -57,7 +56,7 @@ impl Cluster {
             spread.self_match = i64::from(by_matcher || spread.constraint.selector.is_everything());
         }
         let node_name = (!pod.spec.node_name.is_empty()).then(|| self.symbols.intern(&pod.spec.node_name));
-        Incoming { namespace, class, identity, spread, system_spread, node_name }
+        Incoming { class, identity, spread, system_spread, node_name }
     }
 
     /// The pod's own spread constraints, or the profile's defaults for it.

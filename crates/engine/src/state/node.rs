@@ -169,9 +169,4 @@ impl Nodes {
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
-
-    /// Upper bound of node numbers, for tables by node.
-    pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
-    }
 }

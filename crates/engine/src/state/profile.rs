@@ -1,6 +1,6 @@
 //! Scheduling profiles, with their added affinity compiled.
 
-use berth_api::config::{Plugin, Profile, SpreadDefaulting};
+use berth_api::config::{Profile, SpreadDefaulting};
 use berth_api::object::TopologySpreadConstraint;
 use berth_api::rules::{Dialect, NodeSelectorRule, PreferredNodeTerm};
 
@@ -48,11 +48,6 @@ impl ProfileState {
             system_defaulted,
             profile,
         }
-    }
-
-    /// The weight of a score plugin; none if it does not score.
-    pub(crate) fn weight(&self, plugin: Plugin) -> Option<i64> {
-        self.profile.score.iter().find(|(p, _)| *p == plugin).map(|(_, weight)| *weight)
     }
 }
 

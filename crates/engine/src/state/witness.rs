@@ -74,9 +74,9 @@ impl Cluster {
     }
 
     fn pods_in(&self, topology: TopologyId, domain: DomainId) -> impl Iterator<Item = (PodId, &PodRecord)> {
-        let is_in =
-            move |p: &PodRecord| p.node.and_then(|n| self.topologies.domain(topology, n)) == Some(domain);
-        self.pods.iter().filter(move |(_, p)| is_in(p))
+        let nodes =
+            self.nodes.iter().filter(move |(id, _)| self.topologies.domain(topology, *id) == Some(domain));
+        nodes.flat_map(|(_, node)| node.pods.iter().map(|pod| (*pod, self.pods.get(*pod))))
     }
 
     fn name_some(&self, pods: impl Iterator<Item = PodId>) -> (Vec<Witness>, usize) {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
-use super::super::{Context, Filter, NodeRef};
+use super::super::{Asked, Context, Filter, NodeRef};
 use crate::state::intern::Symbol;
 use crate::verdict::{Rejection, Status, Verdict};
 
@@ -112,26 +112,33 @@ impl Filter for NodeResourcesFit<'_> {
         Some(Rejection { plugin: Plugin::NodeResourcesFit, status, reasons })
     }
 
+    fn terms(&self) -> Vec<Asked> {
+        let requests = &self.context.class.requests;
+        let named = [
+            (PODS, 1),
+            ("cpu", requests.milli_cpu),
+            ("memory", requests.memory),
+            ("ephemeral-storage", requests.ephemeral_storage),
+        ];
+        let scalar =
+            self.scalar.iter().map(|(name, amount)| (self.context.cluster.symbols.text(*name), *amount));
+        let asked = named.into_iter().chain(scalar).filter(|(_, amount)| *amount > 0);
+        asked
+            .map(|(name, amount)| Asked { term: term(name).to_owned(), detail: describe(name, amount) })
+            .collect()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let verdict = |shortage: Shortage| {
             let name = shortage.resource_name(self.context);
-            let unit = if name == "cpu" { "m" } else { "" };
             let Shortage { requested, used, allocatable, .. } = shortage;
-            let free = allocatable.saturating_sub(used);
-            let detail =
-                format!("{name}: asks for {requested}{unit}, free {free}{unit} of {allocatable}{unit}");
             let status = if shortage.is_unresolvable() {
                 Status::UnschedulableAndUnresolvable
             } else {
                 Status::Unschedulable
             };
-            let term = if name == PODS {
-                "status.allocatable.pods of the node"
-            } else {
-                "spec.containers[*].resources.requests"
-            };
-            let mut verdict = Verdict::new(Plugin::NodeResourcesFit, status, "", detail)
-                .term(term)
+            let mut verdict = Verdict::new(Plugin::NodeResourcesFit, status, "", describe(name, requested))
+                .term(term(name))
                 .count("requested", requested)
                 .count("used", used)
                 .count("allocatable", allocatable);
@@ -139,5 +146,21 @@ impl Filter for NodeResourcesFit<'_> {
             verdict
         };
         self.shortages(node).into_iter().map(verdict).collect()
+    }
+}
+
+fn term(resource: &str) -> &'static str {
+    if resource == PODS {
+        "status.allocatable.pods of the node"
+    } else {
+        "spec.containers[*].resources.requests"
+    }
+}
+
+fn describe(resource: &str, amount: i64) -> String {
+    match resource {
+        PODS => "the node must have room for one more pod".to_owned(),
+        "cpu" => format!("{amount}m of cpu must be free"),
+        _ => format!("{amount} of {resource} must be free"),
     }
 }
