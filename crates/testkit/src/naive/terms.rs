@@ -124,12 +124,25 @@ impl PodTerm {
     /// kube-scheduler turns a namespace selector into the list of namespaces that exist and match, except
     /// the empty selector, which covers namespaces that do not exist as well.
     pub fn of_incoming_matches(&self, q: Question, target: &Pod) -> bool {
+        self.covers_by_name(q, target) && self.selects_labels(q, target)
+    }
+
+    /// The same for a preference, where kube-scheduler keeps the namespace selector beside that list and
+    /// lets it look at no labels: what is satisfied by having no labels (`NotIn`, `DoesNotExist`) covers
+    /// every namespace.
+    pub fn of_incoming_prefers(&self, q: Question, target: &Pod) -> bool {
+        let of_no_labels = self.term.namespace_selector.as_ref();
+        let of_no_labels = of_no_labels.is_some_and(|s| selector::selects(Some(s), &Default::default()));
+        (of_no_labels || self.covers_by_name(q, target)) && self.selects_labels(q, target)
+    }
+
+    fn covers_by_name(&self, q: Question, target: &Pod) -> bool {
         let namespace = &target.metadata.namespace;
         let selected = self.term.namespace_selector.as_ref().is_some_and(|s| {
             selector::is_empty(s)
                 || q.namespace_labels(namespace).is_some_and(|labels| selector::selects(Some(s), labels))
         });
-        (self.lists_namespace(namespace) || selected) && self.selects_labels(q, target)
+        self.lists_namespace(namespace) || selected
     }
 
     /// Whether a term of a running pod matches the pod to be placed.
