@@ -1,1 +1,51 @@
-fn main() {}
+//! Repository chores: `cargo xtask arrows` holds the crates to the design.
+
+mod arrows;
+mod purity;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["arrows"] => check_arrows(),
+        _ => Err("usage: cargo xtask arrows    (checks which crate may use what)".to_owned()),
+    };
+    match result {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks the dependencies between crates, and that `api` and `engine` stay free of clock and I/O.
+fn check_arrows() -> Result<String, String> {
+    let workspace = cargo_metadata()?;
+    let root = workspace["workspace_root"].as_str().ok_or("cargo metadata names no workspace root")?;
+    let edges = arrows::edges(&workspace);
+    let mut complaints = arrows::undrawn(&edges);
+    complaints.extend(arrows::banned_dependencies(&workspace));
+    complaints.extend(purity::impure_sources(Path::new(root))?);
+    if complaints.is_empty() {
+        return Ok(format!("arrows: {} edges between crates, all drawn", edges.len()));
+    }
+    Err(format!("arrows: {} complaints\n  {}", complaints.len(), complaints.join("\n  ")))
+}
+
+fn cargo_metadata() -> Result<serde_json::Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
+        .output()
+        .map_err(|e| format!("cannot run cargo metadata: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| format!("cargo metadata printed no JSON: {e}"))
+}

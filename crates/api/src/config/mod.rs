@@ -3,6 +3,16 @@
 //! A configuration is resolved once, when read: defaults filled in, `multiPoint` expanded, disabled
 //! plugins taken out. What is left are the [`Profile`]s the engine decides with.
 
+mod args;
+mod fields;
+mod parse;
+mod plugins;
+mod selector;
+#[cfg(test)]
+mod tests;
+
+pub use fields::{ConfigErrors, ConfigMessage};
+
 use crate::object::{NodeAffinity, TopologySpreadConstraint};
 
 /// The scheduler name of pods that name none.

@@ -1,0 +1,205 @@
+//! Reading a `KubeSchedulerConfiguration` object.
+
+use serde_json::Value;
+
+use super::args::PluginArgs;
+use super::fields::{ConfigErrors, ConfigMessage, Fields, Kind, Node, Report};
+use super::plugins::{Plugins, Point};
+use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
+
+/// The version Berth reads.
+pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+
+/// Like v1 in every field read here, defaults included; Kubernetes dropped it in 1.29.
+const V1BETA3: &str = "kubescheduler.config.k8s.io/v1beta3";
+
+const KIND: &str = "KubeSchedulerConfiguration";
+
+/// Whether objects of this `apiVersion` can be read as v1.
+pub(super) fn is_readable_version(version: &str) -> bool {
+    version == API_VERSION || version == V1BETA3
+}
+
+impl SchedulerConfig {
+    /// Reads a `KubeSchedulerConfiguration` (JSON, or YAML turned into a JSON value) and resolves it.
+    ///
+    /// # Errors
+    /// Unknown fields and plugins, values kube-scheduler rejects, and settings that would change
+    /// decisions in ways Berth cannot follow (`extenders`): all of them, each with its path.
+    pub fn from_value(value: &Value) -> Result<SchedulerConfig, ConfigErrors> {
+        SchedulerConfig::read(value).map(|(config, _warnings)| config)
+    }
+
+    /// Like [`SchedulerConfig::from_value`], with the warnings.
+    ///
+    /// # Errors
+    /// As [`SchedulerConfig::from_value`].
+    pub fn read(value: &Value) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
+        let report = Report::default();
+        let profiles = Node { value, path: String::new(), report: &report }
+            .fields()
+            .map(|mut root| if read_type(&mut root) { read_root(root) } else { Vec::new() })
+            .unwrap_or_default();
+        let warnings = report.finish()?;
+        Ok((SchedulerConfig { profiles }, warnings))
+    }
+}
+
+/// Checks `apiVersion` and `kind`; false when the object is of another kind.
+fn read_type(root: &mut Fields<'_>) -> bool {
+    if let Some(version) = root.required_string("apiVersion") {
+        match version.string().unwrap_or_default() {
+            API_VERSION => {}
+            V1BETA3 => version.report.warn(
+                "apiVersion",
+                format!("{V1BETA3} was removed in Kubernetes 1.29; it is read as {API_VERSION}"),
+            ),
+            "kubescheduler.config.k8s.io/v1beta2" => version.invalid(&format!(
+                "the default score weights of v1beta2 differ; write {API_VERSION:?} and set the weights you want"
+            )),
+            _ => version.invalid(&format!("must be {API_VERSION:?}")),
+        }
+    }
+    match root.required_string("kind") {
+        Some(kind) if kind.string() != Some(KIND) => {
+            kind.invalid(&format!("must be {KIND:?}"));
+            false
+        }
+        _ => true,
+    }
+}
+
+fn read_root(mut root: Fields<'_>) -> Vec<Profile> {
+    check_process_settings(&mut root);
+    let extenders = root.items("extenders");
+    if !extenders.is_empty() {
+        let text = "Forbidden: Berth calls no extenders, so its decisions would not be those of this \
+                    configuration; remove them";
+        root.report.error(root.path_of("extenders"), text);
+    }
+    let nodes = root.items("profiles");
+    root.finish();
+
+    let mut profiles: Vec<Profile> = Vec::new();
+    let mut queue_sort = None;
+    for node in &nodes {
+        let Some(mut fields) = node.fields() else { continue };
+        let scheduler_name = read_scheduler_name(&mut fields, nodes.len() == 1);
+        if let Some(earlier) = profiles.iter().position(|p| p.scheduler_name == scheduler_name)
+            && !scheduler_name.is_empty()
+        {
+            let text =
+                format!("Duplicate value: {scheduler_name:?}: profiles[{earlier}] has this name already");
+            fields.report.error(fields.path_of("schedulerName"), text);
+        }
+        check_percentage(&mut fields);
+        let plugins = Plugins::read(&mut fields);
+        if *queue_sort.get_or_insert_with(|| plugins.queue_sort()) != plugins.queue_sort() {
+            let text = "Invalid value: must be the same for all profiles";
+            fields.report.error(fields.path_of("plugins.queueSort"), text);
+        }
+        let args = PluginArgs::read(&mut fields);
+        profiles.push(resolve(scheduler_name, &plugins, args, &fields));
+        fields.finish();
+    }
+    if nodes.is_empty() {
+        profiles.push(Profile::default());
+    }
+    profiles
+}
+
+/// Settings of the scheduler process, which leave decisions alone.
+fn check_process_settings(root: &mut Fields<'_>) {
+    root.accept(&[
+        ("enableProfiling", Kind::Bool),
+        ("enableContentionProfiling", Kind::Bool),
+        ("delayCacheUntilActive", Kind::Bool),
+    ]);
+    if let Some(mut election) = root.get("leaderElection").and_then(|node| node.fields()) {
+        election.accept(&[
+            ("leaderElect", Kind::Bool),
+            ("leaseDuration", Kind::Duration),
+            ("renewDeadline", Kind::Duration),
+            ("retryPeriod", Kind::Duration),
+            ("resourceLock", Kind::String),
+            ("resourceName", Kind::String),
+            ("resourceNamespace", Kind::String),
+        ]);
+        election.finish();
+    }
+    if let Some(mut connection) = root.get("clientConnection").and_then(|node| node.fields()) {
+        connection.accept(&[
+            ("kubeconfig", Kind::String),
+            ("acceptContentTypes", Kind::String),
+            ("contentType", Kind::String),
+            ("qps", Kind::Number),
+            ("burst", Kind::Int),
+        ]);
+        connection.finish();
+    }
+    check_percentage(root);
+    if let Some(node) = root.get("parallelism")
+        && node.int32().is_some_and(|parallelism| parallelism <= 0)
+    {
+        node.invalid("should be an integer value greater than zero");
+    }
+    let initial = root.get("podInitialBackoffSeconds");
+    let initial_seconds = initial.as_ref().map_or(Some(1), |node| node.int64());
+    if let Some(node) = initial.filter(|_| initial_seconds.is_some_and(|seconds| seconds <= 0)) {
+        node.invalid("must be greater than 0");
+    }
+    let most = root.get("podMaxBackoffSeconds");
+    let most_seconds = most.as_ref().map_or(Some(10), |node| node.int64());
+    if most_seconds.zip(initial_seconds).is_some_and(|(most, initial)| most < initial) {
+        let text = "must be greater than or equal to podInitialBackoffSeconds";
+        root.report.error(root.path_of("podMaxBackoffSeconds"), format!("Invalid value: {text}"));
+    }
+}
+
+/// Of the configuration or of a profile. Berth looks at every node, so a valid value changes nothing.
+fn check_percentage(fields: &mut Fields<'_>) {
+    if let Some(node) = fields.get("percentageOfNodesToScore") {
+        node.int_between(0, 100);
+    }
+}
+
+/// A name may be left out only where there is one profile.
+fn read_scheduler_name(profile: &mut Fields<'_>, only: bool) -> String {
+    match profile.get("schedulerName") {
+        Some(name) => match name.string() {
+            Some("") => name.error("Required value: give the profile a name, or leave the field out"),
+            Some(text) => return text.to_owned(),
+            None => {}
+        },
+        None if only => return DEFAULT_SCHEDULER_NAME.to_owned(),
+        None => profile
+            .report
+            .error(profile.path_of("schedulerName"), "Required value: name each of several profiles"),
+    }
+    String::new()
+}
+
+fn resolve(scheduler_name: String, plugins: &Plugins, args: PluginArgs, fields: &Fields<'_>) -> Profile {
+    let names = |point| plugins.resolve(point).into_iter().map(|(plugin, _)| plugin).collect::<Vec<_>>();
+    if names(Point::QueueSort).len() != 1 {
+        let text = "Invalid value: a profile needs one queue sort plugin; leave PrioritySort enabled";
+        fields.report.error(fields.path_of("plugins.queueSort"), text);
+    }
+    if !plugins.binds() {
+        let text = "Invalid value: a profile needs a bind plugin; leave DefaultBinder enabled";
+        fields.report.error(fields.path_of("plugins.bind"), text);
+    }
+    Profile {
+        scheduler_name,
+        scheduling_gates: names(Point::PreEnqueue).contains(&Plugin::SchedulingGates),
+        pre_filter: names(Point::PreFilter),
+        filter: names(Point::Filter),
+        pre_score: names(Point::PreScore),
+        score: plugins.resolve(Point::Score),
+        inter_pod_affinity: args.inter_pod_affinity,
+        node_affinity: args.node_affinity,
+        node_resources_fit: args.node_resources_fit,
+        balanced_allocation: args.balanced_allocation,
+        pod_topology_spread: args.pod_topology_spread,
+    }
+}

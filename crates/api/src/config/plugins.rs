@@ -1,0 +1,307 @@
+//! Which plugins run at which extension point, in which order and with which weight.
+//!
+//! The rules are kube-scheduler's: a profile's `multiPoint` set is merged into the default one
+//! (`apis/config/v1`, `mergePlugins`), and each extension point is then filled from its own set and from
+//! `multiPoint` (`framework/runtime`, `expandMultiPointPlugins`).
+
+use super::Plugin;
+use super::fields::{Fields, Node, suggestion};
+
+/// kube-scheduler's in-tree plugins that Berth has no part for: naming them is fine and changes nothing.
+const WITHOUT_EFFECT: [&str; 11] = [
+    DEFAULT_BINDER,
+    "DefaultPreemption",
+    "DynamicResources",
+    "GangScheduling",
+    "NodeDeclaredFeatures",
+    "NodeVolumeLimits",
+    "PodGroupPodsCount",
+    "TopologyPlacement",
+    "VolumeBinding",
+    "VolumeRestrictions",
+    "VolumeZone",
+];
+
+const DEFAULT_BINDER: &str = "DefaultBinder";
+
+/// Plugins that Kubernetes has taken out, with what to do about it.
+const REMOVED: [(&str, &str); 7] = [
+    ("AzureDiskLimits", "NodeVolumeLimits does its work"),
+    ("CinderLimits", "NodeVolumeLimits does its work"),
+    ("EBSLimits", "NodeVolumeLimits does its work"),
+    ("GCEPDLimits", "NodeVolumeLimits does its work"),
+    ("NodeResourcesLeastAllocated", "use scoringStrategy of NodeResourcesFit"),
+    ("NodeResourcesMostAllocated", "use scoringStrategy of NodeResourcesFit"),
+    ("SelectorSpread", "PodTopologySpread does its work"),
+];
+
+/// Stands for all plugins in a `disabled` list.
+const ALL: &str = "*";
+
+/// A stage of scheduling that plugins take part in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    PreEnqueue,
+    QueueSort,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    Reserve,
+    Permit,
+    PreBind,
+    Bind,
+    PostBind,
+    PlacementGenerate,
+    PlacementScore,
+}
+
+impl Point {
+    const ALL: [Point; 14] = [
+        Point::PreEnqueue,
+        Point::QueueSort,
+        Point::PreFilter,
+        Point::Filter,
+        Point::PostFilter,
+        Point::PreScore,
+        Point::Score,
+        Point::Reserve,
+        Point::Permit,
+        Point::PreBind,
+        Point::Bind,
+        Point::PostBind,
+        Point::PlacementGenerate,
+        Point::PlacementScore,
+    ];
+
+    /// The field of `plugins`.
+    fn field(self) -> &'static str {
+        match self {
+            Point::PreEnqueue => "preEnqueue",
+            Point::QueueSort => "queueSort",
+            Point::PreFilter => "preFilter",
+            Point::Filter => "filter",
+            Point::PostFilter => "postFilter",
+            Point::PreScore => "preScore",
+            Point::Score => "score",
+            Point::Reserve => "reserve",
+            Point::Permit => "permit",
+            Point::PreBind => "preBind",
+            Point::Bind => "bind",
+            Point::PostBind => "postBind",
+            Point::PlacementGenerate => "placementGenerate",
+            Point::PlacementScore => "placementScore",
+        }
+    }
+}
+
+impl Plugin {
+    /// The plugin kube-scheduler gives this name, if Berth implements it.
+    pub fn from_name(name: &str) -> Option<Plugin> {
+        Plugin::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// The extension points the plugin takes part in.
+    fn points(self) -> &'static [Point] {
+        use Point::*;
+        match self {
+            Plugin::SchedulingGates => &[PreEnqueue],
+            Plugin::PrioritySort => &[QueueSort],
+            Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
+            Plugin::TaintToleration => &[Filter, PreScore, Score],
+            Plugin::NodePorts => &[PreFilter, Filter],
+            Plugin::NodeAffinity
+            | Plugin::NodeResourcesFit
+            | Plugin::PodTopologySpread
+            | Plugin::InterPodAffinity => &[PreFilter, Filter, PreScore, Score],
+            Plugin::NodeResourcesBalancedAllocation => &[PreScore, Score],
+            Plugin::ImageLocality => &[Score],
+        }
+    }
+
+    /// Weight at `score` in the default configuration.
+    fn default_weight(self) -> i64 {
+        match self {
+            Plugin::TaintToleration => 3,
+            Plugin::NodeAffinity | Plugin::PodTopologySpread | Plugin::InterPodAffinity => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Whether a plugin enabled through `multiPoint` ends up at the point.
+fn implements(name: &str, point: Point) -> bool {
+    match Plugin::from_name(name) {
+        Some(plugin) => plugin.points().contains(&point),
+        None => name == DEFAULT_BINDER && point == Point::Bind,
+    }
+}
+
+/// Whether a plugin may be named at the point itself. The points of plugins without effect are not kept,
+/// save that none of them sorts the queue and only one binds.
+fn may_be_enabled_at(name: &str, point: Point) -> bool {
+    let elsewhere = |p| WITHOUT_EFFECT.contains(&name) && !matches!(p, Point::QueueSort | Point::Bind);
+    implements(name, point)
+        || elsewhere(point)
+        || point == Point::PlacementScore && name == Plugin::NodeResourcesFit.name()
+}
+
+/// An entry of an `enabled` list; weight 0 is none given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Enabled {
+    name: String,
+    weight: i64,
+}
+
+/// `enabled` and `disabled` of one extension point.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PluginSet {
+    enabled: Vec<Enabled>,
+    disabled: Vec<String>,
+}
+
+impl PluginSet {
+    fn disables(&self, name: &str) -> bool {
+        self.disabled.iter().any(|d| d == name)
+    }
+
+    fn find(&self, name: &str) -> Option<&Enabled> {
+        self.enabled.iter().find(|e| e.name == name)
+    }
+
+    /// Reads one set; `point` is none for `multiPoint`. Names that occur twice are dropped after reporting.
+    fn read(node: &Node<'_>, point: Option<Point>) -> PluginSet {
+        let mut set = PluginSet::default();
+        let Some(mut fields) = node.fields() else { return set };
+        for item in fields.items("enabled") {
+            let Some(mut plugin) = item.fields() else { continue };
+            let name = plugin.required_string("name");
+            let weight = plugin.get("weight").and_then(|weight| {
+                let value = weight.int32()?;
+                if value < 0 {
+                    weight.invalid("must not be negative; disable the plugin to leave it out");
+                }
+                Some(i64::from(value))
+            });
+            plugin.finish();
+            let Some(name) = name.filter(is_known_plugin) else { continue };
+            let text = name.string().unwrap_or_default();
+            if let Some(point) = point.filter(|point| !may_be_enabled_at(text, *point)) {
+                name.invalid(&format!("the plugin takes no part in {}", point.field()));
+            } else if set.find(text).is_some() {
+                name.error(format!("Duplicate value: {text:?}"));
+            } else {
+                set.enabled.push(Enabled { name: text.to_owned(), weight: weight.unwrap_or(0) });
+            }
+        }
+        for item in fields.items("disabled") {
+            let Some(mut plugin) = item.fields() else { continue };
+            let name = plugin.required_string("name");
+            plugin.get("weight").and_then(|weight| weight.int32());
+            plugin.finish();
+            if let Some(name) = name.filter(|n| n.value == ALL || is_known_plugin(n)) {
+                set.disabled.push(name.string().unwrap_or_default().to_owned());
+            }
+        }
+        fields.finish();
+        set
+    }
+}
+
+/// Whether the string is the name of an in-tree plugin; reports it when not.
+pub(super) fn is_known_plugin(node: &Node<'_>) -> bool {
+    let name = node.string().unwrap_or_default();
+    if Plugin::from_name(name).is_some() || WITHOUT_EFFECT.contains(&name) {
+        return true;
+    }
+    if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+        node.invalid(&format!("the plugin was removed from Kubernetes; {instead}"));
+        return false;
+    }
+    let mut known: Vec<&str> = Plugin::ALL.iter().map(|p| p.name()).chain(WITHOUT_EFFECT).collect();
+    known.sort_unstable();
+    node.invalid(&format!("unknown plugin; {}", suggestion(name, &known)));
+    false
+}
+
+/// `plugins` of a profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plugins {
+    multi_point: PluginSet,
+    sets: Vec<(Point, PluginSet)>,
+}
+
+impl Plugins {
+    /// Reads `plugins`.
+    pub fn read(fields: &mut Fields<'_>) -> Plugins {
+        let mut plugins = Plugins::default();
+        let Some(mut points) = fields.get("plugins").and_then(|node| node.fields()) else { return plugins };
+        if let Some(node) = points.get("multiPoint") {
+            plugins.multi_point = PluginSet::read(&node, None);
+        }
+        for point in Point::ALL {
+            if let Some(node) = points.get(point.field()) {
+                plugins.sets.push((point, PluginSet::read(&node, Some(point))));
+            }
+        }
+        points.finish();
+        plugins
+    }
+
+    /// The set of the queue sort point, which all profiles must share.
+    pub fn queue_sort(&self) -> PluginSet {
+        self.set(Point::QueueSort).cloned().unwrap_or_default()
+    }
+
+    fn set(&self, point: Point) -> Option<&PluginSet> {
+        self.sets.iter().find(|(p, _)| *p == point).map(|(_, set)| set)
+    }
+
+    /// The `multiPoint` list in force: the defaults, less the disabled ones, those named again replaced in
+    /// place, then what else is enabled.
+    fn multi_point_in_force(&self) -> Vec<Enabled> {
+        let custom = &self.multi_point;
+        let mut merged: Vec<Enabled> = Vec::new();
+        if !custom.disables(ALL) {
+            let default = |p: Plugin| Enabled { name: p.name().to_owned(), weight: p.default_weight() };
+            let binder = Enabled { name: DEFAULT_BINDER.to_owned(), weight: 0 };
+            let defaults = Plugin::ALL.into_iter().map(default).chain([binder]);
+            let kept = defaults.filter(|plugin| !custom.disables(&plugin.name));
+            merged.extend(kept.map(|plugin| custom.find(&plugin.name).cloned().unwrap_or(plugin)));
+        }
+        for plugin in &custom.enabled {
+            if !merged.iter().any(|m| m.name == plugin.name) {
+                merged.push(plugin.clone());
+            }
+        }
+        merged
+    }
+
+    /// What runs at a point: plugins of `multiPoint` that are set again at the point itself, in the order
+    /// given there; the other plugins of `multiPoint`; the other plugins of the point.
+    fn at(&self, point: Point) -> Vec<Enabled> {
+        let none = PluginSet::default();
+        let set = self.set(point).unwrap_or(&none);
+        if set.disables(ALL) {
+            return set.enabled.clone();
+        }
+        let mut multi_point = self.multi_point_in_force();
+        multi_point.retain(|plugin| implements(&plugin.name, point) && !set.disables(&plugin.name));
+        let (overriding, others): (Vec<_>, Vec<_>) =
+            set.enabled.iter().cloned().partition(|e| multi_point.iter().any(|m| m.name == e.name));
+        multi_point.retain(|plugin| set.find(&plugin.name).is_none());
+        [overriding, multi_point, others].concat()
+    }
+
+    /// The plugins Berth runs at a point, in order, with their weights.
+    pub fn resolve(&self, point: Point) -> Vec<(Plugin, i64)> {
+        let resolved = |e: Enabled| Some((Plugin::from_name(&e.name)?, e.weight.max(1)));
+        self.at(point).into_iter().filter_map(resolved).collect()
+    }
+
+    /// Whether any plugin binds pods; kube-scheduler does not start without one.
+    pub fn binds(&self) -> bool {
+        !self.at(Point::Bind).is_empty()
+    }
+}

@@ -1,0 +1,231 @@
+//! Which workspace crate may depend on which: the arrows of ARCHITECTURE.md as a table.
+
+use serde_json::Value;
+
+/// A crate, and the workspace crates its normal and build dependencies may name: those the arrows lead to,
+/// however many steps away.
+const DRAWN: [(&str, &[&str]); 11] = [
+    ("berth-api", &[]),
+    ("berth-engine", &["berth-api"]),
+    ("berth-watch", &["berth-api", "berth-engine"]),
+    ("berth-scheduler", &["berth-api", "berth-engine", "berth-watch"]),
+    ("berth-enforcer", &["berth-api", "berth-engine", "berth-watch"]),
+    ("berth-admission", &["berth-api", "berth-engine"]),
+    ("berth-minicluster", &["berth-api"]),
+    ("berth-kubelet", &["berth-api", "berth-engine", "berth-watch"]),
+    (
+        "berth-cli",
+        &[
+            "berth-api",
+            "berth-engine",
+            "berth-watch",
+            "berth-scheduler",
+            "berth-enforcer",
+            "berth-admission",
+            "berth-minicluster",
+            "berth-kubelet",
+        ],
+    ),
+    ("berth-testkit", &["berth-api"]),
+    ("xtask", &[]),
+];
+
+/// Crates that bring a clock, input and output, or randomness; `api` and `engine` use none of them.
+const BANNED: [&str; 33] = [
+    "anstream",
+    "async-std",
+    "axum",
+    "chrono",
+    "clap",
+    "crossterm",
+    "fastrand",
+    "futures",
+    "getrandom",
+    "hyper",
+    "indicatif",
+    "jiff",
+    "k8s-openapi",
+    "kube",
+    "memmap2",
+    "mio",
+    "notify",
+    "quanta",
+    "rand",
+    "rand_chacha",
+    "rayon",
+    "redb",
+    "reqwest",
+    "smol",
+    "socket2",
+    "tempfile",
+    "time",
+    "tokio",
+    "tower",
+    "tracing-subscriber",
+    "ureq",
+    "uuid",
+    "walkdir",
+];
+
+const PURE: [&str; 2] = ["berth-api", "berth-engine"];
+
+/// A dependency of one workspace crate on another.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Edge {
+    pub from: String,
+    pub to: String,
+    /// Whether only tests, examples and benchmarks use it.
+    pub dev: bool,
+}
+
+/// The dependencies between workspace crates, from `cargo metadata --no-deps`.
+pub fn edges(metadata: &Value) -> Vec<Edge> {
+    let names: Vec<&str> = packages(metadata).map(name).collect();
+    let mut edges = Vec::new();
+    for package in packages(metadata) {
+        for dependency in dependencies(package).filter(|d| names.contains(&name(d))) {
+            let dev = dependency["kind"] == "dev";
+            edges.push(Edge { from: name(package).to_owned(), to: name(dependency).to_owned(), dev });
+        }
+    }
+    edges
+}
+
+/// What is wrong with these edges, one sentence each.
+pub fn undrawn(edges: &[Edge]) -> Vec<String> {
+    edges.iter().filter_map(complaint).collect()
+}
+
+fn complaint(Edge { from, to, dev }: &Edge) -> Option<String> {
+    // Tests may bring rooms together; what ships may not.
+    if *dev {
+        return None;
+    }
+    if to == "berth-testkit" {
+        return Some(format!("{from} -> {to}: the test kit is for dev-dependencies only"));
+    }
+    match DRAWN.iter().find(|(name, _)| name == from) {
+        None => {
+            Some(format!("{from} -> {to}: {from} is not on the map; draw it in ARCHITECTURE.md and xtask"))
+        }
+        Some((_, drawn)) if drawn.contains(&to.as_str()) => None,
+        Some((_, [])) => Some(format!("{from} -> {to}: not drawn; {from} may use no other crate here")),
+        Some((_, drawn)) => Some(format!("{from} -> {to}: not drawn; {from} may use {}", drawn.join(", "))),
+    }
+}
+
+/// Direct dependencies of `api` and `engine` that have no place there.
+pub fn banned_dependencies(metadata: &Value) -> Vec<String> {
+    let pure = packages(metadata).filter(|p| PURE.contains(&name(p)));
+    pure.flat_map(|package| {
+        let banned = dependencies(package).filter(|d| d["kind"] != "dev" && BANNED.contains(&name(d)));
+        banned.map(move |d| {
+            format!(
+                "{} -> {}: it has a clock, does I/O or is random; pass its results in",
+                name(package),
+                name(d)
+            )
+        })
+    })
+    .collect()
+}
+
+fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
+    metadata["packages"].as_array().into_iter().flatten()
+}
+
+fn dependencies(package: &Value) -> impl Iterator<Item = &Value> {
+    package["dependencies"].as_array().into_iter().flatten()
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(from: &str, to: &str, dev: bool) -> Option<String> {
+        complaint(&Edge { from: from.to_owned(), to: to.to_owned(), dev })
+    }
+
+    #[test]
+    fn drawn_edges_pass() {
+        for (from, to) in [
+            ("berth-engine", "berth-api"),
+            ("berth-scheduler", "berth-watch"),
+            ("berth-admission", "berth-engine"),
+            ("berth-kubelet", "berth-engine"),
+            ("berth-minicluster", "berth-api"),
+            ("berth-cli", "berth-minicluster"),
+            ("berth-testkit", "berth-api"),
+        ] {
+            assert_eq!(check(from, to, false), None, "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn undrawn_edges_are_named() {
+        for (from, to, expected) in [
+            (
+                "berth-api",
+                "berth-engine",
+                "berth-api -> berth-engine: not drawn; berth-api may use no other crate here",
+            ),
+            (
+                "berth-minicluster",
+                "berth-engine",
+                "berth-minicluster -> berth-engine: not drawn; berth-minicluster may use berth-api",
+            ),
+            (
+                "berth-engine",
+                "berth-watch",
+                "berth-engine -> berth-watch: not drawn; berth-engine may use berth-api",
+            ),
+            (
+                "berth-testkit",
+                "berth-engine",
+                "berth-testkit -> berth-engine: not drawn; berth-testkit may use berth-api",
+            ),
+            (
+                "berth-cli",
+                "berth-testkit",
+                "berth-cli -> berth-testkit: the test kit is for dev-dependencies only",
+            ),
+            (
+                "berth-new",
+                "berth-api",
+                "berth-new -> berth-api: berth-new is not on the map; draw it in ARCHITECTURE.md and xtask",
+            ),
+        ] {
+            assert_eq!(check(from, to, false).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn tests_may_use_what_they_need() {
+        assert_eq!(check("berth-engine", "berth-testkit", true), None);
+        assert_eq!(check("berth-minicluster", "berth-engine", true), None);
+    }
+
+    #[test]
+    fn edges_and_banned_crates_are_found_in_metadata() {
+        let metadata = json!({"packages": [
+            {"name": "berth-api", "dependencies": [
+                {"name": "serde", "kind": null}, {"name": "tokio", "kind": null}, {"name": "rand", "kind": "dev"}]},
+            {"name": "berth-engine", "dependencies": [
+                {"name": "berth-api", "kind": "build"}, {"name": "berth-testkit", "kind": "dev"}]},
+            {"name": "berth-testkit", "dependencies": []},
+            {"name": "berth-cli", "dependencies": [{"name": "tokio", "kind": null}]},
+        ]});
+        let edge = |to: &str, dev| Edge { from: "berth-engine".to_owned(), to: to.to_owned(), dev };
+        assert_eq!(edges(&metadata), [edge("berth-api", false), edge("berth-testkit", true)]);
+        assert_eq!(
+            banned_dependencies(&metadata),
+            ["berth-api -> tokio: it has a clock, does I/O or is random; pass its results in"]
+        );
+    }
+}
