@@ -8,6 +8,7 @@
 //!
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
+pub mod admission;
 pub mod config;
 pub mod object;
 pub mod quantity;

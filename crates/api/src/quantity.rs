@@ -1,6 +1,8 @@
 //! Kubernetes quantities (`100m`, `1.5Gi`, `1e3`), read and rounded as the API server does.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,9 +10,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// An exact quantity in units of 10⁻⁹.
 ///
 /// Like the original, anything finer is rounded away from zero, and the magnitude is capped at 2⁶³−1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The family of suffixes it was written with only decides how it is printed: `1024Mi` equals `1073741824`.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
+    format: Format,
+}
+
+/// The family of suffixes a quantity was written with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Format {
+    /// `m`, `k`, `M`, ...
+    #[default]
+    Decimal,
+    /// `Ki`, `Mi`, ...
+    Binary,
+    /// `e3`, `e6`, ...
+    Exponent,
 }
 
 /// Why a text is not a quantity.
@@ -27,16 +43,16 @@ const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
 
 impl Quantity {
     /// Nothing.
-    pub const ZERO: Quantity = Quantity { nanos: 0 };
+    pub const ZERO: Quantity = Quantity { nanos: 0, format: Format::Decimal };
 
     /// A whole number of units.
     pub fn from_units(units: i64) -> Self {
-        Quantity { nanos: units as i128 * NANOS }
+        Quantity { nanos: units as i128 * NANOS, format: Format::Decimal }
     }
 
     /// A number of thousandths.
     pub fn from_millis(millis: i64) -> Self {
-        Quantity { nanos: millis as i128 * (NANOS / 1000) }
+        Quantity { nanos: millis as i128 * (NANOS / 1000), format: Format::Decimal }
     }
 
     /// Parses the text form.
@@ -45,7 +61,7 @@ impl Quantity {
     /// The text does not have the form of a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse_nanos(text)
-            .map(|nanos| Quantity { nanos })
+            .map(|(nanos, format)| Quantity { nanos, format })
             .ok_or_else(|| QuantityError { text: text.chars().take(64).collect() })
     }
 
@@ -74,16 +90,51 @@ impl Quantity {
         self.nanos % NANOS == 0
     }
 
+    /// The quantity with anything finer than a thousandth rounded away from zero, as the API server
+    /// stores resource lists.
+    pub fn rounded_to_millis(self) -> Self {
+        const MILLI: i128 = NANOS / 1000;
+        let away = if self.nanos % MILLI == 0 { 0 } else { self.nanos.signum() };
+        Quantity { nanos: (self.nanos / MILLI + away) * MILLI, ..self }
+    }
+
     fn scaled(self, unit: i128) -> i64 {
         let up = if self.nanos % unit > 0 { 1 } else { 0 };
         (self.nanos / unit + up).clamp(i64::MIN as i128, i64::MAX as i128) as i64
     }
 }
 
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nanos.hash(state);
+    }
+}
+
 impl std::ops::Add for Quantity {
     type Output = Quantity;
     fn add(self, other: Quantity) -> Quantity {
-        Quantity { nanos: self.nanos.saturating_add(other.nanos) }
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
     }
 }
 
@@ -93,7 +144,7 @@ impl std::ops::AddAssign for Quantity {
     }
 }
 
-fn parse_nanos(text: &str) -> Option<i128> {
+fn parse_nanos(text: &str) -> Option<(i128, Format)> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -119,7 +170,7 @@ fn parse_nanos(text: &str) -> Option<i128> {
             _ => {
                 // More digits than matter: either far above the cap, or a long fraction, whose tail
                 // only decides that the result is rounded up.
-                return Some(sign(negative, long_number(digits, exponent, scale.binary)));
+                return Some((sign(negative, long_number(digits, exponent, scale.binary)), scale.format));
             }
         }
     }
@@ -140,7 +191,7 @@ fn parse_nanos(text: &str) -> Option<i128> {
         }
         nanos = nanos / 10 + i128::from(nanos % 10 > 0);
     }
-    Some(sign(negative, nanos.min(MAX_NANOS)))
+    Some((sign(negative, nanos.min(MAX_NANOS)), scale.format))
 }
 
 /// The value of a number with so many digits that they do not fit an `i128`.
@@ -175,12 +226,14 @@ fn sign(negative: bool, nanos: i128) -> i128 {
 struct Scale {
     decimal_exponent: i32,
     binary: i128,
+    format: Format,
 }
 
 impl Scale {
     fn parse(suffix: &str) -> Option<Scale> {
-        let decimal = |decimal_exponent| Some(Scale { decimal_exponent, binary: 1 });
-        let binary = |bits: u32| Some(Scale { decimal_exponent: 0, binary: 1 << bits });
+        let decimal = |decimal_exponent| Some(Scale { decimal_exponent, binary: 1, format: Format::Decimal });
+        let binary =
+            |bits: u32| Some(Scale { decimal_exponent: 0, binary: 1 << bits, format: Format::Binary });
         match suffix {
             "n" => decimal(-9),
             "u" => decimal(-6),
@@ -205,21 +258,45 @@ impl Scale {
                     return None;
                 }
                 // The original reads the exponent as an int32.
-                decimal(exponent.parse::<i32>().ok()?)
+                let decimal_exponent = exponent.parse::<i32>().ok()?;
+                Some(Scale { decimal_exponent, binary: 1, format: Format::Exponent })
             }
         }
     }
 }
 
 impl fmt::Display for Quantity {
-    /// Shortest decimal form: `2`, `100m`, `1500u`, `1n`.
+    /// The API server's canonical form: a whole number with the largest suffix of the family it was
+    /// written with (`1500m`, `1Gi`, `2k`, `1e3`); what the binary suffixes cannot show exactly, or is below
+    /// 1024, is shown with the decimal ones.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (unit, suffix) in [(NANOS, ""), (1_000_000, "m"), (1000, "u")] {
-            if self.nanos % unit == 0 {
-                return write!(f, "{}{suffix}", self.nanos / unit);
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        if self.format == Format::Binary && self.is_whole() && self.nanos.abs() >= 1024 * NANOS {
+            let mut number = self.nanos / NANOS;
+            let mut suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter();
+            let mut suffix = suffixes.next();
+            while number % 1024 == 0 {
+                number /= 1024;
+                suffix = suffixes.next();
+            }
+            return write!(f, "{number}{}", suffix.unwrap_or(&""));
+        }
+        let (mut number, mut exponent) = (self.nanos, -9);
+        while number % 1000 == 0 {
+            number /= 1000;
+            exponent += 3;
+        }
+        match (self.format, exponent) {
+            (_, 0) => write!(f, "{number}"),
+            (Format::Exponent, _) => write!(f, "{number}e{exponent}"),
+            _ => {
+                const SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+                let suffix = usize::try_from((exponent + 9) / 3).ok().and_then(|i| SUFFIXES.get(i));
+                write!(f, "{number}{}", suffix.unwrap_or(&""))
             }
         }
-        write!(f, "{}n", self.nanos)
     }
 }
 
@@ -288,6 +365,46 @@ mod tests {
         ] {
             let quantity = Quantity::parse(text).expect(text);
             assert_eq!((quantity.millis(), quantity.units()), (millis, units), "{text}");
+        }
+    }
+
+    #[test]
+    fn prints_the_canonical_form() {
+        for (text, canonical) in [
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("1.5Gi", "1536Mi"),
+            ("1024Ki", "1Mi"),
+            ("1025Ki", "1025Ki"),
+            ("512Ki", "512Ki"),
+            ("0.5Ki", "512"),
+            ("0.1Mi", "104857600m"),
+            ("1000", "1k"),
+            ("1500", "1500"),
+            ("128974848", "128974848"),
+            ("0.5", "500m"),
+            ("1.5", "1500m"),
+            ("1000m", "1"),
+            ("100000m", "100"),
+            ("1e3", "1e3"),
+            ("1500e-3", "1500e-3"),
+            ("12e4", "120e3"),
+            ("-1", "-1"),
+            ("-2Gi", "-2Gi"),
+            ("1u", "1u"),
+            ("1n", "1n"),
+            ("1Ei", "1Ei"),
+        ] {
+            assert_eq!(Quantity::parse(text).expect(text).to_string(), canonical, "{text}");
+        }
+        let sum = Quantity::ZERO + Quantity::parse("1Gi").expect("1Gi");
+        assert_eq!(sum.to_string(), "1Gi", "zero takes the form of what is added");
+    }
+
+    #[test]
+    fn rounds_away_from_zero_to_thousandths() {
+        for (text, rounded) in [("1u", "1m"), ("-1u", "-1m"), ("1100u", "2m"), ("2", "2"), ("0", "0")] {
+            assert_eq!(Quantity::parse(text).expect(text).rounded_to_millis().to_string(), rounded, "{text}");
         }
     }
 

@@ -132,6 +132,9 @@ pub struct ResourceRequirements {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
+    /// Name.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Port inside the container.
     #[serde(deserialize_with = "nullable")]
     pub container_port: i32,

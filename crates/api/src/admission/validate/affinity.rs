@@ -1,0 +1,226 @@
+//! Node affinity and inter-pod affinity, in both dialects.
+
+use super::super::field::{BadValue, Errors, Path};
+use super::super::syntax;
+use super::selector::{
+    EXISTS_HAS_NO_VALUES, GT_HAS_ONE_VALUE, IN_NEEDS_VALUES, NOT_AN_OPERATOR, validate_integers,
+    validate_label_keys, validate_label_selector,
+};
+use crate::object::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
+    PreferredSchedulingTerm, SelectorRequirement,
+};
+
+const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Whose meaning a term has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// The v1 API's; `comparisons`: with the extension that `Gt` and `Lt` select pods.
+    V1 { comparisons: bool },
+    /// The proposals'.
+    Proposal,
+}
+
+/// `spec.affinity`: v1 fields, and with extensions the proposals' fields beside them.
+pub(super) fn validate_affinity(affinity: &Affinity, extensions: bool, path: &Path<'_>, errors: &mut Errors) {
+    let enforced = extensions.then_some(Dialect::Proposal);
+    validate(affinity, Dialect::V1 { comparisons: extensions }, enforced, path, errors);
+}
+
+/// The annotation: everything in it has the proposals' meaning.
+pub(super) fn validate_proposal(affinity: &Affinity, path: &Path<'_>, errors: &mut Errors) {
+    validate(affinity, Dialect::Proposal, Some(Dialect::Proposal), path, errors);
+}
+
+/// `enforced`: the dialect of the required-during-execution fields, `None` where they do not exist.
+fn validate(
+    affinity: &Affinity,
+    dialect: Dialect,
+    enforced: Option<Dialect>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if let Some(rules) = &affinity.node_affinity {
+        validate_node_affinity(rules, dialect, enforced, &path.child("nodeAffinity"), errors);
+    }
+    for (name, rules) in
+        [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)]
+    {
+        if let Some(rules) = rules {
+            validate_pod_affinity(rules, dialect, enforced, &path.child(name), errors);
+        }
+    }
+}
+
+fn validate_node_affinity(
+    rules: &NodeAffinity,
+    dialect: Dialect,
+    enforced: Option<Dialect>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if let (Some(dialect), Some(selector)) =
+        (enforced, &rules.required_during_scheduling_required_during_execution)
+    {
+        validate_node_selector(selector, dialect, &path.child(REQUIRED_REQUIRED), errors);
+    }
+    if let Some(selector) = &rules.required_during_scheduling_ignored_during_execution {
+        validate_node_selector(selector, dialect, &path.child(REQUIRED_IGNORED), errors);
+    }
+    let preferred_path = path.child(PREFERRED);
+    for (i, term) in rules.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
+        validate_preferred_node_term(term, dialect, &preferred_path.index(i), errors);
+    }
+}
+
+fn validate_node_selector(selector: &NodeSelector, dialect: Dialect, path: &Path<'_>, errors: &mut Errors) {
+    let terms_path = path.child("nodeSelectorTerms");
+    if selector.node_selector_terms.is_empty() && dialect != Dialect::Proposal {
+        errors.required(&terms_path, "must have at least one node selector term");
+    }
+    for (i, term) in selector.node_selector_terms.iter().enumerate() {
+        validate_node_term(term, dialect, true, &terms_path.index(i), errors);
+    }
+}
+
+fn validate_preferred_node_term(
+    term: &PreferredSchedulingTerm,
+    dialect: Dialect,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    validate_weight(term.weight, path, errors);
+    if let Some(preference) = &term.preference {
+        validate_node_term(preference, dialect, false, &path.child("preference"), errors);
+    }
+    if dialect == Dialect::Proposal {
+        let expressions_path = path.child("matchExpressions");
+        if term.preference.is_some() && !term.match_expressions.is_empty() {
+            errors.forbidden(&expressions_path, "may not be specified together with `preference`");
+        }
+        for (i, requirement) in term.match_expressions.iter().enumerate() {
+            validate_node_expression(requirement, dialect, false, &expressions_path.index(i), errors);
+        }
+    }
+}
+
+fn validate_weight(weight: i32, path: &Path<'_>, errors: &mut Errors) {
+    if !(1..=100).contains(&weight) {
+        errors.invalid(&path.child("weight"), weight, "must be in the range 1-100");
+    }
+}
+
+fn validate_node_term(
+    term: &NodeSelectorTerm,
+    dialect: Dialect,
+    check_values: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let expressions_path = path.child("matchExpressions");
+    for (i, requirement) in term.match_expressions.iter().enumerate() {
+        validate_node_expression(requirement, dialect, check_values, &expressions_path.index(i), errors);
+    }
+    let fields_path = path.child("matchFields");
+    for (i, requirement) in term.match_fields.iter().enumerate() {
+        validate_node_field(requirement, &fields_path.index(i), errors);
+    }
+}
+
+/// The v1 API does not check that `Gt` and `Lt` are given an integer: the scheduler fails on it later.
+fn validate_node_expression(
+    requirement: &SelectorRequirement,
+    dialect: Dialect,
+    check_values: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let SelectorRequirement { key, operator, values } = requirement;
+    let values_path = path.child("values");
+    match operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => errors.required(&values_path, IN_NEEDS_VALUES),
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            errors.forbidden(&values_path, EXISTS_HAS_NO_VALUES)
+        }
+        "Gt" | "Lt" if values.len() != 1 => errors.required(&values_path, GT_HAS_ONE_VALUE),
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+        _ => errors.invalid(&path.child("operator"), BadValue::Enumerated(operator), NOT_AN_OPERATOR),
+    }
+    errors.invalid_each(&path.child("key"), key, syntax::label_key(key));
+    if dialect == Dialect::Proposal && matches!(operator.as_str(), "Gt" | "Lt") {
+        validate_integers(values, &values_path, errors);
+    } else if check_values {
+        for (i, value) in values.iter().enumerate() {
+            errors.invalid_each(&values_path.index(i), value, syntax::label_value(value));
+        }
+    }
+}
+
+fn validate_node_field(requirement: &SelectorRequirement, path: &Path<'_>, errors: &mut Errors) {
+    let SelectorRequirement { key, operator, values } = requirement;
+    let values_path = path.child("values");
+    match operator.as_str() {
+        "In" | "NotIn" if values.len() != 1 => {
+            let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            errors.required(&values_path, detail);
+        }
+        "In" | "NotIn" => {}
+        _ => errors.invalid(&path.child("operator"), BadValue::Enumerated(operator), NOT_AN_OPERATOR),
+    }
+    if key == "metadata.name" {
+        for (i, value) in values.iter().enumerate() {
+            errors.invalid_each(&values_path.index(i), value, syntax::dns_subdomain(value));
+        }
+    } else {
+        errors.invalid(&path.child("key"), key, "not a valid field selector key");
+    }
+}
+
+fn validate_pod_affinity(
+    rules: &PodAffinity,
+    dialect: Dialect,
+    enforced: Option<Dialect>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if let Some(dialect) = enforced {
+        let enforced_path = path.child(REQUIRED_REQUIRED);
+        for (i, term) in rules.required_during_scheduling_required_during_execution.iter().enumerate() {
+            validate_pod_term(term, dialect, &enforced_path.index(i), errors);
+        }
+    }
+    let required_path = path.child(REQUIRED_IGNORED);
+    for (i, term) in rules.required_during_scheduling_ignored_during_execution.iter().enumerate() {
+        validate_pod_term(term, dialect, &required_path.index(i), errors);
+    }
+    let preferred_path = path.child(PREFERRED);
+    for (i, weighted) in rules.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
+        let term_path = preferred_path.index(i);
+        validate_weight(weighted.weight, &term_path, errors);
+        validate_pod_term(&weighted.pod_affinity_term, dialect, &term_path.child("podAffinityTerm"), errors);
+    }
+}
+
+fn validate_pod_term(term: &PodAffinityTerm, dialect: Dialect, path: &Path<'_>, errors: &mut Errors) {
+    let selector = term.label_selector.as_ref();
+    let comparisons = dialect != Dialect::V1 { comparisons: false };
+    validate_label_selector(selector, comparisons, &path.child("labelSelector"), errors);
+    let namespace_selector = term.namespace_selector.as_ref();
+    validate_label_selector(namespace_selector, false, &path.child("namespaceSelector"), errors);
+    for namespace in term.namespaces.iter().flatten() {
+        errors.invalid_each(&path.child("namespace"), namespace, syntax::dns_label(namespace));
+    }
+    validate_label_keys(&term.match_label_keys, &term.mismatch_label_keys, selector, path, errors);
+    let key_path = path.child("topologyKey");
+    if term.topology_key.is_empty() {
+        // The proposal reads an empty key as "all topologies".
+        if dialect == Dialect::Proposal {
+            return;
+        }
+        errors.required(&key_path, "can not be empty");
+    }
+    errors.invalid_each(&key_path, &term.topology_key, syntax::label_key(&term.topology_key));
+}

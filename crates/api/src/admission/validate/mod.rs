@@ -1,0 +1,136 @@
+//! Validation of a new pod, in the API server's order.
+
+mod affinity;
+mod containers;
+mod resources;
+mod scheduling;
+mod selector;
+
+use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, annotation_affinity};
+use super::field::{BadValue, Errors, FieldError, Path};
+use super::syntax;
+use crate::object::{ObjectMeta, Pod, StringMap};
+
+/// What validation depends on besides the pod.
+#[derive(Clone, Copy, Debug)]
+pub struct ValidationOptions {
+    /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are accepted.
+    pub extensions: bool,
+}
+
+impl Default for ValidationOptions {
+    fn default() -> Self {
+        ValidationOptions { extensions: true }
+    }
+}
+
+/// Annotations may not be larger than this altogether.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// Checks a pod that has gone through defaulting and the label key merge.
+///
+/// Errors about the annotation with the proposal's affinity come after those of the reference.
+pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    validate_metadata(&pod.metadata, &mut errors);
+    validate_mirror_annotation(pod, &mut errors);
+
+    let (spec, path) = (&pod.spec, &Path::Root("spec"));
+    containers::validate_containers(&spec.containers, &path.child("containers"), &mut errors);
+    containers::validate_init_containers(spec, &path.child("initContainers"), &mut errors);
+    resources::validate_pod_resources(spec, &path.child("resources"), &mut errors);
+    containers::validate_host_network(spec, &path.child("containers"), &mut errors);
+    validate_labels(&spec.node_selector, &path.child("nodeSelector"), &mut errors);
+    if let Some(affinity) = &spec.affinity {
+        affinity::validate_affinity(affinity, options.extensions, &path.child("affinity"), &mut errors);
+    }
+    scheduling::validate_gates(spec, &path.child("schedulingGates"), &mut errors);
+    scheduling::validate_spread(spec, &path.child("topologySpreadConstraints"), &mut errors);
+    if !spec.node_name.is_empty() {
+        errors.invalid_each(&path.child("nodeName"), &spec.node_name, syntax::dns_subdomain(&spec.node_name));
+    }
+    scheduling::validate_tolerations(&spec.tolerations, &path.child("tolerations"), &mut errors);
+    scheduling::validate_priority(spec, path, &mut errors);
+    resources::validate_overhead(&spec.overhead, &path.child("overhead"), &mut errors);
+    containers::validate_image_whitespace(&spec.containers, &path.child("containers"), &mut errors);
+    containers::validate_image_whitespace(&spec.init_containers, &path.child("initContainers"), &mut errors);
+    if !spec.node_name.is_empty() && !spec.scheduling_gates.is_empty() {
+        errors
+            .forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    }
+
+    if options.extensions {
+        validate_annotation(pod, &mut errors);
+    }
+    errors.list
+}
+
+fn validate_metadata(metadata: &ObjectMeta, errors: &mut Errors) {
+    let path = &Path::Root("metadata");
+    let prefix = &metadata.generate_name;
+    if !prefix.is_empty() {
+        // Only the generated name has to end well.
+        let stem = prefix.strip_suffix('-').map_or_else(|| prefix.clone(), |stem| format!("{stem}a"));
+        errors.invalid_each(&path.child("generateName"), prefix, syntax::dns_subdomain(&stem));
+    }
+    if !metadata.name.is_empty() {
+        errors.invalid_each(&path.child("name"), &metadata.name, syntax::dns_subdomain(&metadata.name));
+    } else if prefix.is_empty() {
+        errors.required(&path.child("name"), "name or generateName is required");
+    }
+    if metadata.namespace.is_empty() {
+        errors.required(&path.child("namespace"), "");
+    } else {
+        errors.invalid_each(
+            &path.child("namespace"),
+            &metadata.namespace,
+            syntax::dns_label(&metadata.namespace),
+        );
+    }
+    validate_labels(&metadata.labels, &path.child("labels"), errors);
+    let annotations_path = path.child("annotations");
+    for key in metadata.annotations.keys() {
+        // Annotation keys are label keys, but case does not matter.
+        errors.invalid_each(&annotations_path, key, syntax::label_key(&key.to_lowercase()));
+    }
+    if metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        > MAX_ANNOTATION_BYTES
+    {
+        errors.too_long(&annotations_path, MAX_ANNOTATION_BYTES);
+    }
+}
+
+fn validate_mirror_annotation(pod: &Pod, errors: &mut Errors) {
+    const MIRROR: &str = "kubernetes.io/config.mirror";
+    if let Some(value) = pod.metadata.annotations.get(MIRROR)
+        && pod.spec.node_name.is_empty()
+    {
+        let annotations = Path::Root("metadata.annotations");
+        errors.invalid(
+            &annotations.key(MIRROR),
+            value,
+            "must set spec.nodeName if mirror pod annotation is set",
+        );
+    }
+}
+
+fn validate_annotation(pod: &Pod, errors: &mut Errors) {
+    let annotations = Path::Root("metadata.annotations");
+    let path = annotations.key(AFFINITY_ANNOTATION);
+    match annotation_affinity(pod) {
+        Ok(None) => {}
+        Ok(Some(affinity)) => affinity::validate_proposal(&affinity, &path, errors),
+        Err(AnnotationError::Field { path: inner, message }) if !inner.is_empty() => {
+            errors.invalid(&path.child(&inner), BadValue::Omitted, message);
+        }
+        Err(error) => errors.invalid(&path, BadValue::Omitted, error.to_string()),
+    }
+}
+
+/// Labels to have, or labels to select by.
+fn validate_labels(labels: &StringMap, path: &Path<'_>, errors: &mut Errors) {
+    for (key, value) in labels {
+        errors.invalid_each(path, key, syntax::label_key(key));
+        errors.invalid_each(path, value, syntax::label_value(value));
+    }
+}

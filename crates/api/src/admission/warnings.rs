@@ -1,0 +1,300 @@
+//! The warnings the API server gives with the creation of a pod.
+
+use std::collections::HashMap;
+
+use super::annotation::{AFFINITY_ANNOTATION, annotation_affinity};
+use super::field::Path;
+use super::syntax;
+use crate::object::{
+    Affinity, ContainerPort, NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, PodSpec,
+    ResourceList, SelectorRequirement,
+};
+
+const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
+const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const BYTE_RESOURCES: [&str; 2] = ["memory", "ephemeral-storage"];
+const OFF: &str = "ignored because Berth's extensions are switched off";
+
+/// The reference's warnings about a pod that has gone through defaulting and the label key merge.
+pub fn creation_warnings(pod: &Pod) -> Vec<String> {
+    let mut warnings = Vec::new();
+    name_warning(&pod.metadata.name, &mut warnings);
+    let spec_path = Path::Root("spec");
+    let spec = &pod.spec;
+    let affinity_path = spec_path.child("affinity");
+
+    let selector_path = spec_path.child("nodeSelector");
+    for key in spec.node_selector.keys() {
+        if let Some(message) = deprecated_node_label(key) {
+            warnings.push(format!("{}: {message}", selector_path.key(key)));
+        }
+    }
+    if let Some(node_affinity) = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()) {
+        node_affinity_warnings(node_affinity, &affinity_path.child("nodeAffinity"), &mut warnings);
+    }
+    for (i, constraint) in spec.topology_spread_constraints.iter().enumerate() {
+        let spread_path = spec_path.child("topologySpreadConstraints");
+        let path = spread_path.index(i);
+        let key = &constraint.topology_key;
+        if let Some(message) = deprecated_node_label(key) {
+            warnings.push(format!("{}: {key} is {message}", path.child("topologyKey")));
+        }
+        if constraint.label_selector.is_none() {
+            warnings.push(format!("{}: {NULL_SELECTOR}", path.child("labelSelector")));
+        }
+    }
+    const CRITICAL_POD: &str = "scheduler.alpha.kubernetes.io/critical-pod";
+    if pod.metadata.annotations.contains_key(CRITICAL_POD) {
+        warnings.push(format!(
+            "metadata.annotations[{CRITICAL_POD}]: non-functional in v1.16+; use the \"priorityClassName\" field instead"
+        ));
+    }
+    for name in BYTE_RESOURCES {
+        fractional_bytes(&spec.overhead, name, &spec_path.child("overhead"), &mut warnings);
+    }
+    container_warnings(spec, &mut warnings);
+    if let Some(affinity) = &spec.affinity {
+        null_selectors(affinity, &affinity_path, false, &mut warnings);
+    }
+    warnings
+}
+
+/// Warnings about the proposals' fields: the same as for their v1 relatives.
+pub(super) fn extension_warnings(pod: &Pod) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(affinity) = &pod.spec.affinity {
+        let spec_path = Path::Root("spec");
+        let path = spec_path.child("affinity");
+        if let Some(node_affinity) = &affinity.node_affinity {
+            enforced_node_warnings(node_affinity, &path.child("nodeAffinity"), &mut warnings);
+        }
+        null_selectors(affinity, &path, true, &mut warnings);
+    }
+    if let Ok(Some(affinity)) = annotation_affinity(pod) {
+        let annotations = Path::Root("metadata.annotations");
+        let path = annotations.key(AFFINITY_ANNOTATION);
+        if let Some(node_affinity) = &affinity.node_affinity {
+            let node_path = path.child("nodeAffinity");
+            enforced_node_warnings(node_affinity, &node_path, &mut warnings);
+            node_affinity_warnings(node_affinity, &node_path, &mut warnings);
+        }
+        null_selectors(&affinity, &path, true, &mut warnings);
+        null_selectors(&affinity, &path, false, &mut warnings);
+    }
+    warnings
+}
+
+/// Takes the proposals' fields off the pod, as an API server without them does, and says so. The
+/// annotation stays, as annotations do.
+pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut dropped =
+        |rules: &str| warnings.push(format!("spec.affinity.{rules}.{REQUIRED_REQUIRED}: {OFF}"));
+    if let Some(affinity) = &mut pod.spec.affinity {
+        if let Some(rules) = &mut affinity.node_affinity
+            && rules.required_during_scheduling_required_during_execution.take().is_some()
+        {
+            dropped("nodeAffinity");
+        }
+        for (name, rules) in [
+            ("podAffinity", &mut affinity.pod_affinity),
+            ("podAntiAffinity", &mut affinity.pod_anti_affinity),
+        ] {
+            if let Some(rules) = rules
+                && !std::mem::take(&mut rules.required_during_scheduling_required_during_execution).is_empty()
+            {
+                dropped(name);
+            }
+        }
+    }
+    if pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION) {
+        warnings.push(format!("metadata.annotations[{AFFINITY_ANNOTATION}]: {OFF}"));
+    }
+    warnings
+}
+
+fn name_warning(name: &str, warnings: &mut Vec<String>) {
+    let problems = if name.is_empty() { vec![] } else { syntax::dns_label(name) };
+    if !problems.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label \
+             is recommended: [{}]",
+            problems.join(" ")
+        ));
+    }
+}
+
+fn deprecated_node_label(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+        "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        "failure-domain.beta.kubernetes.io/region" => {
+            "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"
+        }
+        "failure-domain.beta.kubernetes.io/zone" => {
+            "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
+        }
+        "beta.kubernetes.io/instance-type" => {
+            "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"
+        }
+        "app.kubernetes.io/created-by" => "deprecated since v1.9",
+        "scheduler.alpha.kubernetes.io/preferAvoidPods" => {
+            "deprecated since v1.22; use Taints and Tolerations instead"
+        }
+        "node-role.kubernetes.io/master" => "use \"node-role.kubernetes.io/control-plane\" instead",
+        _ => return None,
+    })
+}
+
+fn node_affinity_warnings(rules: &NodeAffinity, path: &Path<'_>, warnings: &mut Vec<String>) {
+    if let Some(selector) = &rules.required_during_scheduling_ignored_during_execution {
+        node_terms(&selector.node_selector_terms, &path.child(REQUIRED_IGNORED), warnings);
+    }
+    let preferred_path = path.child(PREFERRED);
+    for (i, term) in rules.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
+        let term_path = preferred_path.index(i);
+        if let Some(preference) = &term.preference {
+            let preference_path = term_path.child("preference");
+            node_expressions(&preference.match_expressions, true, &preference_path, warnings);
+        }
+        node_expressions(&term.match_expressions, true, &term_path, warnings);
+    }
+}
+
+fn enforced_node_warnings(rules: &NodeAffinity, path: &Path<'_>, warnings: &mut Vec<String>) {
+    if let Some(selector) = &rules.required_during_scheduling_required_during_execution {
+        node_terms(&selector.node_selector_terms, &path.child(REQUIRED_REQUIRED), warnings);
+    }
+}
+
+fn node_terms(terms: &[NodeSelectorTerm], path: &Path<'_>, warnings: &mut Vec<String>) {
+    let terms_path = path.child("nodeSelectorTerms");
+    for (i, term) in terms.iter().enumerate() {
+        node_expressions(&term.match_expressions, false, &terms_path.index(i), warnings);
+    }
+}
+
+/// `check_values`: only where validation lets wrong values pass is there something to warn about.
+fn node_expressions(
+    expressions: &[SelectorRequirement],
+    check_values: bool,
+    path: &Path<'_>,
+    warnings: &mut Vec<String>,
+) {
+    let expressions_path = path.child("matchExpressions");
+    for (i, requirement) in expressions.iter().enumerate() {
+        let requirement_path = expressions_path.index(i);
+        let key = &requirement.key;
+        if let Some(message) = deprecated_node_label(key) {
+            warnings.push(format!("{}: {key} is {message}", requirement_path.child("key")));
+        }
+        if check_values {
+            let values_path = requirement_path.child("values");
+            for (j, value) in requirement.values.iter().enumerate() {
+                for message in syntax::label_value(value) {
+                    warnings.push(format!("{}: {value} is invalid, {message}", values_path.index(j)));
+                }
+            }
+        }
+    }
+}
+
+fn null_selectors(affinity: &Affinity, path: &Path<'_>, enforced: bool, warnings: &mut Vec<String>) {
+    let named = [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)];
+    for (name, rules) in named {
+        let Some(rules) = rules else { continue };
+        let rules_path = path.child(name);
+        let PodAffinity {
+            required_during_scheduling_required_during_execution: required_required,
+            required_during_scheduling_ignored_during_execution: required_ignored,
+            preferred_during_scheduling_ignored_during_execution: preferred,
+        } = rules;
+        let mut check = |term: &PodAffinityTerm, path: &Path<'_>| {
+            if term.label_selector.is_none() {
+                warnings.push(format!("{}: {NULL_SELECTOR}", path.child("labelSelector")));
+            }
+        };
+        let (terms, terms_path) = if enforced {
+            (required_required, rules_path.child(REQUIRED_REQUIRED))
+        } else {
+            (required_ignored, rules_path.child(REQUIRED_IGNORED))
+        };
+        for (i, term) in terms.iter().enumerate() {
+            check(term, &terms_path.index(i));
+        }
+        if !enforced {
+            let preferred_path = rules_path.child(PREFERRED);
+            for (i, weighted) in preferred.iter().enumerate() {
+                check(&weighted.pod_affinity_term, &preferred_path.index(i).child("podAffinityTerm"));
+            }
+        }
+    }
+}
+
+/// A byte cannot be divided: the API server still accepts fractions for the sake of old objects.
+fn fractional_bytes(list: &ResourceList, name: &str, path: &Path<'_>, warnings: &mut Vec<String>) {
+    if let Some(quantity) = list.get(name).filter(|quantity| !quantity.is_whole()) {
+        warnings.push(format!(
+            "{}: fractional byte value \"{quantity}\" is invalid, must be an integer",
+            path.key(name)
+        ));
+    }
+}
+
+fn container_warnings(spec: &PodSpec, warnings: &mut Vec<String>) {
+    let spec_path = Path::Root("spec");
+    let (init_path, path) = (spec_path.child("initContainers"), spec_path.child("containers"));
+    let init_containers = spec.init_containers.iter().enumerate().map(|(i, c)| (init_path.index(i), c));
+    let containers = spec.containers.iter().enumerate().map(|(i, c)| (path.index(i), c));
+    let all: Vec<_> = init_containers.chain(containers).collect();
+
+    for (path, container) in &all {
+        let resources_path = path.child("resources");
+        for name in BYTE_RESOURCES {
+            fractional_bytes(&container.resources.limits, name, &resources_path.child("limits"), warnings);
+            fractional_bytes(
+                &container.resources.requests,
+                name,
+                &resources_path.child("requests"),
+                warnings,
+            );
+        }
+    }
+
+    let mut seen: HashMap<(i32, &str), Vec<(String, &ContainerPort)>> = HashMap::new();
+    for (path, container) in &all {
+        let ports_path = path.child("ports");
+        for (i, port) in container.ports.iter().enumerate() {
+            let port_path = ports_path.index(i).to_string();
+            if !port.host_ip.is_empty() && port.host_port == 0 {
+                warnings.push(format!(
+                    "{port_path}: hostIP set without hostPort: {{Name:{} HostPort:{} ContainerPort:{} Protocol:{} \
+                     HostIP:{}}}",
+                    port.name, port.host_port, port.container_port, port.protocol, port.host_ip
+                ));
+            }
+            let others = seen.entry((port.container_port, &port.protocol)).or_default();
+            for (other_path, other) in others.iter() {
+                if let Some(relation) = port_relation(port, other) {
+                    warnings.push(format!("{port_path}: {relation} port definition with {other_path}"));
+                }
+            }
+            others.push((port_path, port));
+        }
+    }
+}
+
+/// How two definitions of one container port and protocol get in each other's way.
+fn port_relation(port: &ContainerPort, other: &ContainerPort) -> Option<&'static str> {
+    if port.host_ip == other.host_ip && port.host_port == other.host_port {
+        Some("duplicate")
+    } else if port.host_port == 0 || other.host_port == 0 {
+        Some("overlapping")
+    } else if port.host_port == other.host_port && port.host_ip.is_empty() != other.host_ip.is_empty() {
+        Some("dangerously ambiguous")
+    } else {
+        None
+    }
+}
