@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use berth_api::admission::{AdmissionOptions, admit, default_pod, merge_label_keys};
 use berth_api::config::SchedulerConfig;
-use berth_api::object::{Pod, SelectorRequirement};
+use berth_api::object::Pod;
 use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, World, evaluate};
 use serde_json::{Map, Value, json};
 
@@ -17,39 +18,12 @@ fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("a readable recording")
 }
 
-/// What admission does to the pods of the recordings, as far as placement can tell.
-fn admitted(pod: &Value) -> Pod {
+/// A running pod as the API server stored it.
+fn stored(pod: &Value, raw: bool) -> Pod {
     let mut pod: Pod = read(pod);
-    if pod.metadata.namespace.is_empty() {
-        pod.metadata.namespace = "default".to_owned();
-    }
-    for container in pod.spec.containers.iter_mut().chain(&mut pod.spec.init_containers) {
-        for (name, limit) in container.resources.limits.clone() {
-            container.resources.requests.entry(name).or_insert(limit);
-        }
-        for port in &mut container.ports {
-            if pod.spec.host_network && port.host_port == 0 {
-                port.host_port = port.container_port;
-            }
-        }
-    }
-    let labels = pod.metadata.labels.clone();
-    let affinity = pod.spec.affinity.iter_mut();
-    for terms in affinity.flat_map(|a| a.pod_affinity.iter_mut().chain(&mut a.pod_anti_affinity)) {
-        let preferred = terms.preferred_during_scheduling_ignored_during_execution.iter_mut();
-        let required = terms.required_during_scheduling_ignored_during_execution.iter_mut();
-        for term in required.chain(preferred.map(|p| &mut p.pod_affinity_term)) {
-            let matching = term.match_label_keys.iter().map(|key| (key, "In"));
-            for (key, operator) in matching.chain(term.mismatch_label_keys.iter().map(|key| (key, "NotIn"))) {
-                if let (Some(value), Some(selector)) = (labels.get(key), &mut term.label_selector) {
-                    selector.match_expressions.push(SelectorRequirement {
-                        key: key.clone(),
-                        operator: operator.to_owned(),
-                        values: vec![value.clone()],
-                    });
-                }
-            }
-        }
+    if !raw {
+        default_pod(&mut pod);
+        merge_label_keys(&mut pod);
     }
     pod
 }
@@ -101,12 +75,13 @@ fn step(decision: &Decision) -> BTreeMap<&'static str, Value> {
 fn differences(recording: &Value) -> (usize, Vec<String>) {
     let scenario = &recording["scenario"];
     let list = |field: &str| scenario[field].as_array().cloned().unwrap_or_default();
+    let raw = scenario["raw"].as_bool().unwrap_or_default();
     let mut world = World {
         nodes: list("nodes").iter().map(read).collect(),
         namespaces: list("namespaces").iter().map(read).collect(),
         services: list("services").iter().map(read).collect(),
         workloads: Vec::new(),
-        pods: list("pods").iter().map(admitted).filter(|p| !p.is_terminal()).collect(),
+        pods: list("pods").iter().map(|p| stored(p, raw)).filter(|p| !p.is_terminal()).collect(),
     };
     let config = match &scenario["config"] {
         Value::Null => SchedulerConfig::default(),
@@ -114,17 +89,18 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
     };
     let mut found = Vec::new();
     let mut n_steps = 0;
-    for (pending, expected) in list("pending").iter().zip(recording["expect"]["steps"].as_array().expect("steps")) {
+    for (pending, expected) in
+        list("pending").iter().zip(recording["expect"]["steps"].as_array().expect("steps"))
+    {
         if expected.get("invalid").is_some() {
             continue;
         }
         n_steps += 1;
-        let mut pod = admitted(pending);
-        if let Some(affinity) = expected.get("admittedAffinity") {
-            pod.spec.affinity = Some(read(affinity));
-        }
-        if let Some(spread) = expected.get("admittedSpread") {
-            pod.spec.topology_spread_constraints = read(spread);
+        let mut pod: Pod = read(pending);
+        if !raw {
+            let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+            let admission = admit(&mut pod, &options);
+            assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
         }
         let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
         let decision = evaluate(&world, &pod, profile, &Options::strict_v1());
@@ -134,7 +110,10 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
             let got = got.get(field).cloned();
             if expected != got {
                 let name = scenario["name"].as_str().unwrap_or_default();
-                found.push(format!("{name} {} {field}:\n expected {expected:?}\n got      {got:?}", pod.key()));
+                found.push(format!(
+                    "{name} {} {field}:\n expected {expected:?}\n got      {got:?}",
+                    pod.key()
+                ));
             }
         }
         if let Some(node) = expected.get("chosen").and_then(Value::as_str) {

@@ -85,7 +85,9 @@ fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String
             matches!(plugin, NodePorts | NodeResourcesFit | PodTopologySpread | InterPodAffinity);
         if needs_preparation && !q.profile.pre_filter.contains(&plugin) {
             let name = plugin.name();
-            return Err(format!("running {name:?} filter plugin: reading \"PreFilter{name}\" from cycleState: not found"));
+            return Err(format!(
+                "running {name:?} filter plugin: reading \"PreFilter{name}\" from cycleState: not found"
+            ));
         }
         if let Err((code, reasons)) = verdict(q, plugin, node) {
             return Ok(Some(Rejection { plugin: plugin.name().to_owned(), code, reasons }));
@@ -121,7 +123,8 @@ fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, St
     for &(plugin, weight) in &q.profile.score {
         let prepared = q.profile.pre_score.contains(&plugin);
         let name = plugin.name();
-        let unprepared = format!("plugin {name:?} failed with: reading \"PreScore{name}\" from cycleState: not found");
+        let unprepared =
+            format!("plugin {name:?} failed with: reading \"PreScore{name}\" from cycleState: not found");
         let normalized = match plugin {
             Plugin::TaintToleration if prepared => Some(taint_toleration::score(q, feasible)),
             Plugin::PodTopologySpread if prepared => topology_spread::score(q, feasible),
@@ -130,7 +133,8 @@ fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, St
                 return Err(unprepared);
             }
             Plugin::NodeAffinity => {
-                node_affinity::check_preferences(q).map_err(|e| format!("plugin {name:?} failed with: {e}"))?;
+                node_affinity::check_preferences(q)
+                    .map_err(|e| format!("plugin {name:?} failed with: {e}"))?;
                 node_affinity::score(q, feasible)
             }
             Plugin::NodeResourcesFit => Some(resources_fit::score(q, feasible)),
@@ -140,7 +144,9 @@ fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, St
         };
         // Only the preparation can have a plugin skipped; without it, having nothing to say is 0.
         let normalized = match normalized {
-            None if matches!(plugin, Plugin::NodeAffinity | Plugin::NodeResourcesBalancedAllocation) && !prepared => {
+            None if matches!(plugin, Plugin::NodeAffinity | Plugin::NodeResourcesBalancedAllocation)
+                && !prepared =>
+            {
                 Some(vec![0; feasible.len()])
             }
             other => other,

@@ -11,7 +11,8 @@ const MIN_BYTES: i64 = 23 * MEBIBYTE;
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MEBIBYTE;
 
 pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
-    let containers: Vec<&Container> = q.pod.spec.init_containers.iter().chain(&q.pod.spec.containers).collect();
+    let containers: Vec<&Container> =
+        q.pod.spec.init_containers.iter().chain(&q.pod.spec.containers).collect();
     let score = |node: &&Node| {
         let bytes = containers.iter().map(|c| spread_bytes(q, node, &c.image)).sum::<i64>();
         let max = MAX_BYTES_PER_CONTAINER * containers.len() as i64;

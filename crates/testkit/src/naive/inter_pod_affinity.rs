@@ -79,7 +79,8 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     }
     let mut pulls: Vec<(i64, Vec<&str>, &Node)> = Vec::new();
     let running: Vec<(&Pod, &Node)> = q.running().collect();
-    let theirs: Vec<Vec<(i64, PodTerm)>> = running.iter().map(|(pod, _)| preferences_on_others(q, pod)).collect();
+    let theirs: Vec<Vec<(i64, PodTerm)>> =
+        running.iter().map(|(pod, _)| preferences_on_others(q, pod)).collect();
     for ((pod, at), theirs) in running.iter().zip(&theirs) {
         let matching_own = own.iter().filter(|(_, term)| term.of_incoming_prefers(q, pod));
         let matching_theirs = theirs.iter().filter(|(_, term)| term.of_existing_matches_incoming(q));
@@ -116,7 +117,11 @@ fn preferences_on_others(q: Question, pod: &Pod) -> Vec<(i64, PodTerm)> {
 fn normalize(raw: &[i64]) -> Vec<i64> {
     let (min, max) = (raw.iter().min().copied().unwrap_or(0), raw.iter().max().copied().unwrap_or(0));
     let scaled = |score: &i64| {
-        if max == min { 0 } else { (MAX_NODE_SCORE as f64 * ((score - min) as f64 / (max - min) as f64)) as i64 }
+        if max == min {
+            0
+        } else {
+            (MAX_NODE_SCORE as f64 * ((score - min) as f64 / (max - min) as f64)) as i64
+        }
     };
     raw.iter().map(scaled).collect()
 }

@@ -15,8 +15,7 @@ pub fn named_nodes(q: Question) -> Result<Option<BTreeSet<String>>, String> {
     let Some(required) = required.filter(|r| !r.node_selector_terms.is_empty()) else { return Ok(None) };
     let mut names = BTreeSet::new();
     for term in &required.node_selector_terms {
-        let by_name =
-            term.match_fields.iter().filter(|r| r.key == "metadata.name" && r.operator == "In");
+        let by_name = term.match_fields.iter().filter(|r| r.key == "metadata.name" && r.operator == "In");
         let sets = by_name.map(|r| r.values.iter().cloned().collect::<BTreeSet<String>>());
         match sets.reduce(|a, b| a.intersection(&b).cloned().collect()) {
             Some(in_term) => names.extend(in_term),
@@ -110,8 +109,10 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let raw: Vec<i64> = feasible
         .iter()
         .map(|node| {
-            let matching =
-                terms.iter().zip(&weights).filter(|(t, _)| !is_empty(t) && selector::node_satisfies_all(t, node));
+            let matching = terms
+                .iter()
+                .zip(&weights)
+                .filter(|(t, _)| !is_empty(t) && selector::node_satisfies_all(t, node));
             matching.map(|(_, weight)| weight).sum()
         })
         .collect();

@@ -12,7 +12,8 @@ fn host_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
 
 /// No address means every address, which conflicts with any.
 fn conflict(a: &ContainerPort, b: &ContainerPort) -> bool {
-    let protocol = |p: &ContainerPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
+    let protocol =
+        |p: &ContainerPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
     let every = |p: &ContainerPort| p.host_ip.is_empty() || p.host_ip == "0.0.0.0";
     a.host_port == b.host_port
         && protocol(a) == protocol(b)
@@ -20,8 +21,9 @@ fn conflict(a: &ContainerPort, b: &ContainerPort) -> bool {
 }
 
 pub fn filter(q: Question, node: &Node) -> Verdict {
-    let taken =
-        |wanted: &ContainerPort| q.pods_on(node).any(|pod| host_ports(pod).any(|used| conflict(wanted, used)));
+    let taken = |wanted: &ContainerPort| {
+        q.pods_on(node).any(|pod| host_ports(pod).any(|used| conflict(wanted, used)))
+    };
     if host_ports(q.pod).any(taken) {
         reject(Code::Unschedulable, "node(s) didn't have free ports for the requested pod ports")
     } else {

@@ -10,7 +10,9 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
         value: String::new(),
         effect: "NoSchedule".to_owned(),
     };
-    if !node.spec.unschedulable || q.pod.spec.tolerations.iter().any(|t| taint_toleration::tolerates(t, &cordon)) {
+    if !node.spec.unschedulable
+        || q.pod.spec.tolerations.iter().any(|t| taint_toleration::tolerates(t, &cordon))
+    {
         Ok(())
     } else {
         reject(Code::UnschedulableAndUnresolvable, "node(s) were unschedulable")

@@ -20,7 +20,8 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
     for resource in native.into_iter().chain(scalar) {
         let wanted = amount(&requests, resource);
         let has = allocatable(node, resource).unwrap_or(0);
-        if wanted > 0 && !is_ignored(q, resource) && wanted > has.saturating_sub(requested(q, node, resource)) {
+        if wanted > 0 && !is_ignored(q, resource) && wanted > has.saturating_sub(requested(q, node, resource))
+        {
             reasons.push(format!("Insufficient {resource}"));
             unresolvable |= wanted > has;
         }

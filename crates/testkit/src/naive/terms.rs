@@ -152,7 +152,8 @@ impl PodTerm {
         let namespace = &q.pod.metadata.namespace;
         let no_labels = Default::default();
         let labels = q.namespace_labels(namespace).unwrap_or(&no_labels);
-        let selected = self.term.namespace_selector.as_ref().is_some_and(|s| selector::selects(Some(s), labels));
+        let selected =
+            self.term.namespace_selector.as_ref().is_some_and(|s| selector::selects(Some(s), labels));
         (self.lists_namespace(namespace) || selected) && self.selects_labels(q, q.pod)
     }
 

@@ -71,8 +71,7 @@ fn default_selector(q: Question) -> LabelSelector {
     });
     let workload = owner.and_then(|owner| {
         let mut workloads = q.world.workloads.iter();
-        workloads
-            .find(|w| w.kind == owner.kind && w.name == owner.name && w.namespace == metadata.namespace)
+        workloads.find(|w| w.kind == owner.kind && w.name == owner.name && w.namespace == metadata.namespace)
     });
     if let Some(workload) = workload {
         for (key, value) in &workload.selector.match_labels {
@@ -86,7 +85,9 @@ fn default_selector(q: Question) -> LabelSelector {
 /// How many pods on a node a constraint counts: those of the pod's namespace that it selects and that are
 /// not being deleted. A selector without requirements counts none.
 fn n_counted(q: Question, constraint: &TopologySpreadConstraint, node: &Node) -> i64 {
-    let Some(selector) = constraint.label_selector.as_ref().filter(|s| !selector::is_empty(s)) else { return 0 };
+    let Some(selector) = constraint.label_selector.as_ref().filter(|s| !selector::is_empty(s)) else {
+        return 0;
+    };
     let counted = q.pods_on(node).filter(|pod| {
         pod.metadata.namespace == q.pod.metadata.namespace
             && pod.metadata.deletion_timestamp.is_none()
@@ -120,7 +121,8 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
         for node in &q.world.nodes {
             let labels = &node.metadata.labels;
             if has_all_keys(&constraints, labels) && is_included(q, constraint, node) {
-                *counts.entry(&labels[&constraint.topology_key]).or_default() += n_counted(q, constraint, node);
+                *counts.entry(&labels[&constraint.topology_key]).or_default() +=
+                    n_counted(q, constraint, node);
             }
         }
         // Too few domains count as an empty one; no domain at all as an infinitely full one.
@@ -130,8 +132,7 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
         } else {
             counts.values().copied().min().unwrap_or(i64::from(i32::MAX))
         };
-        let itself =
-            i64::from(selector::selects(constraint.label_selector.as_ref(), &q.pod.metadata.labels));
+        let itself = i64::from(selector::selects(constraint.label_selector.as_ref(), &q.pod.metadata.labels));
         let here = counts.get(domain.as_str()).copied().unwrap_or(0);
         if here + itself - least > i64::from(constraint.max_skew) {
             return reject(Code::Unschedulable, "node(s) didn't match pod topology spread constraints");
