@@ -14,7 +14,7 @@ pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
     let containers: Vec<&Container> =
         q.pod.spec.init_containers.iter().chain(&q.pod.spec.containers).collect();
     let score = |node: &&Node| {
-        let bytes = containers.iter().map(|c| spread_bytes(q, node, &c.image)).sum::<i64>();
+        let bytes = containers.iter().map(|c| spread_bytes(q, node, &c.image)).fold(0, i64::saturating_add);
         let max = MAX_BYTES_PER_CONTAINER * containers.len() as i64;
         MAX_NODE_SCORE * (bytes.min(max).max(MIN_BYTES) - MIN_BYTES) / (max - MIN_BYTES)
     };
