@@ -12,7 +12,10 @@ fuzz_target!(|text: &str| {
     match SchedulerConfig::read(&value) {
         Ok((config, _)) => {
             let names: HashSet<_> = config.profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
-            assert!(!names.is_empty() && names.len() == config.profiles.len(), "names must be unique: {names:?}");
+            assert!(
+                !names.is_empty() && names.len() == config.profiles.len(),
+                "names must be unique: {names:?}"
+            );
             for profile in &config.profiles {
                 assert!(profile.score.iter().all(|(_, weight)| *weight >= 1));
                 assert!((0..=100).contains(&profile.inter_pod_affinity.hard_pod_affinity_weight));
