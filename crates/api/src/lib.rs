@@ -11,3 +11,4 @@
 pub mod config;
 pub mod object;
 pub mod quantity;
+pub mod read;
