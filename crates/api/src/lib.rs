@@ -9,6 +9,7 @@
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
 pub mod config;
+pub mod expand;
 pub mod object;
 pub mod quantity;
 pub mod read;
