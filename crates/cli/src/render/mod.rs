@@ -1,0 +1,6 @@
+//! What people read: tables, lists and sentences. Nothing is decided here.
+
+pub mod difference;
+pub mod explanation;
+pub mod names;
+pub mod table;
