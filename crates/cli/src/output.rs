@@ -21,11 +21,8 @@ pub const DIM: Style = Style::new().dimmed();
 /// `--color`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless `NO_COLOR` is set.
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 

@@ -87,7 +87,7 @@ impl Recordings {
         let recording = serde_path_to_error::deserialize(&mut deserializer);
         let recording = recording.map_err(|e| {
             let path = e.path().to_string();
-            let path = if path == "." { String::new() } else { format!("{path}: ") };
+            let path = if matches!(path.as_str(), "." | "?") { String::new() } else { format!("{path}: ") };
             self.broken(path, e.inner())
         })?;
         deserializer.end().map_err(|e| self.broken(String::new(), &e))?;
