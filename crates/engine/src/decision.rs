@@ -7,7 +7,9 @@ use berth_api::config::Plugin;
 use berth_api::object::Pod;
 
 use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer, Weighted};
+use crate::state::class::ClassId;
 use crate::state::cluster::Cluster;
+use crate::state::identity::IdentityId;
 use crate::state::incoming::Incoming;
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status};
@@ -312,5 +314,17 @@ impl Rejection {
     /// Whether a change elsewhere could lift it.
     pub fn is_resolvable(&self) -> bool {
         self.status == Status::Unschedulable
+    }
+}
+
+/// Pods with equal values fare equally, as long as nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Equivalence(ClassId, IdentityId);
+
+impl Cluster {
+    /// What of a pod the decision depends on.
+    pub(crate) fn equivalence(&mut self, pod: &Pod) -> Equivalence {
+        let incoming = self.incoming(pod);
+        Equivalence(incoming.class, incoming.identity)
     }
 }

@@ -1,5 +1,6 @@
 //! Node selector terms.
 
+use super::selector::Comparison;
 use super::{Dialect, PodRules, Requirement};
 use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement};
 
@@ -63,7 +64,7 @@ impl NodeTerm {
         if dialect == Dialect::V1 && is_empty(term) {
             return NodeTerm::Nothing;
         }
-        parse_requirements(term).map_or_else(NodeTerm::Invalid, NodeTerm::All)
+        parse_requirements(term, dialect).map_or_else(NodeTerm::Invalid, NodeTerm::All)
     }
 }
 
@@ -103,7 +104,11 @@ impl PreferredNodeTerm {
     ///
     /// # Errors
     /// A term does not parse; kube-scheduler then cannot score the pod.
-    pub fn parse_all(affinity: &NodeAffinity, path: &str) -> Result<Vec<PreferredNodeTerm>, String> {
+    pub fn parse_all(
+        affinity: &NodeAffinity,
+        path: &str,
+        dialect: Dialect,
+    ) -> Result<Vec<PreferredNodeTerm>, String> {
         let mut terms = Vec::new();
         for (i, preferred) in affinity.preferred_during_scheduling_ignored_during_execution.iter().enumerate()
         {
@@ -115,7 +120,7 @@ impl PreferredNodeTerm {
             if preferred.weight == 0 || is_empty(term) {
                 continue;
             }
-            let requirements = parse_requirements(term).map_err(|e| format!("[{i}].{e}"))?;
+            let requirements = parse_requirements(term, dialect).map_err(|e| format!("[{i}].{e}"))?;
             let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]");
             terms.push(PreferredNodeTerm { path, weight: i64::from(preferred.weight), requirements });
         }
@@ -147,7 +152,7 @@ impl PodRules {
         }
         self.has_preferred_node_affinity |=
             !affinity.preferred_during_scheduling_ignored_during_execution.is_empty();
-        match PreferredNodeTerm::parse_all(affinity, path) {
+        match PreferredNodeTerm::parse_all(affinity, path, dialect) {
             Ok(terms) => self.preferred_node_affinity.extend(terms),
             Err(error) => _ = self.preferred_node_affinity_error.get_or_insert(error),
         }
@@ -158,8 +163,12 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
-fn parse_requirements(term: &NodeSelectorTerm) -> Result<Vec<NodeRequirement>, String> {
-    let labels = Requirement::parse_all(&term.match_expressions)?;
+fn parse_requirements(term: &NodeSelectorTerm, dialect: Dialect) -> Result<Vec<NodeRequirement>, String> {
+    let comparison = match dialect {
+        Dialect::V1 => Comparison::LabelValues,
+        Dialect::Proposal => Comparison::Integers,
+    };
+    let labels = Requirement::parse_all(&term.match_expressions, comparison)?;
     let mut requirements: Vec<_> = labels.into_iter().map(NodeRequirement::Label).collect();
     for (i, field) in term.match_fields.iter().enumerate() {
         requirements.push(parse_field(field).map_err(|e| format!("matchFields[{i}].{e}"))?);

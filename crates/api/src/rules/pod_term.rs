@@ -1,5 +1,6 @@
 //! Pod affinity terms.
 
+use super::selector::Comparison;
 use super::{Dialect, Selector};
 use crate::object::{Pod, PodAffinity, PodAffinityTerm};
 
@@ -86,44 +87,36 @@ pub(super) fn parse(
     extensions: bool,
 ) -> Result<(Vec<PodTerm>, Vec<PreferredPodTerm>), String> {
     let own = pod.metadata.namespace.as_str();
+    let comparison = if extensions { Comparison::Integers } else { Comparison::Refused };
+    let parse_term = |term: &PodAffinityTerm, path: String, dialect, required_during_execution| {
+        let in_path = |e: String| format!("{path}.{e}");
+        let selector = Selector::parse_with(term.label_selector.as_ref(), comparison);
+        let selector = selector.map_err(|e| in_path(format!("labelSelector.{e}")))?;
+        let namespaces = NamespaceScope::parse(term, dialect, own).map_err(in_path)?;
+        let topology = if term.topology_key.is_empty() && dialect == Dialect::Proposal {
+            TopologyScope::All
+        } else {
+            TopologyScope::Key(term.topology_key.clone())
+        };
+        Ok::<_, String>(PodTerm { path, dialect, required_during_execution, selector, namespaces, topology })
+    };
     let ignored = &affinity.required_during_scheduling_ignored_during_execution;
     let executing = &affinity.required_during_scheduling_required_during_execution;
 
     let mut required = Vec::new();
     for (i, term) in ignored.iter().enumerate() {
         let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]");
-        required.push(PodTerm::parse(term, path, dialect, false, own)?);
+        required.push(parse_term(term, path, dialect, false)?);
     }
     for (i, term) in executing.iter().enumerate().filter(|_| extensions) {
         let path = format!("{path}.requiredDuringSchedulingRequiredDuringExecution[{i}]");
-        required.push(PodTerm::parse(term, path, Dialect::Proposal, true, own)?);
+        required.push(parse_term(term, path, Dialect::Proposal, true)?);
     }
     let mut preferred = Vec::new();
     for (i, weighted) in affinity.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
         let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]");
-        let term = PodTerm::parse(&weighted.pod_affinity_term, path, dialect, false, own)?;
+        let term = parse_term(&weighted.pod_affinity_term, path, dialect, false)?;
         preferred.push(PreferredPodTerm { weight: i64::from(weighted.weight), term });
     }
     Ok((required, preferred))
-}
-
-impl PodTerm {
-    fn parse(
-        term: &PodAffinityTerm,
-        path: String,
-        dialect: Dialect,
-        required_during_execution: bool,
-        own_namespace: &str,
-    ) -> Result<PodTerm, String> {
-        let in_path = |e: String| format!("{path}.{e}");
-        let selector = Selector::parse(term.label_selector.as_ref())
-            .map_err(|e| in_path(format!("labelSelector.{e}")))?;
-        let namespaces = NamespaceScope::parse(term, dialect, own_namespace).map_err(in_path)?;
-        let topology = if term.topology_key.is_empty() && dialect == Dialect::Proposal {
-            TopologyScope::All
-        } else {
-            TopologyScope::Key(term.topology_key.clone())
-        };
-        Ok(PodTerm { path, dialect, required_during_execution, selector, namespaces, topology })
-    }
 }

@@ -21,9 +21,16 @@ pub struct PodRequests {
     pub ephemeral_storage: i64,
     /// Extended resources, huge pages and the like, in units, by name. Zero amounts are kept.
     pub scalar: Vec<(String, i64)>,
-    /// CPU for scoring: containers that ask for none count [`DEFAULT_MILLI_CPU_REQUEST`].
+    /// CPU that the pod counts with when nodes are scored for it: containers that ask for none count
+    /// [`DEFAULT_MILLI_CPU_REQUEST`].
+    pub scoring_milli_cpu: i64,
+    /// Memory that the pod counts with when nodes are scored for it: containers that ask for none count
+    /// [`DEFAULT_MEMORY_REQUEST`].
+    pub scoring_memory: i64,
+    /// CPU that the pod counts with when nodes are scored for others: as for itself, but for pods with
+    /// pod-level requests the default stands in only where nothing at all is asked for.
     pub non_zero_milli_cpu: i64,
-    /// Memory for scoring: containers that ask for none count [`DEFAULT_MEMORY_REQUEST`].
+    /// Memory that the pod counts with when nodes are scored for others.
     pub non_zero_memory: i64,
 }
 
@@ -33,19 +40,19 @@ impl PodRequests {
     pub fn of(spec: &PodSpec) -> PodRequests {
         let sum = total(spec, &ResourceList::new());
 
-        let mut defaults = ResourceList::new();
+        let defaults = ResourceList::from([
+            ("cpu".to_owned(), Quantity::from_millis(DEFAULT_MILLI_CPU_REQUEST)),
+            ("memory".to_owned(), Quantity::from_units(DEFAULT_MEMORY_REQUEST)),
+        ]);
+        let scoring = total(spec, &defaults);
         let pod_level = pod_level_requests(spec).next().is_some();
-        for (name, default) in [
-            ("cpu", Quantity::from_millis(DEFAULT_MILLI_CPU_REQUEST)),
-            ("memory", Quantity::from_units(DEFAULT_MEMORY_REQUEST)),
-        ] {
-            if !pod_level || !sum.contains_key(name) {
-                defaults.insert(name.to_owned(), default);
-            }
-        }
-        let non_zero = total(spec, &defaults);
+        let missing =
+            defaults.into_iter().filter(|(name, _)| !pod_level || !sum.contains_key(name)).collect();
+        let non_zero = total(spec, &missing);
 
         let mut requests = PodRequests {
+            scoring_milli_cpu: get(&scoring, "cpu").millis(),
+            scoring_memory: get(&scoring, "memory").units(),
             non_zero_milli_cpu: get(&non_zero, "cpu").millis(),
             non_zero_memory: get(&non_zero, "memory").units(),
             ..PodRequests::default()

@@ -3,6 +3,17 @@
 use crate::admission::syntax;
 use crate::object::{LabelSelector, SelectorRequirement};
 
+/// What `Gt` and `Lt` may be used for where a requirement stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Not at all.
+    Refused,
+    /// With values that could be label values: not negative ones. So in node terms of v1.
+    LabelValues,
+    /// With all integers.
+    Integers,
+}
+
 /// One parsed label requirement.
 ///
 /// `Gt` and `Lt` compare 64-bit integers; a label that is absent or not an integer does not match.
@@ -44,7 +55,7 @@ impl Requirement {
         }
     }
 
-    fn parse(requirement: &SelectorRequirement) -> Result<Requirement, String> {
+    fn parse(requirement: &SelectorRequirement, comparison: Comparison) -> Result<Requirement, String> {
         let SelectorRequirement { key, operator, values } = requirement;
         let sorted = || {
             let mut values = values.clone();
@@ -73,7 +84,7 @@ impl Requirement {
             "NotIn" => Requirement::NotIn(key.clone(), sorted()),
             "Exists" => Requirement::Exists(key.clone()),
             "DoesNotExist" => Requirement::DoesNotExist(key.clone()),
-            "Gt" | "Lt" => {
+            "Gt" | "Lt" if comparison != Comparison::Refused => {
                 let [value] = values.as_slice() else {
                     return Err(
                         "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required"
@@ -93,6 +104,9 @@ impl Requirement {
             }
             _ => return Err(format!("operator: Invalid value: {operator:?}: not a valid selector operator")),
         };
+        if comparison == Comparison::Integers && matches!(parsed, Requirement::Gt(..) | Requirement::Lt(..)) {
+            return Ok(parsed);
+        }
         for (i, value) in values.iter().enumerate() {
             let reasons = syntax::label_value(value);
             if !reasons.is_empty() {
@@ -104,8 +118,12 @@ impl Requirement {
     }
 
     /// Parses a list of requirements, each error prefixed with its place (`matchExpressions[1].`).
-    pub(super) fn parse_all(requirements: &[SelectorRequirement]) -> Result<Vec<Requirement>, String> {
-        let parse = |(i, r)| Requirement::parse(r).map_err(|e| format!("matchExpressions[{i}].{e}"));
+    pub(super) fn parse_all(
+        requirements: &[SelectorRequirement],
+        comparison: Comparison,
+    ) -> Result<Vec<Requirement>, String> {
+        let parse =
+            |(i, r)| Requirement::parse(r, comparison).map_err(|e| format!("matchExpressions[{i}].{e}"));
         requirements.iter().enumerate().map(parse).collect()
     }
 }
@@ -138,13 +156,20 @@ impl Selector {
         Selector::All(requirements)
     }
 
-    /// Parses a label selector; a null one selects nothing.
+    /// Parses a label selector as Kubernetes has it, without `Gt` and `Lt`; a null one selects nothing.
     ///
     /// # Errors
     /// A requirement is not valid; the text says which.
     pub fn parse(selector: Option<&LabelSelector>) -> Result<Selector, String> {
+        Selector::parse_with(selector, Comparison::Refused)
+    }
+
+    pub(super) fn parse_with(
+        selector: Option<&LabelSelector>,
+        comparison: Comparison,
+    ) -> Result<Selector, String> {
         let Some(selector) = selector else { return Ok(Selector::Nothing) };
-        let mut requirements = Requirement::parse_all(&selector.match_expressions)?;
+        let mut requirements = Requirement::parse_all(&selector.match_expressions, comparison)?;
         for (key, value) in &selector.match_labels {
             requirements.push(Requirement::In(key.clone(), vec![value.clone()]));
         }

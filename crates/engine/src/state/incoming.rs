@@ -47,14 +47,9 @@ impl Cluster {
         let namespace = self.symbols.intern(&pod.metadata.namespace);
         let labels = Labels::intern(&mut self.symbols, &pod.metadata.labels);
         let (constraints, system_spread) = self.spread_constraints(class, namespace, &labels);
-        let mut spread: Vec<_> = constraints.into_iter().map(|c| self.compile_spread(namespace, c)).collect();
+        let spread = constraints.into_iter().map(|c| self.compile_spread(namespace, &labels, c)).collect();
         let terminating = pod.metadata.deletion_timestamp.is_some();
         let identity = self.identity_of(namespace, terminating, &labels);
-        let matched = &self.identities.get(identity).matched;
-        for spread in &mut spread {
-            let by_matcher = spread.matcher.is_some_and(|m| matched.binary_search(&m).is_ok());
-            spread.self_match = i64::from(by_matcher || spread.constraint.selector.is_everything());
-        }
         let node_name = (!pod.spec.node_name.is_empty()).then(|| self.symbols.intern(&pod.spec.node_name));
         Incoming { class, identity, spread, system_spread, node_name }
     }
@@ -87,18 +82,24 @@ impl Cluster {
         (defaults.map(parse).collect(), profile.system_defaulted)
     }
 
-    fn compile_spread(&mut self, namespace: Symbol, constraint: SpreadConstraint) -> Spread {
+    fn compile_spread(
+        &mut self,
+        namespace: Symbol,
+        pod_labels: &Labels,
+        constraint: SpreadConstraint,
+    ) -> Spread {
         let key = self.symbols.intern(&constraint.topology_key);
         let topology = self.topology(vec![key]);
         let labels = LabelMatcher::compile(&mut self.symbols, &constraint.selector);
         let counts = !labels.is_nothing() && !labels.is_everything();
+        let self_match = i64::from(labels.matches(&self.symbols, pod_labels));
         let matcher = counts.then(|| {
             let namespaces =
                 NamespaceMatcher { names: [namespace].into(), selector: LabelMatcher::nothing() };
             let query = PodQuery { namespaces, labels, live_only: true, without_exempt: false };
             self.matcher(smallvec![query], [TopologyId::NODE], [])
         });
-        Spread { constraint, topology, matcher, self_match: 0 }
+        Spread { constraint, topology, matcher, self_match }
     }
 
     /// The class of a pod, made if need be.

@@ -31,7 +31,7 @@ impl ProfileState {
             (rule, matcher)
         });
         // The configuration was validated when it was read: its terms parse.
-        let preferred = PreferredNodeTerm::parse_all(&added, path).unwrap_or_default();
+        let preferred = PreferredNodeTerm::parse_all(&added, path, Dialect::V1).unwrap_or_default();
         let compile = |t: PreferredNodeTerm| {
             let matcher = NodeMatcher::all(symbols, &t.requirements);
             (t, matcher)

@@ -38,8 +38,8 @@ fn scored_resources(context: Context<'_>, specs: &[ResourceSpec], non_zero: bool
         symbol: context.cluster.symbols.get(&spec.name),
         weight: spec.weight,
         request: match spec.name.as_str() {
-            "cpu" if non_zero => requests.non_zero_milli_cpu,
-            "memory" if non_zero => requests.non_zero_memory,
+            "cpu" if non_zero => requests.scoring_milli_cpu,
+            "memory" if non_zero => requests.scoring_memory,
             name => requests.amount(name),
         },
     };

@@ -1,0 +1,360 @@
+//! Simulations: an inventory of objects becomes a cluster, and every waiting pod is placed.
+//!
+//! Workloads are expanded to the pods their controllers would make; pods are admitted as the API server
+//! would; running pods stay where they are; the others are placed by priority, then in input order. Pods that
+//! fit nowhere are tried again as long as others find a place, as a scheduler's queue would do.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use berth_api::admission::{AdmissionOptions, FieldError, admit};
+use berth_api::expand::{ExpandError, ExpandedPod, Expansion, expand};
+use berth_api::object::{Node, ObjectMeta, Pod, PriorityClass, ResourceList};
+use berth_api::quantity::Quantity;
+use berth_api::read::{Inventory, SourceLocation};
+use berth_api::rules::Selector;
+use serde_json::Value;
+
+use crate::{Cluster, Explanation, Outcome, Settings};
+
+/// Nodes to make when the input has none.
+#[derive(Clone, Debug)]
+pub struct MadeNodes {
+    /// How many.
+    pub n_nodes: usize,
+    /// Over how many zones they are spread, in turn.
+    pub n_zones: usize,
+    /// CPU of each.
+    pub cpu: Quantity,
+    /// Memory of each.
+    pub memory: Quantity,
+    /// Pods each takes.
+    pub pods: Quantity,
+}
+
+impl MadeNodes {
+    /// `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1`.
+    pub fn nodes(&self) -> Vec<Node> {
+        let width = self.n_nodes.to_string().len();
+        let node = |i: usize| {
+            let name = format!("node-{:0width$}", i + 1);
+            let labels = [
+                ("kubernetes.io/hostname", name.clone()),
+                ("kubernetes.io/os", "linux".to_owned()),
+                ("kubernetes.io/arch", "amd64".to_owned()),
+                ("topology.kubernetes.io/zone", format!("zone-{}", i % self.n_zones.max(1) + 1)),
+                ("topology.kubernetes.io/region", "region-1".to_owned()),
+            ];
+            let resources = [("cpu", self.cpu), ("memory", self.memory), ("pods", self.pods)];
+            let resources: ResourceList = resources.map(|(name, q)| (name.to_owned(), q)).into();
+            let mut node = Node {
+                metadata: ObjectMeta {
+                    name,
+                    labels: labels.map(|(k, v)| (k.to_owned(), v)).into(),
+                    ..ObjectMeta::default()
+                },
+                ..Node::default()
+            };
+            node.status.allocatable = Some(resources.clone());
+            node.status.capacity = Some(resources);
+            node
+        };
+        (0..self.n_nodes).map(node).collect()
+    }
+}
+
+/// What a simulation is made from, besides the inventory.
+#[derive(Clone, Debug, Default)]
+pub struct SimulationOptions {
+    /// Settings of the cluster.
+    pub settings: Settings,
+    /// Nodes to make when the input has none.
+    pub made_nodes: Option<MadeNodes>,
+}
+
+/// Why a simulation cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// A workload cannot be expanded.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
+    /// Objects that the API server would refuse.
+    #[error("{}", InvalidObject::all(.0))]
+    Invalid(Vec<InvalidObject>),
+}
+
+/// An object that the API server would refuse.
+#[derive(Clone, Debug)]
+pub struct InvalidObject {
+    /// Kind, namespace and name.
+    pub object: String,
+    /// Where it was read.
+    pub source: Option<SourceLocation>,
+    /// What is wrong with it.
+    pub errors: Vec<String>,
+}
+
+impl InvalidObject {
+    fn all(objects: &[InvalidObject]) -> String {
+        let lines = objects.iter().flat_map(|o| {
+            let place = o.source.as_ref().map(|s| format!("{s}: ")).unwrap_or_default();
+            o.errors.iter().map(move |e| format!("{place}{}: {e}", o.object))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A pod of the simulation.
+#[derive(Clone, Debug)]
+pub struct SimulatedPod {
+    /// The pod, as admitted.
+    pub pod: Pod,
+    /// The workload it belongs to, such as `Deployment web`; none for a pod of its own.
+    pub workload: Option<String>,
+    /// The object as read or made, if the inventory keeps it.
+    pub raw: Option<Value>,
+    /// Whether it ran already.
+    pub ran: bool,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl SimulatedPod {
+    /// The node it is on; none when nowhere.
+    pub fn node(&self) -> Option<&str> {
+        self.outcome.node()
+    }
+
+    /// The object with `spec.nodeName` set, all else as it was.
+    pub fn placed_object(&self) -> Option<Value> {
+        let mut raw = self.raw.clone()?;
+        if let Some(node) = self.node() {
+            raw.get_mut("spec")?.as_object_mut()?.insert("nodeName".to_owned(), node.into());
+        }
+        Some(raw)
+    }
+}
+
+/// A cluster with pods to place.
+pub struct Simulation {
+    cluster: Cluster,
+    /// All pods, running ones and waiting ones, in input order.
+    pods: Vec<SimulatedPod>,
+    /// Waiting pods in the order in which they are placed.
+    queue: Vec<usize>,
+    warnings: Vec<String>,
+    node_labels: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Simulation {
+    /// Builds the cluster.
+    ///
+    /// # Errors
+    /// A workload cannot be expanded, or objects are not valid: all of them are told at once.
+    pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
+        let mut inventory = inventory;
+        if inventory.nodes.is_empty()
+            && let Some(made) = &options.made_nodes
+        {
+            made.nodes().into_iter().for_each(|node| inventory.add_node(node));
+        }
+        let expansion = expand(&inventory)?;
+
+        let mut simulation = Simulation {
+            cluster: Cluster::new(options.settings),
+            pods: Vec::new(),
+            queue: Vec::new(),
+            warnings: expansion.warnings.clone(),
+            node_labels: BTreeMap::new(),
+        };
+        let mut invalid = simulation.add_cluster_objects(&inventory, &expansion);
+        simulation.add_pods(inventory, expansion, &mut invalid);
+        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+    }
+
+    fn add_cluster_objects(&mut self, inventory: &Inventory, expansion: &Expansion) -> Vec<InvalidObject> {
+        let mut invalid = Vec::new();
+        for namespace in &inventory.namespaces {
+            self.cluster.set_namespace(&namespace.object);
+        }
+        for service in &inventory.services {
+            self.cluster.set_service(&service.object);
+        }
+        for owner in &expansion.owner_selectors {
+            if let Ok(selector) = Selector::parse(Some(&owner.selector)) {
+                self.cluster.set_owner_selector(&owner.kind, &owner.namespace, &owner.name, Some(selector));
+            }
+        }
+        for entry in &inventory.nodes {
+            let node = &entry.object;
+            let name = &node.metadata.name;
+            let offered = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
+            let negative = offered.into_iter().flatten().filter(|(_, q)| q.is_negative());
+            let errors: Vec<_> = negative
+                .map(|(resource, q)| format!("status.allocatable[{resource}]: Invalid value: \"{q}\": must be greater than or equal to 0"))
+                .collect();
+            if !errors.is_empty() {
+                invalid.push(InvalidObject { object: format!("Node {name}"), source: Some(entry.source.clone()), errors });
+            }
+            match offered {
+                None => self.warnings.push(format!("Node {name}: status.allocatable is missing, so no pod fits on it: add cpu, memory and pods")),
+                Some(offered) if !offered.contains_key("pods") => {
+                    self.warnings.push(format!("Node {name}: status.allocatable[pods] is missing, so no pod fits on it: add it, for example 110"));
+                }
+                Some(_) => {}
+            }
+            self.node_labels.insert(name.clone(), node.metadata.labels.clone());
+            self.cluster.set_node(node);
+        }
+        invalid
+    }
+
+    fn add_pods(&mut self, inventory: Inventory, expansion: Expansion, invalid: &mut Vec<InvalidObject>) {
+        let classes: Vec<PriorityClass> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
+        let mut unknown_classes = BTreeSet::new();
+        let read = inventory.pods.into_iter().map(|entry| {
+            let workload = expansion.workload_of(&entry.object);
+            ExpandedPod { pod: entry.object, raw: entry.raw, workload, source: Some(entry.source), order: entry.order }
+        });
+        let mut all: Vec<_> = read.chain(expansion.pods.iter().cloned()).collect();
+        all.sort_by_key(|p| p.order);
+
+        for ExpandedPod { mut pod, raw, workload, source, .. } in all {
+            if pod.is_terminal() {
+                continue;
+            }
+            // What an API server has stored was admitted then, with the label keys merged.
+            if pod.metadata.creation_timestamp.is_none() {
+                let class = pod.spec.priority_class_name.clone();
+                let known = class.is_empty() || classes.iter().any(|c| c.metadata.name == class) || class.starts_with("system-");
+                if !known {
+                    unknown_classes.insert(class);
+                }
+                let options = AdmissionOptions {
+                    extensions: self.cluster.settings.extensions,
+                    priority_classes: (known && !classes.is_empty()).then_some(classes.as_slice()),
+                    ..AdmissionOptions::default()
+                };
+                let object = format!("Pod {}", pod.key());
+                let admission = admit(&mut pod, &options);
+                self.warnings.extend(admission.warnings.iter().map(|w| format!("{}: {w}", workload.as_ref().unwrap_or(&object))));
+                if !admission.is_accepted() {
+                    let errors = admission.errors.iter().map(|e: &FieldError| e.error.clone());
+                    let errors = errors.chain(admission.denied).collect();
+                    invalid.push(InvalidObject { object, source, errors });
+                    continue;
+                }
+            }
+            self.add_pod(pod, raw, workload);
+        }
+        for class in unknown_classes {
+            self.warnings.push(format!("PriorityClass {class} is not in the input: pods that name it get priority 0"));
+        }
+        self.warnings.dedup();
+        let pods = &self.pods;
+        self.queue.sort_by_key(|i| std::cmp::Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+    }
+
+    fn add_pod(&mut self, pod: Pod, raw: Option<Value>, workload: Option<String>) {
+        let node = pod.spec.node_name.clone();
+        let ran = !node.is_empty();
+        let outcome = if ran {
+            if !self.cluster.set_pod(&pod) {
+                self.warnings.push(format!(
+                    "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is kept, and counts nowhere",
+                    pod.key()
+                ));
+            }
+            Outcome::Placed { node }
+        } else if pod.metadata.deletion_timestamp.is_some() {
+            Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
+        } else {
+            self.queue.push(self.pods.len());
+            Outcome::Unschedulable { message: String::new() }
+        };
+        self.pods.push(SimulatedPod { pod, workload, raw, ran, outcome });
+    }
+
+    /// Places every waiting pod, and tells after each how many are done of how many.
+    pub fn run(&mut self, mut progress: impl FnMut(usize, usize)) {
+        let n_waiting = self.queue.len();
+        let mut waiting = self.queue.clone();
+        // Pods that nothing tells apart share the answer for as long as nobody else is placed.
+        let mut failures = HashMap::new();
+        let mut n_placed = 0;
+        loop {
+            let before = waiting.len();
+            waiting.retain(|i| {
+                let pod = &self.pods[*i].pod;
+                let alike = self.cluster.equivalence(pod);
+                let outcome = match failures.get(&alike) {
+                    Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
+                    _ => self.cluster.place(pod),
+                };
+                let placed = outcome.node().is_some();
+                if placed {
+                    n_placed += 1;
+                    progress(n_placed, n_waiting);
+                } else if !matches!(outcome, Outcome::Gated { .. }) {
+                    failures.insert(alike, (n_placed, outcome.clone()));
+                }
+                self.pods[*i].outcome = outcome;
+                !placed
+            });
+            if waiting.is_empty() || waiting.len() == before {
+                break;
+            }
+        }
+    }
+
+    /// Places the pods that come before one in the queue; for explaining that one.
+    pub fn run_before(&mut self, namespace: &str, name: &str) {
+        let is_it = |p: &SimulatedPod| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name;
+        if let Some(position) = self.queue.iter().position(|i| is_it(&self.pods[*i])) {
+            self.queue.truncate(position);
+            self.run(|_, _| ());
+        }
+    }
+
+    /// All pods, in input order.
+    pub fn pods(&self) -> &[SimulatedPod] {
+        &self.pods
+    }
+
+    /// A pod by namespace and name.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
+        self.pods.iter().find(|p| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name)
+    }
+
+    /// What was noticed about the input.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Number of nodes.
+    pub fn n_nodes(&self) -> usize {
+        self.cluster.n_nodes()
+    }
+
+    /// The value of a label of a node.
+    pub fn node_label(&self, node: &str, key: &str) -> Option<&str> {
+        self.node_labels.get(node)?.get(key).map(String::as_str)
+    }
+
+    /// Explains a pod in the present state.
+    pub fn explain(&mut self, pod: &Pod) -> Explanation {
+        self.cluster.explain(pod)
+    }
+
+    /// Pods of each workload (or single pod, by its own name) by value of a node label; pods on nodes
+    /// without it, and pods without a node, are not counted.
+    pub fn by_domain(&self, key: &str) -> BTreeMap<String, BTreeMap<String, usize>> {
+        let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        for pod in &self.pods {
+            let Some(domain) = pod.node().and_then(|node| self.node_label(node, key)) else { continue };
+            let workload = pod.workload.clone().unwrap_or_else(|| format!("Pod {}", pod.pod.metadata.name));
+            let workload = format!("{}/{workload}", pod.pod.metadata.namespace);
+            *counts.entry(workload).or_default().entry(domain.to_owned()).or_default() += 1;
+        }
+        counts
+    }
+}

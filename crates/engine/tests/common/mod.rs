@@ -1,0 +1,53 @@
+//! One entry for the engine's tests: a cluster in the text form, pods placed one after another.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use berth_api::admission::{AdmissionOptions, admit};
+use berth_api::object::Pod;
+use berth_api::rules::Selector;
+use berth_engine::{Cluster, Settings};
+use berth_testkit::naive::World;
+use berth_testkit::text;
+
+/// The pod as the API server would store it.
+pub fn admitted(pod: &Pod, extensions: bool) -> Pod {
+    let mut pod = pod.clone();
+    pod.spec.containers.iter_mut().filter(|c| c.image.is_empty()).for_each(|c| c.image = "app".to_owned());
+    let admission = admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() });
+    assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
+    pod
+}
+
+/// A cluster with everything of the world but the pods that wait.
+pub fn cluster(world: &World, settings: Settings) -> Cluster {
+    let extensions = settings.extensions;
+    let mut cluster = Cluster::new(settings);
+    world.namespaces.iter().for_each(|n| cluster.set_namespace(n));
+    world.services.iter().for_each(|s| cluster.set_service(s));
+    for workload in &world.workloads {
+        let selector = Selector::parse(Some(&workload.selector)).ok();
+        cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
+    }
+    world.nodes.iter().for_each(|n| cluster.set_node(n));
+    for pod in &world.pods {
+        cluster.set_pod(&admitted(pod, extensions));
+    }
+    cluster
+}
+
+/// Places the waiting pods of a text in their order: `name=node` each, or `name=-` for those that fit nowhere.
+pub fn placed_with(settings: Settings, text: &str) -> String {
+    let world = text::world(text);
+    let extensions = settings.extensions;
+    let mut cluster = cluster(&world, settings);
+    let waiting = world.pods.iter().filter(|p| p.spec.node_name.is_empty());
+    let place = |pod: &Pod| {
+        let outcome = cluster.place(&admitted(pod, extensions));
+        format!("{}={}", pod.metadata.name, outcome.node().unwrap_or("-"))
+    };
+    waiting.map(place).collect::<Vec<_>>().join(" ")
+}
+
+/// [`placed_with`] Berth's default settings.
+pub fn placed(text: &str) -> String {
+    placed_with(Settings::default(), text)
+}

@@ -1,0 +1,260 @@
+//! The worked examples of the documents Berth implements, each on a cluster of a few lines.
+
+mod common;
+
+use berth_api::config::SchedulerConfig;
+use berth_api::object::Pod;
+use berth_engine::Settings;
+use berth_testkit::text;
+use common::{admitted, cluster, placed, placed_with};
+use serde_json::json;
+
+const THREE_NODES: &str = "
+    node n1 zone=v cpu=2 mem=4Gi
+    node n2 zone=v cpu=2 mem=4Gi
+    node n3 zone=r cpu=2 mem=4Gi
+";
+
+#[test]
+fn one_cache_and_one_web_server_on_every_node() {
+    let text = format!(
+        "{THREE_NODES}
+        pod default/cache-1 app=store anti(app=store @hostname)
+        pod default/cache-2 app=store anti(app=store @hostname)
+        pod default/cache-3 app=store anti(app=store @hostname)
+        pod default/web-1 app=web-store anti(app=web-store @hostname) aff(app=store @hostname)
+        pod default/web-2 app=web-store anti(app=web-store @hostname) aff(app=store @hostname)
+        pod default/web-3 app=web-store anti(app=web-store @hostname) aff(app=store @hostname)
+        pod default/web-4 app=web-store anti(app=web-store @hostname) aff(app=store @hostname)"
+    );
+    assert_eq!(placed(&text), "cache-1=n1 cache-2=n2 cache-3=n3 web-1=n1 web-2=n2 web-3=n3 web-4=-");
+}
+
+#[test]
+fn a_pod_goes_to_the_zone_of_s1_and_rather_not_to_that_of_s2() {
+    let pod = "pod default/p aff(security=S1 @zone) prefer-anti(100 security=S2 @zone)";
+    for (running, expected) in [
+        ("pod default/s1 on n3 security=S1", "p=n3"),
+        ("pod default/s1 on n1 security=S1", "p=n2"),
+        // S1 runs in both zones: the one without S2 is preferred, even where its node is fuller.
+        (
+            "pod default/s1 on n1 security=S1\npod default/s1b on n3 security=S1\npod default/s2 on n1 security=S2",
+            "p=n3",
+        ),
+        (
+            "pod default/s1 on n1 security=S1\npod default/s1b on n3 security=S1\npod default/s2 on n3 security=S2",
+            "p=n2",
+        ),
+        // The preference alone keeps nobody out.
+        ("pod default/s1 on n3 security=S1\npod default/s2 on n3 security=S2", "p=n3"),
+        ("pod default/other on n1 security=S3", "p=-"),
+    ] {
+        assert_eq!(placed(&format!("{THREE_NODES}\n{running}\n{pod}")), expected, "{running}");
+    }
+}
+
+#[test]
+fn added_affinity_holds_for_the_pods_of_its_profile() {
+    let config = SchedulerConfig::from_value(&json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"schedulerName": "default-scheduler"},
+            {"schedulerName": "foo-scheduler", "pluginConfig": [{"name": "NodeAffinity", "args": {
+                "addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "scheduler-profile", "operator": "In", "values": ["foo"]}]}
+                ]}}
+            }}]}
+        ]
+    }));
+    let settings = Settings { config: config.expect("the configuration is valid"), ..Settings::default() };
+    let world = text::world("node a\nnode b scheduler-profile=foo\nnode c scheduler-profile=foo disk=ssd");
+    let mut cluster = cluster(&world, settings);
+    let mut decide = |text: &str, scheduler: &str| {
+        let mut pod = text::pod(text);
+        pod.spec.scheduler_name = scheduler.to_owned();
+        let outcome = cluster.decide(&admitted(&pod, true));
+        outcome.node().map_or_else(|| outcome.message().into_owned(), str::to_owned)
+    };
+    assert_eq!(decide("pod default/p", "default-scheduler"), "a");
+    assert_eq!(decide("pod default/p", "foo-scheduler"), "b");
+    assert_eq!(decide("pod default/p node(disk=ssd)", "foo-scheduler"), "c");
+    assert_eq!(
+        decide("pod default/p node(!scheduler-profile)", "foo-scheduler"),
+        "0/3 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity, \
+         2 node(s) didn't match Pod's node affinity/selector."
+    );
+    assert_eq!(
+        decide("pod default/p", "bar-scheduler"),
+        "no scheduling profile is named \"bar-scheduler\": add one to the configuration, or change spec.schedulerName"
+    );
+}
+
+#[test]
+fn tenants_keep_to_their_own_node_pools() {
+    let tenant = |name: &str, tenant: &str| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "default", "labels": {"tenant": tenant}},
+            "spec": {
+                "affinity": {
+                    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"matchLabelKeys": ["tenant"], "labelSelector": {}, "topologyKey": "node-pool"}
+                    ]},
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "mismatchLabelKeys": ["tenant"],
+                            "labelSelector": {"matchExpressions": [{"key": "tenant", "operator": "Exists"}]},
+                            "topologyKey": "node-pool"
+                        }
+                    ]}
+                },
+                "containers": [{"name": "main", "image": "app"}]
+            }
+        }))
+        .expect("the pod is well-formed")
+    };
+    let world = text::world(
+        "
+        node a node-pool=p1 cpu=2 mem=4Gi
+        node b node-pool=p1 cpu=2 mem=4Gi
+        node c node-pool=p2 cpu=2 mem=4Gi
+        pod default/daemon on a app=daemon
+        ",
+    );
+    let mut cluster = cluster(&world, Settings::default());
+    let mut place = |pod: Pod| cluster.place(&admitted(&pod, true)).node().map(str::to_owned);
+    // The first pod of a tenant opens a pool; daemons without the label do not count.
+    assert_eq!(place(tenant("one-1", "one")).as_deref(), Some("b"));
+    assert_eq!(place(tenant("two-1", "two")).as_deref(), Some("c"));
+    assert_eq!(place(tenant("one-2", "one")).as_deref(), Some("a"));
+    assert_eq!(place(tenant("two-2", "two")).as_deref(), Some("c"));
+    assert_eq!(place(tenant("three-1", "three")), None);
+}
+
+#[test]
+fn a_range_of_pod_labels_with_gt_and_lt() {
+    let text = |foo: &str| {
+        format!("{THREE_NODES}\npod default/q on n3 {foo}\npod default/p aff(foo>20 foo<30 @zone)")
+    };
+    for (foo, expected) in [
+        ("foo=25", "p=n3"),
+        ("foo=21", "p=n3"),
+        ("foo=29", "p=n3"),
+        ("foo=20", "p=-"),
+        ("foo=30", "p=-"),
+        ("foo=25x", "p=-"),
+        ("bar=25", "p=-"),
+    ] {
+        assert_eq!(placed(&text(foo)), expected, "{foo}");
+    }
+}
+
+#[test]
+fn an_exclusive_node_is_shared_with_nobody() {
+    // "Don't co-locate pods of this service with any other pods including pods of this service."
+    let exclusive = "anti(* @hostname ns:*)";
+    let text = |rest: &str| format!("node a\nnode b\n{rest}");
+    assert_eq!(
+        placed(&text(&format!(
+            "pod default/x on a
+             pod team-a/e1 {exclusive}
+             pod team-b/e2 {exclusive}
+             pod default/late"
+        ))),
+        "e1=b e2=- late=a"
+    );
+    // A proposal's "all namespaces" is an empty list, and daemons in kube-system are exempt from it.
+    assert_eq!(
+        placed(&text(
+            "pod kube-system/d1 on a
+             pod default/x on b
+             pod team-a/e1 rdrd-anti(* @hostname ns=)
+             pod kube-system/d2 node(metadata.name=a)
+             pod team-b/late node(metadata.name=a)"
+        )),
+        "e1=a d2=a late=-"
+    );
+}
+
+#[test]
+fn no_pods_of_another_service_on_the_same_node() {
+    // "Don't co-locate pods of this service with pods from service evilService."
+    let text = "
+        node a
+        node b
+        pod default/evil on a service=evil
+        pod default/good-1 service=good anti(service=evil @hostname)
+        pod default/good-2 service=good anti(service=evil @hostname)
+        pod default/evil-2 service=evil
+    ";
+    assert_eq!(placed(text), "good-1=b good-2=b evil-2=a");
+    // "...with any other pods except other pods of this service": pods without the label are others, too.
+    let text = "
+        node a
+        node b
+        node c
+        pod default/bare on a
+        pod default/other on b service=T
+        pod default/s-1 service=S anti(service!=S @hostname)
+        pod default/s-2 service=S anti(service!=S @hostname)
+        pod default/late
+    ";
+    assert_eq!(placed(text), "s-1=c s-2=c late=a");
+}
+
+#[test]
+fn a_service_is_spread_over_nodes_and_zones() {
+    let nodes = "
+        node a zone=z1
+        node b zone=z1
+        node c zone=z2
+    ";
+    let pods = |kind: &str| {
+        let terms = match kind {
+            "required" => "anti(service=S @hostname) anti(service=S @zone)",
+            _ => "prefer-anti(100 service=S @hostname) prefer-anti(100 service=S @zone)",
+        };
+        let pod = |i| format!("pod default/s-{i} service=S {terms}\n");
+        format!("{nodes}{}", (1..=4).map(pod).collect::<String>())
+    };
+    // Required, the zone term allows one pod a zone, and the node term is redundant.
+    assert_eq!(placed(&pods("required")), "s-1=a s-2=c s-3=- s-4=-");
+    assert_eq!(placed(&pods("preferred")), "s-1=a s-2=c s-3=b s-4=c");
+}
+
+#[test]
+fn the_first_pod_of_a_self_affine_group_may_go_anywhere() {
+    let group = |i| format!("pod default/g-{i} app=g aff(app=g @zone)\n");
+    let three = (1..=3).map(group).collect::<String>();
+    assert_eq!(placed(&format!("{THREE_NODES}{three}")), "g-1=n1 g-2=n2 g-3=n1");
+    // Not where a topology key is missing, not if it does not match itself, and not if a pod matches elsewhere.
+    assert_eq!(placed(&format!("node bare\n{}", group(1))), "g-1=-");
+    assert_eq!(placed("node a zone=z\npod default/p app=x aff(app=g @zone)"), "p=-");
+    assert_eq!(placed(&format!("node a zone=z\nnode b\npod default/g-0 on a app=g\n{}", group(1))), "g-1=a");
+}
+
+#[test]
+fn required_anti_affinity_is_symmetric_and_required_affinity_a_preference() {
+    for (running, pod, expected) in [
+        // S1 must not be with S2: whichever comes first keeps the other out.
+        ("pod default/s1 on a app=s1 anti(app=s2 @hostname)", "pod default/s2 app=s2", "s2=b"),
+        ("pod default/s2 on a app=s2", "pod default/s1 app=s1 anti(app=s2 @hostname)", "s1=b"),
+        // S1 must be with S2: S2 may go anywhere, but would rather be where S1 is.
+        ("pod default/s2 on b app=s2", "pod default/s1 app=s1 aff(app=s2 @hostname)", "s1=b"),
+        ("pod default/s1 on b app=s1 aff(app=s2 @hostname)", "pod default/s2 app=s2", "s2=b"),
+        ("pod default/x on b", "pod default/s1 app=s1 aff(app=s2 @hostname)", "s1=-"),
+        // Preferences work in both directions.
+        ("pod default/s1 on b app=s1 prefer-aff(10 app=s2 @hostname)", "pod default/s2 app=s2", "s2=b"),
+        ("pod default/s1 on a app=s1 prefer-anti(10 app=s2 @hostname)", "pod default/s2 app=s2", "s2=b"),
+    ] {
+        assert_eq!(placed(&format!("node a\nnode b\n{running}\n{pod}")), expected, "{running} / {pod}");
+    }
+}
+
+#[test]
+fn strict_v1_knows_no_extensions() {
+    let strict = || Settings::strict_v1(SchedulerConfig::default());
+    let text = "node a disk=ssd\nnode b\npod default/p rdrd-node(!disk) note-anti(* @hostname)";
+    assert_eq!(placed(text), "p=b");
+    assert_eq!(placed_with(strict(), text), "p=a");
+}

@@ -1,0 +1,227 @@
+//! Random histories of a cluster: the engine and the naive evaluator must agree on every question, in every
+//! number and word, and nothing may be left counted when everything has gone.
+//!
+//! A failing history is cut down before it is shown. `BERTH_HISTORIES=N` runs more of them.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use berth_api::config::{Profile, SchedulerConfig};
+use berth_api::object::Pod;
+use berth_api::rules::Selector;
+use berth_engine::{Cluster, Evaluation, NodeEvaluation, Outcome, Settings};
+use berth_testkit::generate::{self, Flavour, Operation, PodKey};
+use berth_testkit::naive::{Decision, NodeResult, Options, World, evaluate};
+
+const OPERATIONS: usize = 80;
+
+struct History {
+    profile: Profile,
+    options: Options,
+    operations: Vec<Operation>,
+}
+
+impl History {
+    fn new(seed: u64, flavour: Flavour) -> History {
+        History {
+            profile: generate::profile(seed),
+            options: generate::options(seed, flavour),
+            operations: generate::operations(seed, OPERATIONS, flavour),
+        }
+    }
+
+    /// Runs the operations side by side; tells the first disagreement.
+    fn run(&self, operations: &[Operation]) -> Result<(), String> {
+        let settings = Settings {
+            config: SchedulerConfig { profiles: vec![self.profile.clone()] },
+            extensions: self.options.extensions,
+            exempt_namespaces: self.options.exempt_namespaces.clone(),
+            exempt_from_v1: self.options.exempt_for_v1,
+            all_topologies: self.options.all_topologies.clone(),
+        };
+        let (mut cluster, mut world) = (Cluster::new(settings), World::default());
+        let mut placed = 0;
+        for operation in operations {
+            world.apply(operation);
+            apply(&mut cluster, &world, operation);
+            let Operation::Decide(pod) = operation else { continue };
+            let expected = evaluate(&world, pod, &self.profile, &self.options);
+            let got = cluster.evaluate(pod);
+            compare(&expected, &got).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
+            if cluster.decide(pod) != got.outcome {
+                return Err(format!("deciding {}: `decide` and `evaluate` differ", pod.key()));
+            }
+            // Every other pod stays where it was put, under a name of its own.
+            if let Some(node) = expected.chosen.filter(|_| placed % 2 == 0) {
+                let mut pod = pod.clone();
+                pod.metadata.name = format!("placed-{placed}");
+                pod.spec.node_name = node;
+                let operation = Operation::AddPod(pod);
+                world.apply(&operation);
+                apply(&mut cluster, &world, &operation);
+            }
+            placed += 1;
+        }
+        // In an order that is not the one they came in.
+        let mut keys: Vec<_> = world.pods.iter().map(PodKey::of).collect();
+        keys.sort_by_key(|k| (k.name.len() % 3, k.name.clone(), k.namespace.clone()));
+        keys.iter().for_each(|k| cluster.remove_pod(&k.namespace, &k.name));
+        match (cluster.n_pods(), cluster.n_counted()) {
+            (0, 0) => Ok(()),
+            (pods, counted) => {
+                Err(format!("with all pods removed, {pods} pods and {counted} counts are left"))
+            }
+        }
+    }
+
+    /// Leaves out operations for as long as the disagreement stays.
+    fn cut_down(&self) -> Vec<Operation> {
+        let mut operations = self.operations.clone();
+        let mut i = operations.len();
+        while i > 0 {
+            i -= 1;
+            let mut fewer = operations.clone();
+            fewer.remove(i);
+            if self.run(&fewer).is_err() {
+                operations = fewer;
+            }
+        }
+        operations
+    }
+}
+
+/// Makes the change that `world` has made already.
+fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
+    let pod = |key: &PodKey| world.pods.iter().find(|p| PodKey::of(p) == *key);
+    match operation {
+        Operation::AddNode(node) => cluster.set_node(node),
+        Operation::UpdateNode(node) => {
+            if world.nodes.iter().any(|n| n.metadata.name == node.metadata.name) {
+                cluster.set_node(node);
+            }
+        }
+        Operation::RemoveNode(name) => cluster.remove_node(name),
+        Operation::SetNamespace(namespace) => cluster.set_namespace(namespace),
+        Operation::RemoveNamespace(name) => cluster.remove_namespace(name),
+        Operation::AddService(service) => cluster.set_service(service),
+        Operation::RemoveService(key) => cluster.remove_service(&key.namespace, &key.name),
+        Operation::AddWorkload(workload) => {
+            let selector = Selector::parse(Some(&workload.selector)).ok();
+            cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
+        }
+        Operation::AddPod(pod) => _ = cluster.set_pod(pod),
+        Operation::RelabelPod(key, _) | Operation::TerminatePod(key) => {
+            if let Some(pod) = pod(key) {
+                cluster.set_pod(pod);
+            }
+        }
+        Operation::RemovePod(key) => cluster.remove_pod(&key.namespace, &key.name),
+        Operation::Decide(_) => {}
+    }
+}
+
+fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
+    if let Outcome::Gated { .. } = got.outcome {
+        let gated = expected.pre_filter.as_ref().is_some_and(|r| r.plugin == "SchedulingGates");
+        return if gated { Ok(()) } else { Err(format!("held back by gates, but expected {expected:?}")) };
+    }
+    let rejection = |r: &berth_engine::Rejection| {
+        let reasons: Vec<_> = r.reasons.iter().map(ToString::to_string).collect();
+        format!("{} {} {reasons:?}", r.plugin.name(), r.status.name())
+    };
+    let got_pre_filter = got.pre_filter.as_ref().map(rejection);
+    let expected_pre_filter =
+        expected.pre_filter.as_ref().map(|r| format!("{} {} {:?}", r.plugin, r.code.name(), r.reasons));
+    same("preFilter", &expected_pre_filter, &got_pre_filter)?;
+    if got_pre_filter.is_none() {
+        let expected_nodes: BTreeMap<_, _> =
+            expected.nodes.iter().map(|(n, r)| (n.clone(), node(r))).collect();
+        let got_nodes = got.nodes.iter().map(|(name, evaluation)| {
+            let text = match evaluation {
+                NodeEvaluation::NotConsidered(_) => {
+                    "PreFilterResult UnschedulableAndUnresolvable []".to_owned()
+                }
+                NodeEvaluation::Rejected(r) => rejection(r),
+                NodeEvaluation::Feasible(_) if matches!(got.outcome, Outcome::Failed { .. }) => {
+                    "unscored".to_owned()
+                }
+                NodeEvaluation::Feasible(score) => {
+                    let scores = score.by_plugin.iter().map(|(p, s)| (p.name().to_owned(), *s));
+                    format!("{:?} = {}", scores.collect::<BTreeMap<_, _>>(), score.total)
+                }
+            };
+            (name.clone(), text)
+        });
+        same("nodes", &expected_nodes, &got_nodes.collect())?;
+    }
+    same("best", &expected.best, &got.best)?;
+    same("chosen", &expected.chosen.as_deref(), &got.outcome.node())?;
+    same("error", &expected.error.is_some(), &matches!(got.outcome, Outcome::Failed { .. }))?;
+    if let Some(message) = &expected.message {
+        same("message", message.as_str(), &got.outcome.message())?;
+    }
+    Ok(())
+}
+
+fn node(result: &NodeResult) -> String {
+    match result {
+        NodeResult::Rejected(r) => format!("{} {} {:?}", r.plugin, r.code.name(), r.reasons),
+        NodeResult::Feasible { scores, total } => format!("{scores:?} = {total}"),
+        NodeResult::Unscored => "unscored".to_owned(),
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, expected: &T, got: &T) -> Result<(), String> {
+    if expected == got { Ok(()) } else { Err(format!("{what}\n  naive:  {expected:?}\n  engine: {got:?}")) }
+}
+
+fn agree(flavour: Flavour, first_seed: u64) {
+    let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(250);
+    let mut n_decided = 0;
+    for seed in first_seed..first_seed + n {
+        let history = History::new(seed, flavour);
+        n_decided += history.operations.iter().filter(|o| matches!(o, Operation::Decide(_))).count();
+        if history.run(&history.operations).is_err() {
+            let operations = history.cut_down();
+            let error = history.run(&operations).expect_err("cutting down keeps the disagreement");
+            let shown: Vec<_> = operations.iter().map(|o| format!("{o:?}\n")).collect();
+            panic!(
+                "seed {seed}, {flavour:?}:\n{}\n{:?}\n{:?}\n{error}",
+                shown.concat(),
+                history.profile,
+                history.options
+            );
+        }
+    }
+    assert!(n_decided as u64 > n, "the histories ask for decisions");
+}
+
+#[test]
+fn engine_and_naive_evaluator_agree_on_v1() {
+    agree(Flavour::V1, 0);
+}
+
+#[test]
+fn engine_and_naive_evaluator_agree_on_the_proposals() {
+    agree(Flavour::Extensions, 1_000_000);
+}
+
+#[test]
+fn a_pod_that_leaves_and_comes_back_is_counted_once() {
+    let (mut cluster, node) = (Cluster::new(Settings::default()), "node a zone=z1");
+    berth_testkit::text::world(node).nodes.iter().for_each(|n| cluster.set_node(n));
+    let mut pod: Pod = berth_testkit::text::pod("pod default/p on a app=web anti(app=web @zone)");
+    for _ in 0..3 {
+        assert!(cluster.set_pod(&pod));
+    }
+    let counted = cluster.n_counted();
+    cluster.remove_node("a");
+    assert_eq!(cluster.n_counted(), 0, "a pod on a node that has gone counts nowhere");
+    berth_testkit::text::world(node).nodes.iter().for_each(|n| cluster.set_node(n));
+    assert_eq!(cluster.n_counted(), counted);
+    pod.spec.node_name = "elsewhere".to_owned();
+    assert!(!cluster.set_pod(&pod));
+    cluster.remove_pod("default", "p");
+    assert_eq!((cluster.n_pods(), cluster.n_counted()), (0, 0));
+}

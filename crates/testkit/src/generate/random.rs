@@ -1,0 +1,55 @@
+//! A small seeded generator (SplitMix64), so that test histories need no dependency and never change.
+
+/// A reproducible source of numbers.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// Starts at a seed.
+    pub fn new(seed: u64) -> Self {
+        Random { state: seed }
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`; 0 when `n` is 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.bits() % (n.max(1) as u64)) as usize
+    }
+
+    /// True in this many of 100 cases.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these; `None` when there are none.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        from.get(self.below(from.len()))
+    }
+
+    /// One of these words, of which there is at least one.
+    pub fn word(&mut self, from: &[&str]) -> String {
+        self.pick(from).copied().unwrap_or_default().to_owned()
+    }
+
+    /// Up to `most` of these words, without repetition, at least `least` as far as there are as many.
+    pub fn words(&mut self, from: &[&str], least: usize, most: usize) -> Vec<String> {
+        let n = least + self.below(most.saturating_sub(least) + 1);
+        let mut left = from.to_vec();
+        let mut words = Vec::new();
+        while words.len() < n && !left.is_empty() {
+            let i = self.below(left.len());
+            words.push(left.swap_remove(i).to_owned());
+        }
+        words
+    }
+}

@@ -1,0 +1,208 @@
+//! The naive evaluator: every question is answered by looping over everything.
+//!
+//! It follows kube-scheduler 1.36's plugins one file each, and the design proposals where Berth extends
+//! them. Nothing is indexed, cached or counted ahead: what a rule needs is counted again for every node.
+//! Clarity is worth more than speed here, because this is what the engine is compared with.
+
+mod balanced_allocation;
+mod decide;
+mod image_locality;
+mod inter_pod_affinity;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_unschedulable;
+mod requests;
+mod resources_fit;
+mod selector;
+mod taint_toleration;
+mod terms;
+mod topology_spread;
+
+use std::collections::BTreeMap;
+
+use berth_api::config::Profile;
+use berth_api::object::{LabelSelector, Namespace, Node, Pod, Service, StringMap};
+
+pub use decide::evaluate;
+
+/// The name of the annotation that carries affinity in the proposal's dialect.
+pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
+
+/// The highest normalized score of a plugin.
+const MAX_NODE_SCORE: i64 = 100;
+
+/// The state of a cluster.
+///
+/// Ended pods (`Succeeded`, `Failed`) do not belong in it. Pods whose `spec.nodeName` is empty, or names a
+/// node that is not there, count for nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct World {
+    /// Nodes, names unique.
+    pub nodes: Vec<Node>,
+    /// Namespaces, names unique.
+    pub namespaces: Vec<Namespace>,
+    /// Services: their selectors feed default spread constraints.
+    pub services: Vec<Service>,
+    /// Selectors of workloads, which feed default spread constraints too.
+    pub workloads: Vec<WorkloadSelector>,
+    /// Pods as admitted: defaulted, label keys merged.
+    pub pods: Vec<Pod>,
+}
+
+/// The selector of a ReplicaSet, StatefulSet or ReplicationController.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadSelector {
+    /// `ReplicaSet`, `StatefulSet` or `ReplicationController`.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The pods it manages.
+    pub selector: LabelSelector,
+}
+
+/// What Berth adds to kube-scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether the proposals' fields, `Gt`/`Lt` in pod terms and exempt namespaces mean anything.
+    pub extensions: bool,
+    /// Namespaces whose pods neither block nor are blocked by anti-affinity (with extensions only).
+    pub exempt_namespaces: Vec<String>,
+    /// Whether the exemption covers v1 terms as well as the proposals'.
+    pub exempt_for_v1: bool,
+    /// The node label keys that an empty `topologyKey` stands for.
+    pub all_topologies: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            extensions: true,
+            exempt_namespaces: vec!["kube-system".to_owned()],
+            exempt_for_v1: false,
+            all_topologies: [
+                "kubernetes.io/hostname",
+                "topology.kubernetes.io/zone",
+                "topology.kubernetes.io/region",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        }
+    }
+}
+
+impl Options {
+    /// Everything that is not kube-scheduler's switched off.
+    pub fn strict_v1() -> Self {
+        Options { extensions: false, ..Options::default() }
+    }
+}
+
+/// Whether something else in the cluster could help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Another pod leaving could help.
+    Unschedulable,
+    /// Only a change of this pod or of nodes helps.
+    UnschedulableAndUnresolvable,
+}
+
+impl Code {
+    /// The name kube-scheduler gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Unschedulable => "Unschedulable",
+            Code::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
+        }
+    }
+}
+
+/// Why a pod does not go somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The plugin's name, or `PreFilterResult` for nodes that `metadata.name` terms ruled out beforehand.
+    pub plugin: String,
+    /// What could help.
+    pub code: Code,
+    /// kube-scheduler's reasons.
+    pub reasons: Vec<String>,
+}
+
+/// The answer for one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeResult {
+    /// The first plugin, in filter order, that rejects the node.
+    Rejected(Rejection),
+    /// The pod fits.
+    Feasible {
+        /// Normalized and weighted, as added into the total; a plugin that skips the pod is absent.
+        scores: BTreeMap<String, i64>,
+        /// Their sum.
+        total: i64,
+    },
+    /// The pod fits, but an error kept nodes from being scored.
+    Unscored,
+}
+
+/// The answer for a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The pod was rejected before looking at nodes; `nodes` is then empty.
+    pub pre_filter: Option<Rejection>,
+    /// The answer for each node, by name.
+    pub nodes: BTreeMap<String, NodeResult>,
+    /// All nodes with the highest total, by name.
+    pub best: Vec<String>,
+    /// The first of them.
+    pub chosen: Option<String>,
+    /// kube-scheduler's summary, when no node fits.
+    pub message: Option<String>,
+    /// What broke, when no decision could be made at all.
+    pub error: Option<String>,
+}
+
+/// What every rule gets to see.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    world: &'a World,
+    pod: &'a Pod,
+    profile: &'a Profile,
+    options: &'a Options,
+}
+
+impl<'a> Question<'a> {
+    /// The pods that run on a node.
+    fn pods_on(self, node: &'a Node) -> impl Iterator<Item = &'a Pod> {
+        self.world.pods.iter().filter(move |p| p.spec.node_name == node.metadata.name)
+    }
+
+    /// All pods that run on a node that exists, with that node.
+    fn running(self) -> impl Iterator<Item = (&'a Pod, &'a Node)> {
+        self.world.nodes.iter().flat_map(move |node| self.pods_on(node).map(move |pod| (pod, node)))
+    }
+
+    /// A namespace's labels; `None` when there is no such namespace.
+    fn namespace_labels(self, name: &str) -> Option<&'a StringMap> {
+        self.world.namespaces.iter().find(|n| n.metadata.name == name).map(|n| &n.metadata.labels)
+    }
+}
+
+/// What a filter rule says about one node.
+type Verdict = Result<(), (Code, Vec<String>)>;
+
+fn reject(code: Code, reason: &str) -> Verdict {
+    Err((code, vec![reason.to_owned()]))
+}
+
+/// kube-scheduler's default normalization: the highest raw score becomes 100 (or 0 when `reverse`).
+fn normalize(raw: &[i64], reverse: bool) -> Vec<i64> {
+    let max = raw.iter().copied().max().unwrap_or(0);
+    raw.iter()
+        .map(|score| {
+            let scaled = if max == 0 { 0 } else { MAX_NODE_SCORE * score / max };
+            if reverse { MAX_NODE_SCORE - scaled } else { scaled }
+        })
+        .collect()
+}

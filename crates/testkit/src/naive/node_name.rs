@@ -1,0 +1,13 @@
+//! `NodeName`: a pod that names its node goes nowhere else.
+
+use berth_api::object::Node;
+
+use super::{Code, Question, Verdict, reject};
+
+pub fn filter(q: Question, node: &Node) -> Verdict {
+    if q.pod.spec.node_name.is_empty() || q.pod.spec.node_name == node.metadata.name {
+        Ok(())
+    } else {
+        reject(Code::UnschedulableAndUnresolvable, "node(s) didn't match the requested node name")
+    }
+}

@@ -1,0 +1,107 @@
+//! What a pod asks for, resource by resource, and what a node has.
+
+use berth_api::object::{Node, Pod, ResourceList};
+use berth_api::quantity::Quantity;
+
+/// What scoring takes for a container that asks for no CPU, in thousandths.
+const DEFAULT_MILLI_CPU: i64 = 100;
+/// What scoring takes for a container that asks for no memory, in bytes.
+const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
+
+/// The defaults for containers without CPU and memory requests.
+pub fn scoring_defaults() -> ResourceList {
+    ResourceList::from([
+        ("cpu".to_owned(), Quantity::from_millis(DEFAULT_MILLI_CPU)),
+        ("memory".to_owned(), Quantity::from_units(DEFAULT_MEMORY)),
+    ])
+}
+
+/// A pod's requests: the larger of what runs together and what the init containers need on their way, or
+/// what the pod asks for as a whole, plus overhead.
+///
+/// `missing` stands in for requests that a container does not make.
+pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
+    let mut running = ResourceList::new();
+    for container in &pod.spec.containers {
+        add(&mut running, &with_missing(&container.resources.requests, missing));
+    }
+    let mut sidecars = ResourceList::new();
+    let mut starting = ResourceList::new();
+    for container in &pod.spec.init_containers {
+        let requests = with_missing(&container.resources.requests, missing);
+        let mut now = sidecars.clone();
+        add(&mut now, &requests);
+        raise(&mut starting, &now);
+        if container.is_sidecar() {
+            add(&mut running, &requests);
+            sidecars = now;
+        }
+    }
+    raise(&mut running, &starting);
+    for (name, quantity) in pod.spec.resources.iter().flat_map(|r| &r.requests) {
+        if is_pod_level_resource(name) {
+            running.insert(name.clone(), *quantity);
+        }
+    }
+    add(&mut running, &pod.spec.overhead);
+    running
+}
+
+/// The requests of a running pod as scoring counts them: containers without a request get the default,
+/// except for resources that a pod with pod-level requests asks for anywhere.
+pub fn running_pod_scoring_requests(pod: &Pod) -> ResourceList {
+    let mut missing = scoring_defaults();
+    if pod.spec.resources.iter().any(|r| r.requests.keys().any(|name| is_pod_level_resource(name))) {
+        let asked = pod_requests(pod, &ResourceList::new());
+        missing.retain(|name, _| !asked.contains_key(name));
+    }
+    pod_requests(pod, &missing)
+}
+
+/// The amount of a resource as an integer: thousandths for CPU, units rounded up for all else.
+pub fn amount(list: &ResourceList, resource: &str) -> i64 {
+    let quantity = list.get(resource).copied().unwrap_or_default();
+    if resource == "cpu" { quantity.millis() } else { quantity.units() }
+}
+
+/// What a node offers of a resource; `None` when it does not list it.
+pub fn allocatable(node: &Node, resource: &str) -> Option<i64> {
+    let list = node.status.allocatable.as_ref().filter(|list| list.contains_key(resource))?;
+    Some(amount(list, resource))
+}
+
+/// Resources that are counted by name: extended ones, huge pages, attachable volumes and prefixed native ones.
+pub fn is_scalar(resource: &str) -> bool {
+    is_extended(resource)
+        || resource.starts_with("hugepages-")
+        || resource.contains("kubernetes.io/")
+        || resource.starts_with("attachable-volumes-")
+}
+
+/// Resources that are not Kubernetes' own.
+pub fn is_extended(resource: &str) -> bool {
+    resource.contains('/') && !resource.contains("kubernetes.io/") && !resource.starts_with("requests.")
+}
+
+fn is_pod_level_resource(resource: &str) -> bool {
+    resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
+}
+
+fn with_missing(requests: &ResourceList, missing: &ResourceList) -> ResourceList {
+    let mut all = missing.clone();
+    all.extend(requests.iter().map(|(name, quantity)| (name.clone(), *quantity)));
+    all
+}
+
+fn add(total: &mut ResourceList, more: &ResourceList) {
+    for (name, quantity) in more {
+        *total.entry(name.clone()).or_default() += *quantity;
+    }
+}
+
+fn raise(least: &mut ResourceList, to: &ResourceList) {
+    for (name, quantity) in to {
+        let entry = least.entry(name.clone()).or_default();
+        *entry = (*entry).max(*quantity);
+    }
+}

@@ -1,0 +1,301 @@
+//! A small text form for clusters, so that a test case fits in a few lines.
+//!
+//! ```
+//! let world = berth_testkit::text::world(
+//!     "
+//!     node a zone=z1 cpu=4 mem=8Gi pods=110 disk=ssd taint:dedicated=db:NoSchedule
+//!     node b zone=z2 -hostname alloc:example.com/gpu=2 image:web:1=200Mi
+//!     ns team-a team=data
+//!     svc default/web app=web
+//!     pod default/web-0 on a app=web cpu=100m tolerate:dedicated
+//!     pod team-a/db-0 app=db anti(app=web,cache @zone ns:*) prefer-aff(10 app=db @rack)
+//!     ",
+//! );
+//! assert_eq!(world.nodes.len(), 2);
+//! assert_eq!(world.pods[1].key(), "team-a/db-0");
+//! ```
+//!
+//! One object a line, `#` starts a comment, words are separated by spaces.
+//!
+//! **Nodes**: `node NAME` with labels `key=value` and
+//! `cpu=4 mem=8Gi storage=50Gi pods=110` (these four have large defaults), `alloc:RESOURCE=N`,
+//! `taint:KEY=VALUE:EFFECT` (or `taint:KEY:EFFECT`), `image:NAME=SIZE`, `unschedulable`. The label
+//! `kubernetes.io/hostname` is the name unless `-hostname` or `hostname=...` says otherwise.
+//!
+//! **Namespaces** `ns NAME key=value...`, **services** `svc NAMESPACE/NAME key=value...`, and **workloads**
+//! `rs`, `sts`, `rc` `NAMESPACE/NAME key=value...`: the pairs are labels or selectors.
+//!
+//! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `terminating`, `gate:NAME`,
+//! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `image:NAME`,
+//! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
+//! `owner:KIND/NAME`, and groups:
+//!
+//! | group | field |
+//! |---|---|
+//! | `aff(TERM)`, `anti(TERM)` | required pod affinity, anti-affinity |
+//! | `prefer-aff(WEIGHT TERM)`, `prefer-anti(WEIGHT TERM)` | preferred ones |
+//! | `node(NODETERM \| NODETERM...)`, `prefer-node(WEIGHT NODETERM)` | node affinity; `node()` has no terms |
+//! | `rdrd-aff`, `rdrd-anti`, `rdrd-node` | `requiredDuringSchedulingRequiredDuringExecution` |
+//! | `note-...` before any of these | the same in the annotation |
+//! | `spread(SKEW TERM)`, `prefer-spread(SKEW TERM)` | `DoNotSchedule`, `ScheduleAnyway`; words `min-domains=N`, `node-affinity=Ignore`, `node-taints=Honor`, `match=KEY` |
+//!
+//! A TERM is requirements, `@KEY` for the topology (`@*` for the empty key), `ns=a,b` (or `ns=`) for
+//! `namespaces` and `ns:REQUIREMENT` for `namespaceSelector`. A requirement is `key=a,b`, `key!=a,b`, `key`,
+//! `!key`, `key>1`, `key<1`; `*` is the selector without requirements. In NODETERMs `metadata.name` is a field.
+//! The node label keys `hostname`, `zone`, `region` and `rack` are short for the usual long ones.
+
+mod terms;
+
+use berth_api::object::{
+    Affinity, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
+    PodSchedulingGate, ResourceList, Service, StringMap, Taint, Toleration,
+};
+use berth_api::quantity::Quantity;
+
+use crate::naive::{AFFINITY_ANNOTATION, WorkloadSelector, World};
+use terms::topology_key;
+
+/// Reads a cluster. Pods without `on` are in it, waiting.
+///
+/// # Panics
+/// A line does not have the form.
+pub fn world(text: &str) -> World {
+    let mut world = World::default();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match line.split_whitespace().next() {
+            None => {}
+            Some("node") => world.nodes.push(node(line)),
+            Some("pod") => world.pods.push(pod(line)),
+            Some("ns") => {
+                let mut namespace = Namespace::default();
+                (namespace.metadata.name, namespace.metadata.labels) = named_pairs(line);
+                world.namespaces.push(namespace);
+            }
+            Some("svc") => {
+                let (name, selector) = named_pairs(line);
+                let mut service = Service::default();
+                (service.metadata.namespace, service.metadata.name) = key(line, &name);
+                service.spec.selector = selector;
+                world.services.push(service);
+            }
+            Some(word @ ("rs" | "sts" | "rc")) => {
+                let (name, match_labels) = named_pairs(line);
+                let (namespace, name) = key(line, &name);
+                let kind = match word {
+                    "rs" => "ReplicaSet",
+                    "sts" => "StatefulSet",
+                    _ => "ReplicationController",
+                };
+                world.workloads.push(WorkloadSelector {
+                    kind: kind.to_owned(),
+                    namespace,
+                    name,
+                    selector: LabelSelector { match_labels, match_expressions: Vec::new() },
+                });
+            }
+            Some(_) => bad(line, "starts with no kind of object"),
+        }
+    }
+    world
+}
+
+/// Reads one `node` line.
+///
+/// # Panics
+/// The line does not have the form.
+pub fn node(line: &str) -> Node {
+    let (name, words) = name_and_words(line);
+    let mut node = Node::default();
+    let mut allocatable = ResourceList::new();
+    for (resource, amount) in
+        [("cpu", "64"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")]
+    {
+        allocatable.insert(resource.to_owned(), quantity(line, amount));
+    }
+    node.metadata.labels.insert(topology_key("hostname"), name.clone());
+    for word in words {
+        if word == "unschedulable" {
+            node.spec.unschedulable = true;
+        } else if word == "-hostname" {
+            node.metadata.labels.remove(&topology_key("hostname"));
+        } else if let Some(taint) = word.strip_prefix("taint:") {
+            let Some((pair, effect)) = taint.rsplit_once(':') else {
+                bad(line, "has a taint without effect")
+            };
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            node.spec.taints.push(Taint { key: key.into(), value: value.into(), effect: effect.into() });
+        } else if let Some(image) = word.strip_prefix("image:") {
+            let (name, size) = pair(line, image);
+            let size_bytes = quantity(line, &size).units();
+            node.status.images.push(ContainerImage { names: vec![name], size_bytes });
+        } else if let Some((resource, amount)) = resource(line, &word, "alloc:") {
+            allocatable.insert(resource, amount);
+        } else {
+            let (key, value) = pair(line, &word);
+            node.metadata.labels.insert(topology_key(&key), value);
+        }
+    }
+    node.metadata.name = name;
+    node.status.allocatable = Some(allocatable);
+    node
+}
+
+/// Reads one `pod` line.
+///
+/// # Panics
+/// The line does not have the form.
+pub fn pod(line: &str) -> Pod {
+    let (name, words) = name_and_words(line);
+    let mut pod = Pod::default();
+    (pod.metadata.namespace, pod.metadata.name) = key(line, &name);
+    let mut container = Container { name: "c".to_owned(), ..Container::default() };
+    let (mut affinity, mut noted) = (Affinity::default(), Affinity::default());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if let Some((group, content)) = word.split_once('(') {
+            let Some(content) = content.strip_suffix(')') else { bad(line, "has a group without end") };
+            match group {
+                "spread" | "prefer-spread" => {
+                    pod.spec.topology_spread_constraints.push(terms::spread(line, group, content));
+                }
+                _ => match group.strip_prefix("note-") {
+                    Some(group) => terms::affinity(line, &mut noted, group, content),
+                    None => terms::affinity(line, &mut affinity, group, content),
+                },
+            }
+        } else if word == "on" {
+            pod.spec.node_name = words.next().unwrap_or_else(|| bad(line, "says on, but not where"));
+        } else if word == "terminating" {
+            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+        } else if let Some(gate) = word.strip_prefix("gate:") {
+            pod.spec.scheduling_gates.push(PodSchedulingGate { name: gate.to_owned() });
+        } else if let Some(image) = word.strip_prefix("image:") {
+            container.image = image.to_owned();
+        } else if let Some(port) = word.strip_prefix("port:") {
+            container.ports.push(host_port(line, port));
+        } else if let Some(selector) = word.strip_prefix("select:") {
+            let (key, value) = pair(line, selector);
+            pod.spec.node_selector.insert(topology_key(&key), value);
+        } else if let Some(text) = word.strip_prefix("tolerate:") {
+            pod.spec.tolerations.push(toleration(text));
+        } else if let Some(owner) = word.strip_prefix("owner:") {
+            pod.metadata.owner_references.push(owner_reference(line, owner));
+        } else if let Some((resource, amount)) = resource(line, &word, "req:") {
+            container.resources.requests.insert(resource, amount);
+        } else {
+            let (key, value) = pair(line, &word);
+            pod.metadata.labels.insert(key, value);
+        }
+    }
+    pod.spec.containers.push(container);
+    if affinity != Affinity::default() {
+        pod.spec.affinity = Some(affinity);
+    }
+    if noted != Affinity::default() {
+        let json = serde_json::to_string(&noted).expect("affinity is JSON");
+        pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), json);
+    }
+    pod
+}
+
+fn bad(line: &str, problem: &str) -> ! {
+    panic!("line {line:?} {problem}")
+}
+
+/// The words of a line after the kind, split at spaces that are not in parentheses.
+fn name_and_words(line: &str) -> (String, Vec<String>) {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut depth = 0;
+    for c in line.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        match words.last_mut() {
+            Some(word) if depth > 0 || !c.is_whitespace() => word.push(c),
+            _ => words.push(String::new()),
+        }
+    }
+    let mut words = words.into_iter().filter(|w| !w.is_empty()).skip(1);
+    let name = words.next().unwrap_or_else(|| bad(line, "has no name"));
+    (name, words.collect())
+}
+
+fn named_pairs(line: &str) -> (String, StringMap) {
+    let (name, words) = name_and_words(line);
+    (name, words.iter().map(|word| pair(line, word)).collect())
+}
+
+fn pair(line: &str, word: &str) -> (String, String) {
+    match word.split_once('=') {
+        Some((key, value)) if !key.is_empty() => (key.to_owned(), value.to_owned()),
+        _ => bad(line, &format!("has {word:?}, which is not key=value")),
+    }
+}
+
+fn key(line: &str, name: &str) -> (String, String) {
+    match name.split_once('/') {
+        Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
+        None => bad(line, "has a name without namespace"),
+    }
+}
+
+fn quantity(line: &str, text: &str) -> Quantity {
+    Quantity::parse(text).unwrap_or_else(|e| bad(line, &e.to_string()))
+}
+
+/// `cpu=1`, `mem=1Gi`, `storage=1Gi`, `pods=5`, or any resource after the prefix.
+fn resource(line: &str, word: &str, prefix: &str) -> Option<(String, Quantity)> {
+    let (name, amount) = word.split_once('=')?;
+    let name = match (name, name.strip_prefix(prefix)) {
+        (_, Some(name)) => name,
+        ("cpu", _) => "cpu",
+        ("mem", _) => "memory",
+        ("storage", _) => "ephemeral-storage",
+        ("pods", _) => "pods",
+        _ => return None,
+    };
+    Some((name.to_owned(), quantity(line, amount)))
+}
+
+fn host_port(line: &str, text: &str) -> ContainerPort {
+    let (address, protocol) = text.split_once('/').unwrap_or((text, "TCP"));
+    let (ip, port) = address.rsplit_once(':').unwrap_or(("", address));
+    let port = port.parse().unwrap_or_else(|_| bad(line, "has a port that is not a number"));
+    ContainerPort {
+        container_port: port,
+        host_port: port,
+        host_ip: ip.to_owned(),
+        protocol: protocol.to_owned(),
+        ..ContainerPort::default()
+    }
+}
+
+fn toleration(text: &str) -> Toleration {
+    let (pair, effect) = text.split_once(':').unwrap_or((text, ""));
+    let (key, value, operator) = match pair.split_once('=') {
+        Some((key, value)) => (key, value, "Equal"),
+        None => (if pair == "*" { "" } else { pair }, "", "Exists"),
+    };
+    Toleration {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        value: value.to_owned(),
+        effect: effect.to_owned(),
+        toleration_seconds: None,
+    }
+}
+
+fn owner_reference(line: &str, text: &str) -> OwnerReference {
+    let (kind, name) = key(line, text);
+    let api_version = if kind == "ReplicationController" { "v1" } else { "apps/v1" };
+    OwnerReference {
+        api_version: api_version.to_owned(),
+        kind,
+        name,
+        controller: Some(true),
+        ..Default::default()
+    }
+}

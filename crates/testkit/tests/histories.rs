@@ -1,0 +1,90 @@
+//! The random histories are worth testing with: reproducible, valid, and reaching every rule.
+
+use std::collections::BTreeSet;
+
+use berth_api::admission::{ValidationOptions, validate_pod};
+use berth_api::object::Pod;
+use berth_testkit::generate::{Flavour, Operation, operations, options, profile};
+use berth_testkit::naive::{NodeResult, World, evaluate};
+
+const FLAVOURS: [Flavour; 2] = [Flavour::V1, Flavour::Extensions];
+
+#[test]
+fn a_seed_is_a_history() {
+    let history = operations(7, 120, Flavour::Extensions);
+    assert_eq!(history, operations(7, 120, Flavour::Extensions));
+    assert_ne!(history, operations(8, 120, Flavour::Extensions));
+}
+
+#[test]
+fn generated_pods_are_valid() {
+    for flavour in FLAVOURS {
+        let extensions = flavour == Flavour::Extensions;
+        for operation in (0..40).flat_map(|seed| operations(seed, 100, flavour)) {
+            if let Operation::AddPod(pod) | Operation::Decide(pod) = operation {
+                // A pod's own deletion and node are not the user's to write, hence not validated.
+                let errors = validate_pod(&pod, &ValidationOptions { extensions });
+                assert!(errors.is_empty(), "{errors:?}\n{}", serde_json::to_string(&pod).expect("JSON"));
+            }
+        }
+    }
+}
+
+#[test]
+fn histories_reach_every_rule() {
+    for flavour in FLAVOURS {
+        let mut seen = BTreeSet::new();
+        for seed in 0..60 {
+            let (profile, options) = (profile(seed), options(seed, flavour));
+            let mut world = World::default();
+            for operation in operations(seed, 120, flavour) {
+                world.apply(&operation);
+                let Operation::Decide(pod) = operation else { continue };
+                let decision = evaluate(&world, &pod, &profile, &options);
+                seen.extend(decision.pre_filter.into_iter().flat_map(|r| r.reasons));
+                seen.extend(decision.error.map(|_| "an error".to_owned()));
+                for result in decision.nodes.into_values() {
+                    match result {
+                        NodeResult::Rejected(r) => seen.extend(r.reasons),
+                        NodeResult::Feasible { scores, .. } => {
+                            seen.extend(scores.into_iter().filter(|(_, score)| *score > 0).map(|(p, _)| p));
+                        }
+                        NodeResult::Unscored => {}
+                    }
+                }
+                if let Some(node) = decision.chosen {
+                    let mut pod: Pod = *pod;
+                    pod.spec.node_name = node;
+                    world.apply(&Operation::AddPod(Box::new(pod)));
+                }
+            }
+        }
+        for reason in [
+            "node(s) were unschedulable",
+            "node(s) had untolerated taint(s)",
+            "node(s) didn't match Pod's node affinity/selector",
+            "node(s) didn't match scheduler-enforced node affinity",
+            "node(s) didn't have free ports for the requested pod ports",
+            "Too many pods",
+            "Insufficient cpu",
+            "Insufficient memory",
+            "Insufficient ephemeral-storage",
+            "Insufficient example.com/gpu",
+            "node(s) didn't match pod topology spread constraints",
+            "node(s) didn't match pod topology spread constraints (missing required label)",
+            "node(s) didn't match pod affinity rules",
+            "node(s) didn't match pod anti-affinity rules",
+            "node(s) didn't satisfy existing pods anti-affinity rules",
+            "an error",
+            "TaintToleration",
+            "NodeAffinity",
+            "NodeResourcesFit",
+            "NodeResourcesBalancedAllocation",
+            "PodTopologySpread",
+            "InterPodAffinity",
+            "ImageLocality",
+        ] {
+            assert!(seen.contains(reason), "{flavour:?} never saw {reason:?}");
+        }
+    }
+}
