@@ -5,9 +5,12 @@
 
 mod commands;
 mod error;
+mod input;
 mod output;
 mod recordings;
 mod render;
+mod report;
+mod summary;
 
 use std::process::ExitCode;
 
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
     cli.color.apply();
     let answer = match cli.command {
         Command::Simulate(args) => simulate::run(&args),
-        Command::Explain(args) => explain::run(&args),
+        Command::Explain(args) => explain::run(args),
         Command::Replay(args) => replay::run(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
     };

@@ -71,8 +71,11 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     } else {
         simulation.run_before(&namespace, &name);
     }
-    let Some(explanation) = simulation.explain(&namespace, &name, args.node.as_deref()) else {
-        return Err(CliError::Pod(format!("Pod {namespace}/{name} is gone")));
+    let explanation = match &args.node {
+        Some(node) if !simulation.has_node(node) => {
+            return Err(CliError::Node { node: node.clone() });
+        }
+        node => simulation.explain(&namespace, &name, node.as_deref()),
     };
     let mut out = output::stdout();
     match args.output {

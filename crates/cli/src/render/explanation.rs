@@ -154,7 +154,7 @@ fn write_feasible(out: &mut impl Write, explanation: &Explanation) -> io::Result
         if scores.is_empty() {
             continue;
         }
-        let mut table = Table::new(["rule", "score", "normalized x weight", "raw", "made of"]);
+        let mut table = Table::new(["RULE", "SCORE", "NORMALIZED x WEIGHT", "RAW", "MADE OF"]);
         for PluginScore { plugin, score, weight, raw, parts } in scores {
             let parts: Vec<_> = parts.iter().map(|p| format!("{}: {}", p.what, p.value)).collect();
             let normalized = if *weight == 0 { 0 } else { score / weight };

@@ -3,4 +3,5 @@
 pub mod difference;
 pub mod explanation;
 pub mod names;
+pub mod placement;
 pub mod table;

@@ -36,9 +36,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings, which are set in capitals.
-    pub fn new<T: AsRef<str>>(headings: impl IntoIterator<Item = T>) -> Table {
-        let headings = headings.into_iter().map(|h| Cell::styled(h.as_ref(), BOLD));
+    /// A table with these headings.
+    pub fn new<T: Into<String>>(headings: impl IntoIterator<Item = T>) -> Table {
+        let headings = headings.into_iter().map(|h| Cell::styled(h, BOLD));
         Table { rows: vec![headings.collect()] }
     }
 
