@@ -1,16 +1,18 @@
 //! Reading Kubernetes objects for Berth.
 //!
-//! This crate turns text into objects (`read`), workloads into the pods their controllers would
-//! make (`expand`), and treats pods as the API server does on creation: defaulting, the
+//! This crate turns text into objects ([`read`]), workloads into the pods their controllers would
+//! make ([`expand`]), and treats pods as the API server does on creation: defaulting, the
 //! matchLabelKeys merge and validation ([`admission`]). Both dialects of affinity are parsed once into
 //! one internal form ([`rules`]), which is all the engine sees. [`config`] reads
-//! `KubeSchedulerConfiguration`.
+//! `KubeSchedulerConfiguration`, [`recording`] the recorded decisions of a scheduler.
 //!
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
 pub mod admission;
 pub mod config;
+pub mod expand;
 pub mod object;
 pub mod quantity;
+pub mod read;
 pub mod recording;
 pub mod rules;

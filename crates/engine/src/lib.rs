@@ -8,6 +8,7 @@ mod decision;
 mod explain;
 mod plugins;
 pub mod replay;
+pub mod simulation;
 mod state;
 mod verdict;
 

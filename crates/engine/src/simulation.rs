@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
-use berth_api::expand::{ExpandError, ExpandedPod, Expansion, expand};
+use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::object::{Node, ObjectMeta, Pod, PriorityClass, ResourceList};
 use berth_api::quantity::Quantity;
-use berth_api::read::{Inventory, SourceLocation};
+use berth_api::read::{Entry, Inventory, SourceLocation, WorkloadSpec};
 use berth_api::rules::Selector;
 use serde_json::Value;
 
@@ -155,23 +155,39 @@ impl Simulation {
         if inventory.nodes.is_empty()
             && let Some(made) = &options.made_nodes
         {
-            made.nodes().into_iter().for_each(|node| inventory.add_node(node));
+            let source = SourceLocation::file("--nodes");
+            let entry = |object| Entry { object, raw: None, source: source.clone(), order: 0 };
+            inventory.nodes = made.nodes().into_iter().map(entry).collect();
         }
         let expansion = expand(&inventory)?;
+        let made = expansion.pods.into_iter().map(|made| {
+            let workload = &inventory.workloads[made.workload];
+            let (source, order) = (workload.source.clone(), workload.order);
+            let (object, name) = (made.pod, Some(workload_name(&workload.object)));
+            (Entry { object, raw: made.raw, source, order }, name)
+        });
+        let mut pods: Vec<_> = made.collect();
+        let deployments = deployments(&inventory);
+        pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
+            let name = owner_name(&entry.object, &deployments);
+            (entry, name)
+        }));
+        pods.sort_by_key(|(entry, _)| entry.order);
 
         let mut simulation = Simulation {
             cluster: Cluster::new(options.settings),
             pods: Vec::new(),
             queue: Vec::new(),
-            warnings: expansion.warnings.clone(),
+            warnings: Vec::new(),
             node_labels: BTreeMap::new(),
         };
-        let mut invalid = simulation.add_cluster_objects(&inventory, &expansion);
-        simulation.add_pods(inventory, expansion, &mut invalid);
+        let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
+        let classes: Vec<_> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
+        simulation.add_pods(pods, &classes, &mut invalid);
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
-    fn add_cluster_objects(&mut self, inventory: &Inventory, expansion: &Expansion) -> Vec<InvalidObject> {
+    fn add_cluster_objects(&mut self, inventory: &Inventory, owners: &[OwnerSelector]) -> Vec<InvalidObject> {
         let mut invalid = Vec::new();
         for namespace in &inventory.namespaces {
             self.cluster.set_namespace(&namespace.object);
@@ -179,9 +195,14 @@ impl Simulation {
         for service in &inventory.services {
             self.cluster.set_service(&service.object);
         }
-        for owner in &expansion.owner_selectors {
+        for owner in owners {
             if let Ok(selector) = Selector::parse(Some(&owner.selector)) {
-                self.cluster.set_owner_selector(&owner.kind, &owner.namespace, &owner.name, Some(selector));
+                self.cluster.set_owner_selector(
+                    owner.kind.name(),
+                    &owner.namespace,
+                    &owner.name,
+                    Some(selector),
+                );
             }
         }
         for entry in &inventory.nodes {
@@ -193,7 +214,11 @@ impl Simulation {
                 .map(|(resource, q)| format!("status.allocatable[{resource}]: Invalid value: \"{q}\": must be greater than or equal to 0"))
                 .collect();
             if !errors.is_empty() {
-                invalid.push(InvalidObject { object: format!("Node {name}"), source: Some(entry.source.clone()), errors });
+                invalid.push(InvalidObject {
+                    object: format!("Node {name}"),
+                    source: Some(entry.source.clone()),
+                    errors,
+                });
             }
             match offered {
                 None => self.warnings.push(format!("Node {name}: status.allocatable is missing, so no pod fits on it: add cpu, memory and pods")),
@@ -208,46 +233,51 @@ impl Simulation {
         invalid
     }
 
-    fn add_pods(&mut self, inventory: Inventory, expansion: Expansion, invalid: &mut Vec<InvalidObject>) {
-        let classes: Vec<PriorityClass> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
+    fn add_pods(
+        &mut self,
+        pods: Vec<(Entry<Pod>, Option<String>)>,
+        classes: &[PriorityClass],
+        invalid: &mut Vec<InvalidObject>,
+    ) {
         let mut unknown_classes = BTreeSet::new();
-        let read = inventory.pods.into_iter().map(|entry| {
-            let workload = expansion.workload_of(&entry.object);
-            ExpandedPod { pod: entry.object, raw: entry.raw, workload, source: Some(entry.source), order: entry.order }
-        });
-        let mut all: Vec<_> = read.chain(expansion.pods.iter().cloned()).collect();
-        all.sort_by_key(|p| p.order);
-
-        for ExpandedPod { mut pod, raw, workload, source, .. } in all {
+        for (Entry { object: mut pod, raw, source, .. }, workload) in pods {
             if pod.is_terminal() {
                 continue;
             }
             // What an API server has stored was admitted then, with the label keys merged.
             if pod.metadata.creation_timestamp.is_none() {
                 let class = pod.spec.priority_class_name.clone();
-                let known = class.is_empty() || classes.iter().any(|c| c.metadata.name == class) || class.starts_with("system-");
+                let known = class.is_empty()
+                    || classes.iter().any(|c| c.metadata.name == class)
+                    || class.starts_with("system-");
                 if !known {
                     unknown_classes.insert(class);
                 }
                 let options = AdmissionOptions {
                     extensions: self.cluster.settings.extensions,
-                    priority_classes: (known && !classes.is_empty()).then_some(classes.as_slice()),
+                    priority_classes: (known && !classes.is_empty()).then_some(classes),
                     ..AdmissionOptions::default()
                 };
                 let object = format!("Pod {}", pod.key());
                 let admission = admit(&mut pod, &options);
-                self.warnings.extend(admission.warnings.iter().map(|w| format!("{}: {w}", workload.as_ref().unwrap_or(&object))));
+                self.warnings.extend(
+                    admission
+                        .warnings
+                        .iter()
+                        .map(|w| format!("{}: {w}", workload.as_ref().unwrap_or(&object))),
+                );
                 if !admission.is_accepted() {
                     let errors = admission.errors.iter().map(|e: &FieldError| e.error.clone());
                     let errors = errors.chain(admission.denied).collect();
-                    invalid.push(InvalidObject { object, source, errors });
+                    invalid.push(InvalidObject { object, source: Some(source), errors });
                     continue;
                 }
             }
             self.add_pod(pod, raw, workload);
         }
         for class in unknown_classes {
-            self.warnings.push(format!("PriorityClass {class} is not in the input: pods that name it get priority 0"));
+            self.warnings
+                .push(format!("PriorityClass {class} is not in the input: pods that name it get priority 0"));
         }
         self.warnings.dedup();
         let pods = &self.pods;
@@ -285,7 +315,7 @@ impl Simulation {
             let before = waiting.len();
             waiting.retain(|i| {
                 let pod = &self.pods[*i].pod;
-                let alike = self.cluster.equivalence(pod);
+                let alike = (self.cluster.equivalence(pod), pod.spec.scheduling_gates.clone());
                 let outcome = match failures.get(&alike) {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
                     _ => self.cluster.place(pod),
@@ -294,7 +324,7 @@ impl Simulation {
                 if placed {
                     n_placed += 1;
                     progress(n_placed, n_waiting);
-                } else if !matches!(outcome, Outcome::Gated { .. }) {
+                } else {
                     failures.insert(alike, (n_placed, outcome.clone()));
                 }
                 self.pods[*i].outcome = outcome;
@@ -357,4 +387,36 @@ impl Simulation {
         }
         counts
     }
+}
+
+/// `Deployment web`.
+fn workload_name(workload: &berth_api::read::Workload) -> String {
+    format!("{} {}", workload.kind().name(), workload.metadata().name)
+}
+
+/// The Deployments that own the ReplicaSets of the input, by namespace and name of the ReplicaSet.
+fn deployments(inventory: &Inventory) -> HashMap<(String, String), String> {
+    let owned = inventory.workloads.iter().filter_map(|entry| {
+        let WorkloadSpec::ReplicaSet(set) = &entry.object.spec else { return None };
+        let owner = set.metadata.controller().filter(|o| o.kind == "Deployment")?;
+        Some(((set.metadata.namespace.clone(), set.metadata.name.clone()), owner.name.clone()))
+    });
+    owned.collect()
+}
+
+/// The workload that a pod of the input belongs to. A ReplicaSet called after its template's hash stands for
+/// its Deployment, which a dump of pods alone does not hold.
+fn owner_name(pod: &Pod, deployments: &HashMap<(String, String), String>) -> Option<String> {
+    let owner = pod.metadata.controller()?;
+    if owner.kind != "ReplicaSet" {
+        return Some(format!("{} {}", owner.kind, owner.name));
+    }
+    let known = deployments.get(&(pod.metadata.namespace.clone(), owner.name.clone())).map(String::as_str);
+    let hash = pod.metadata.labels.get("pod-template-hash");
+    let by_name = || owner.name.strip_suffix(hash?.as_str())?.strip_suffix('-');
+    Some(
+        known
+            .or_else(by_name)
+            .map_or_else(|| format!("ReplicaSet {}", owner.name), |name| format!("Deployment {name}")),
+    )
 }

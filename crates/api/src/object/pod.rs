@@ -201,7 +201,7 @@ pub struct TopologySpreadConstraint {
 }
 
 /// A scheduling gate.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSchedulingGate {
     /// Name.

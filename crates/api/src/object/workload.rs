@@ -32,6 +32,21 @@ pub struct WorkloadSpec {
     pub template: Value,
     /// StatefulSet: where ordinals start.
     pub ordinals: Option<StatefulSetOrdinals>,
+    /// StatefulSet: the service its pods have their names under.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub service_name: String,
+    /// StatefulSet: volumes that each pod gets its own claim of.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub volume_claim_templates: Vec<VolumeClaimTemplate>,
+}
+
+/// A volume claim template, as far as its claims' names need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeClaimTemplate {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
 }
 
 /// StatefulSet ordinals.
@@ -79,6 +94,9 @@ pub struct Job {
     /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: JobSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: JobStatus,
 }
 
 /// `spec` of a Job.
@@ -91,12 +109,49 @@ pub struct JobSpec {
     pub completions: Option<i32>,
     /// `NonIndexed` (default) or `Indexed`.
     pub completion_mode: Option<String>,
+    /// Whether the selector and the labels it needs are written by hand.
+    #[serde(deserialize_with = "nullable")]
+    pub manual_selector: bool,
     /// Suspended: no pods are made.
     #[serde(deserialize_with = "nullable")]
     pub suspend: bool,
     /// The pods it makes.
     #[serde(deserialize_with = "nullable")]
     pub template: Value,
+}
+
+/// `status` of a Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobStatus {
+    /// How many pods have succeeded.
+    #[serde(deserialize_with = "nullable")]
+    pub succeeded: i32,
+    /// Indexes that have succeeded, such as `0-2,5`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub completed_indexes: String,
+    /// Conditions.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<JobCondition>,
+}
+
+impl JobStatus {
+    /// Whether the Job is over, for good or ill.
+    pub fn is_finished(&self) -> bool {
+        self.conditions.iter().any(|c| matches!(c.kind.as_str(), "Complete" | "Failed") && c.status == "True")
+    }
+}
+
+/// A condition of a Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobCondition {
+    /// `Complete`, `Failed` and others.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "nullable")]
+    pub status: String,
 }
 
 /// CronJob (`batch/v1`).

@@ -1,0 +1,177 @@
+//! A pod in the making: its typed view and, if wanted, the whole object, changed together.
+
+use serde_json::{Map, Value, json};
+
+use crate::object::{NodeSelector, NodeSelectorTerm, OwnerReference, Pod, SelectorRequirement, Toleration};
+use crate::read::{DecodeError, decode_at};
+
+/// A pod made from a template.
+#[derive(Clone, Debug)]
+pub(super) struct PodDraft {
+    pub(super) pod: Pod,
+    pub(super) raw: Option<Value>,
+}
+
+/// What a pod gets from its workload besides the template.
+pub(super) struct Origin<'a> {
+    /// How messages call the workload.
+    pub(super) object: &'a dyn std::fmt::Display,
+    /// Path of the template in the workload.
+    pub(super) path: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) owner: &'a OwnerReference,
+    pub(super) keep_raw: bool,
+}
+
+impl PodDraft {
+    /// A pod without a name.
+    pub(super) fn new(template: &Value, origin: &Origin<'_>) -> Result<Self, DecodeError> {
+        let Value::Object(template) = template else {
+            return Err(DecodeError {
+                object: origin.object.to_string(),
+                path: origin.path.to_owned(),
+                message: "Required value: add the pod template".to_owned(),
+            });
+        };
+        let mut raw = Map::new();
+        raw.insert("apiVersion".to_owned(), "v1".into());
+        raw.insert("kind".to_owned(), "Pod".into());
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), "".into());
+        metadata.insert("namespace".to_owned(), origin.namespace.into());
+        match template.get("metadata") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(fields)) => {
+                let own = |key: &str| matches!(key, "name" | "namespace" | "generateName");
+                metadata
+                    .extend(fields.iter().filter(|(key, _)| !own(key)).map(|(k, v)| (k.clone(), v.clone())));
+            }
+            // Left for decoding to complain about.
+            Some(other) => {
+                return decode_at(&json!({ "metadata": other }), origin.path, origin.object)
+                    .map(|pod| PodDraft { pod, raw: None });
+            }
+        }
+        let owner = origin.owner;
+        metadata.insert(
+            "ownerReferences".to_owned(),
+            json!([{
+                "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }]),
+        );
+        raw.insert("metadata".to_owned(), metadata.into());
+        raw.insert("spec".to_owned(), template.get("spec").cloned().unwrap_or_default());
+        let raw = Value::Object(raw);
+        let pod = decode_at(&raw, origin.path, origin.object)?;
+        Ok(PodDraft { pod, raw: origin.keep_raw.then_some(raw) })
+    }
+
+    /// The same pod under a name.
+    pub(super) fn named(&self, name: String) -> Self {
+        let mut draft = self.clone();
+        draft.set(&["metadata"], "name", name.as_str().into());
+        draft.pod.metadata.name = name;
+        draft
+    }
+
+    pub(super) fn label(&mut self, key: &str, value: &str) {
+        self.set(&["metadata", "labels"], key, value.into());
+        self.pod.metadata.labels.insert(key.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn label_unless_present(&mut self, key: &str, value: &str) {
+        if !self.pod.metadata.labels.contains_key(key) {
+            self.label(key, value);
+        }
+    }
+
+    pub(super) fn annotation(&mut self, key: &str, value: &str) {
+        self.set(&["metadata", "annotations"], key, value.into());
+        self.pod.metadata.annotations.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Sets a text of the spec that placement does not look at.
+    pub(super) fn spec_text(&mut self, field: &str, value: &str) {
+        self.set(&["spec"], field, value.into());
+    }
+
+    /// Requires a node by name, in place of all other required node terms.
+    pub(super) fn pin_to_node(&mut self, node: &str) {
+        let terms = json!([{
+            "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
+        }]);
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        self.set(&["spec", "affinity", "nodeAffinity", required], "nodeSelectorTerms", terms);
+        let requirement = SelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: vec![node.to_owned()],
+        };
+        let term = NodeSelectorTerm { match_fields: vec![requirement], ..NodeSelectorTerm::default() };
+        let affinity = self.pod.spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+        affinity.required_during_scheduling_ignored_during_execution =
+            Some(NodeSelector { node_selector_terms: vec![term] });
+    }
+
+    /// Tolerates a taint whatever its value; takes the place of a toleration of the same taint with a time limit.
+    pub(super) fn tolerate(&mut self, key: &str, effect: &str) {
+        let is_same = |t: &Toleration| {
+            t.key == key && t.effect == effect && t.operator == "Exists" && t.value.is_empty()
+        };
+        let new = json!({"key": key, "operator": "Exists", "effect": effect});
+        let tolerations = &mut self.pod.spec.tolerations;
+        let at = tolerations.iter().position(is_same).unwrap_or(tolerations.len());
+        if at < tolerations.len() {
+            tolerations.remove(at);
+        }
+        let toleration = Toleration {
+            key: key.to_owned(),
+            operator: "Exists".to_owned(),
+            effect: effect.to_owned(),
+            ..Toleration::default()
+        };
+        tolerations.insert(at, toleration);
+        if let Some(raw) = self.raw_array(&["spec"], "tolerations") {
+            if at < raw.len() {
+                raw[at] = new;
+            } else {
+                raw.push(new);
+            }
+        }
+    }
+
+    /// Mounts a claim under the name of a volume, in place of a volume of that name.
+    pub(super) fn claim_volume(&mut self, volume: &str, claim: &str) {
+        if let Some(volumes) = self.raw_array(&["spec"], "volumes") {
+            volumes.retain(|v| v.get("name").and_then(Value::as_str) != Some(volume));
+            volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));
+        }
+    }
+
+    fn set(&mut self, path: &[&str], key: &str, value: Value) {
+        if let Some(object) = self.raw_object(path) {
+            object.insert(key.to_owned(), value);
+        }
+    }
+
+    /// The object at a path, made if absent.
+    fn raw_object(&mut self, path: &[&str]) -> Option<&mut Map<String, Value>> {
+        let mut value = self.raw.as_mut()?;
+        for key in path {
+            value = value.as_object_mut()?.entry(*key).or_insert(Value::Null);
+            if value.is_null() {
+                *value = Value::Object(Map::new());
+            }
+        }
+        value.as_object_mut()
+    }
+
+    fn raw_array(&mut self, path: &[&str], key: &str) -> Option<&mut Vec<Value>> {
+        let value = self.raw_object(path)?.entry(key).or_insert(Value::Null);
+        if value.is_null() {
+            *value = Value::Array(Vec::new());
+        }
+        value.as_array_mut()
+    }
+}

@@ -1,0 +1,398 @@
+//! Workloads to the pods their controllers would make.
+//!
+//! Pods carry everything their template says and what the controllers add to it as far as it can bear on
+//! placement. Pods the input has already are not made again; owner references decide, including the chains
+//! Deployment - ReplicaSet - Pod and CronJob - Job - Pod. Names and hashes follow from the input alone.
+//!
+//! | workload | pods |
+//! |---|---|
+//! | Deployment | `<name>-<hash>-<suffix>`, owned by the newest ReplicaSet of the input or by one called `<name>-<hash>` |
+//! | ReplicaSet, ReplicationController | `<name>-<suffix>` |
+//! | StatefulSet | `<name>-<ordinal>` |
+//! | DaemonSet | `<name>-<suffix>`, one for each node the controller would choose, pinned to it |
+//! | Job | `<name>-<suffix>`, or `<name>-<index>-<suffix>` when indexed |
+//! | CronJob | those of one Job called `<name>-0`, unless a run of it is in the input |
+
+mod daemon;
+mod draft;
+mod error;
+mod job;
+mod names;
+mod ownership;
+mod selector;
+
+pub use error::ExpandError;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use crate::object::{
+    LabelSelector, ObjectMeta, OwnerReference, Pod, ReplicationController, Workload as WorkloadObject,
+};
+use crate::read::{Entry, Inventory, Kind, Workload, WorkloadSpec};
+use draft::{Origin, PodDraft};
+use ownership::{Ownership, POD_TEMPLATE_HASH, is_active};
+
+/// Most pods that are made from one input.
+pub const MAX_PODS: i64 = 1_000_000;
+
+/// A pod made from a workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpandedPod {
+    /// The typed view.
+    pub pod: Pod,
+    /// The whole object, if the inventory keeps objects as read.
+    pub raw: Option<Value>,
+    /// Index of the workload in [`Inventory::workloads`].
+    pub workload: usize,
+}
+
+/// The pods that a ReplicaSet, StatefulSet or ReplicationController selects: kube-scheduler's default spread
+/// constraints use them for the pods it owns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnerSelector {
+    /// Kind of the owner.
+    pub kind: Kind,
+    /// Namespace of the owner and its pods.
+    pub namespace: String,
+    /// Name of the owner.
+    pub name: String,
+    /// The selector.
+    pub selector: LabelSelector,
+}
+
+/// What the workloads of an input come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expansion {
+    /// The pods that are missing, in input order of their workloads.
+    pub pods: Vec<ExpandedPod>,
+    /// The selectors of all owners, those of the input and those made for Deployments.
+    pub owner_selectors: Vec<OwnerSelector>,
+}
+
+/// Makes the pods that the workloads of an input lack.
+///
+/// # Errors
+/// A workload that the API server would reject, or more than [`MAX_PODS`] pods.
+pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
+    let mut pods = Vec::new();
+    let owner_selectors = expand_each(inventory, &mut |pod| pods.push(pod))?;
+    Ok(Expansion { pods, owner_selectors })
+}
+
+/// As [`expand`], one pod at a time.
+///
+/// # Errors
+/// As [`expand`].
+pub fn expand_each(
+    inventory: &Inventory,
+    each: &mut dyn FnMut(ExpandedPod),
+) -> Result<Vec<OwnerSelector>, ExpandError> {
+    let mut expander = Expander {
+        inventory,
+        ownership: Ownership::new(inventory),
+        next_suffixes: HashMap::new(),
+        n_pods: 0,
+        owner_selectors: Vec::new(),
+        each,
+    };
+    for (index, entry) in inventory.workloads.iter().enumerate() {
+        expander.workload(index, entry)?;
+    }
+    Ok(expander.owner_selectors)
+}
+
+struct Expander<'a> {
+    inventory: &'a Inventory,
+    ownership: Ownership<'a>,
+    /// Numbers for suffixes, by namespace and prefix.
+    next_suffixes: HashMap<(String, String), u64>,
+    n_pods: i64,
+    owner_selectors: Vec<OwnerSelector>,
+    each: &'a mut dyn FnMut(ExpandedPod),
+}
+
+/// The workload at hand.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    index: usize,
+    entry: &'a Entry<Workload>,
+}
+
+impl<'a> Context<'a> {
+    fn kind(&self) -> Kind {
+        self.entry.object.kind()
+    }
+
+    fn metadata(&self) -> &'a ObjectMeta {
+        self.entry.object.metadata()
+    }
+
+    fn invalid(&self, path: &str, message: impl Into<String>) -> ExpandError {
+        ExpandError::Invalid {
+            place: self.entry.source.clone(),
+            object: self.entry.object.to_string(),
+            path: path.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    fn owner(&self) -> OwnerReference {
+        owner_reference(&self.entry.object.api_version, self.kind(), self.metadata())
+    }
+
+    /// A number of pods, 1 by default.
+    fn count(&self, path: &str, count: Option<i32>) -> Result<i64, ExpandError> {
+        match count.unwrap_or(1) {
+            count @ 0.. => Ok(i64::from(count)),
+            count => {
+                Err(self.invalid(path, format!("Invalid value: {count}: must be greater than or equal to 0")))
+            }
+        }
+    }
+}
+
+fn owner_reference(api_version: &str, kind: Kind, metadata: &ObjectMeta) -> OwnerReference {
+    let uid = match metadata.uid.as_str() {
+        "" => names::synthetic_uid(kind.name(), &metadata.namespace, &metadata.name),
+        uid => uid.to_owned(),
+    };
+    OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.name().to_owned(),
+        name: metadata.name.clone(),
+        uid,
+        controller: Some(true),
+    }
+}
+
+impl<'a> Expander<'a> {
+    fn workload(&mut self, index: usize, entry: &'a Entry<Workload>) -> Result<(), ExpandError> {
+        let context = Context { index, entry };
+        match &entry.object.spec {
+            WorkloadSpec::Deployment(deployment) => self.deployment(context, deployment),
+            WorkloadSpec::ReplicaSet(set) => self.replica_set(context, set),
+            WorkloadSpec::StatefulSet(set) => self.stateful_set(context, set),
+            WorkloadSpec::DaemonSet(set) => self.daemon_set(context, set),
+            WorkloadSpec::ReplicationController(rc) => self.replication_controller(context, rc),
+            WorkloadSpec::Job(job) => self.job(context, job),
+            WorkloadSpec::CronJob(cron_job) => self.cron_job(context, cron_job),
+        }
+    }
+
+    fn deployment(
+        &mut self,
+        context: Context<'a>,
+        deployment: &'a WorkloadObject,
+    ) -> Result<(), ExpandError> {
+        let metadata = &deployment.metadata;
+        let wanted = context.count("spec.replicas", deployment.spec.replicas)?;
+        let mut selector = selector::of_workload(context, deployment)?;
+
+        let sets = self.ownership.workloads_of(Kind::Deployment, metadata);
+        let mut pods = self.ownership.pods_of_absent_replica_sets(metadata).to_vec();
+        for set in &sets {
+            pods.extend(self.ownership.pods_of(Kind::ReplicaSet, set.object.metadata()));
+        }
+        let newest = sets.iter().max_by_key(|set| (revision(set.object.metadata()), set.order));
+        if let Some(set) = newest
+            && let WorkloadSpec::ReplicaSet(set_spec) = &set.object.spec
+        {
+            let owner = owner_reference(&set.object.api_version, Kind::ReplicaSet, &set_spec.metadata);
+            let draft = self.draft(context, &set_spec.spec.template, "spec.template", &owner)?;
+            return self.replicate(context, &draft, &owner.name, wanted, &pods);
+        }
+
+        let hash = names::template_hash(&deployment.spec.template);
+        let set = ObjectMeta {
+            name: format!("{}-{hash}", metadata.name),
+            namespace: metadata.namespace.clone(),
+            ..ObjectMeta::default()
+        };
+        let owner = owner_reference("apps/v1", Kind::ReplicaSet, &set);
+        let mut draft = self.draft(context, &deployment.spec.template, "spec.template", &owner)?;
+        draft.label(POD_TEMPLATE_HASH, &hash);
+        selector.match_labels.insert(POD_TEMPLATE_HASH.to_owned(), hash);
+        self.add_selector(Kind::ReplicaSet, &set, selector);
+        self.replicate(context, &draft, &set.name, wanted, &pods)
+    }
+
+    fn replica_set(&mut self, context: Context<'a>, set: &'a WorkloadObject) -> Result<(), ExpandError> {
+        let metadata = &set.metadata;
+        let selector = selector::of_workload(context, set)?;
+        self.add_selector(Kind::ReplicaSet, metadata, selector);
+        let wanted = context.count("spec.replicas", set.spec.replicas)?;
+        if self.ownership.has_owner_of(metadata) {
+            return Ok(());
+        }
+        let owner = context.owner();
+        let draft = self.draft(context, &set.spec.template, "spec.template", &owner)?;
+        let pods = self.ownership.pods_of(Kind::ReplicaSet, metadata);
+        self.replicate(context, &draft, &metadata.name, wanted, &pods)
+    }
+
+    fn replication_controller(
+        &mut self,
+        context: Context<'a>,
+        controller: &'a ReplicationController,
+    ) -> Result<(), ExpandError> {
+        let metadata = &controller.metadata;
+        let wanted = context.count("spec.replicas", controller.spec.replicas)?;
+        let owner = context.owner();
+        let draft = self.draft(context, &controller.spec.template, "spec.template", &owner)?;
+        let labels = &draft.pod.metadata.labels;
+        let match_labels =
+            if controller.spec.selector.is_empty() { labels } else { &controller.spec.selector }.clone();
+        let selector = LabelSelector { match_labels, match_expressions: Vec::new() };
+        selector::check_template(context, &selector, labels)?;
+        self.add_selector(Kind::ReplicationController, metadata, selector);
+        let pods = self.ownership.pods_of(Kind::ReplicationController, metadata);
+        self.replicate(context, &draft, &metadata.name, wanted, &pods)
+    }
+
+    fn stateful_set(&mut self, context: Context<'a>, set: &'a WorkloadObject) -> Result<(), ExpandError> {
+        let metadata = &set.metadata;
+        let wanted = context.count("spec.replicas", set.spec.replicas)?;
+        let start = set.spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start);
+        let start = context.count("spec.ordinals.start", Some(start))?;
+        let selector = selector::of_workload(context, set)?;
+        self.add_selector(Kind::StatefulSet, metadata, selector);
+        let mut draft = self.draft(context, &set.spec.template, "spec.template", &context.owner())?;
+        let revision = format!("{}-{}", metadata.name, names::template_hash(&set.spec.template));
+        draft.label("controller-revision-hash", &revision);
+        if !set.spec.service_name.is_empty() {
+            draft.spec_text("subdomain", &set.spec.service_name);
+        }
+        // Each pod has a name of its own: the pods of the input cannot be more than the limit allows.
+        let n_present = self.ownership.pods_of(Kind::StatefulSet, metadata).len() as i64;
+        self.check_limit(context, "spec.replicas", wanted.saturating_sub(n_present))?;
+        for ordinal in start..start.saturating_add(wanted) {
+            let name = format!("{}-{ordinal}", metadata.name);
+            if self.ownership.is_taken(&metadata.namespace, &name) {
+                continue;
+            }
+            self.reserve(context, "spec.replicas", 1)?;
+            let mut pod = draft.named(name.clone());
+            pod.label("apps.kubernetes.io/pod-index", &ordinal.to_string());
+            pod.label("statefulset.kubernetes.io/pod-name", &name);
+            pod.spec_text("hostname", &name);
+            for template in &set.spec.volume_claim_templates {
+                let volume = &template.metadata.name;
+                pod.claim_volume(volume, &format!("{volume}-{name}"));
+            }
+            self.hand_over(context, pod);
+        }
+        Ok(())
+    }
+
+    fn daemon_set(&mut self, context: Context<'a>, set: &'a WorkloadObject) -> Result<(), ExpandError> {
+        let metadata = &set.metadata;
+        selector::of_workload(context, set)?;
+        let mut draft = self.draft(context, &set.spec.template, "spec.template", &context.owner())?;
+        daemon::add_standard_tolerations(&mut draft);
+        let generation = metadata.annotations.get("deprecated.daemonset.template.generation");
+        draft.label("pod-template-generation", generation.map_or("1", String::as_str));
+        draft.label("controller-revision-hash", &names::template_hash(&set.spec.template));
+        let has_pod: HashSet<&str> = self
+            .ownership
+            .pods_of(Kind::DaemonSet, metadata)
+            .into_iter()
+            .filter(|pod| !pod.is_terminal())
+            .filter_map(daemon::target_node)
+            .collect();
+        let inventory = self.inventory;
+        for node in inventory.nodes.iter().map(|entry| &entry.object) {
+            if has_pod.contains(node.metadata.name.as_str()) || !daemon::should_run_on(&draft.pod, node) {
+                continue;
+            }
+            self.reserve(context, "spec.template.spec.nodeSelector", 1)?;
+            let mut pod = draft.named(self.generated_name(&metadata.namespace, &metadata.name));
+            pod.pin_to_node(&node.metadata.name);
+            self.hand_over(context, pod);
+        }
+        Ok(())
+    }
+
+    /// Makes as many pods as the active ones are short of the wanted number.
+    fn replicate(
+        &mut self,
+        context: Context<'a>,
+        draft: &PodDraft,
+        owner: &str,
+        wanted: i64,
+        pods: &[&Pod],
+    ) -> Result<(), ExpandError> {
+        let n_active = pods.iter().filter(|pod| is_active(pod)).count();
+        let n_missing = (wanted - n_active as i64).max(0);
+        self.reserve(context, "spec.replicas", n_missing)?;
+        for _ in 0..n_missing {
+            let pod = draft.named(self.generated_name(&draft.pod.metadata.namespace, owner));
+            self.hand_over(context, pod);
+        }
+        Ok(())
+    }
+
+    /// A pod from the template at `path`, without a name.
+    fn draft(
+        &self,
+        context: Context<'a>,
+        template: &Value,
+        path: &str,
+        owner: &OwnerReference,
+    ) -> Result<PodDraft, ExpandError> {
+        let origin = Origin {
+            object: &context.entry.object,
+            path,
+            namespace: &context.metadata().namespace,
+            owner,
+            keep_raw: self.inventory.keep_raw,
+        };
+        PodDraft::new(template, &origin)
+            .map_err(|error| ExpandError::Decode { place: context.entry.source.clone(), error })
+    }
+
+    /// The next free name of a pod of this owner.
+    fn generated_name(&mut self, namespace: &str, owner: &str) -> String {
+        let prefix = names::generate_name(owner);
+        let next = self.next_suffixes.entry((namespace.to_owned(), prefix.clone())).or_default();
+        loop {
+            let name = format!("{prefix}{}", names::suffix(&prefix, *next));
+            *next += 1;
+            if !self.ownership.is_taken(namespace, &name) {
+                return name;
+            }
+        }
+    }
+
+    fn check_limit(&self, context: Context<'a>, path: &'static str, n_pods: i64) -> Result<(), ExpandError> {
+        if self.n_pods.saturating_add(n_pods) <= MAX_PODS {
+            return Ok(());
+        }
+        let object = context.entry.object.to_string();
+        Err(ExpandError::TooManyPods { place: context.entry.source.clone(), object, path, n_pods })
+    }
+
+    fn reserve(&mut self, context: Context<'a>, path: &'static str, n_pods: i64) -> Result<(), ExpandError> {
+        self.check_limit(context, path, n_pods)?;
+        self.n_pods += n_pods;
+        Ok(())
+    }
+
+    fn hand_over(&mut self, context: Context<'a>, draft: PodDraft) {
+        (self.each)(ExpandedPod { pod: draft.pod, raw: draft.raw, workload: context.index });
+    }
+
+    fn add_selector(&mut self, kind: Kind, metadata: &ObjectMeta, selector: LabelSelector) {
+        let ObjectMeta { namespace, name, .. } = metadata.clone();
+        self.owner_selectors.push(OwnerSelector { kind, namespace, name, selector });
+    }
+}
+
+/// Which rollout of its Deployment a ReplicaSet is.
+fn revision(metadata: &ObjectMeta) -> Option<u64> {
+    metadata.annotations.get("deployment.kubernetes.io/revision")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! The selector of a workload, held against the labels of its template.
+
+use super::{Context, ExpandError, daemon::matches_value};
+use crate::object::{LabelSelector, ObjectMeta, StringMap, Workload};
+use crate::read::decode_at;
+
+/// The selector of a Deployment, ReplicaSet, StatefulSet or DaemonSet.
+///
+/// Before `apps/v1` it could be left out, and then was the template's labels.
+pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<LabelSelector, ExpandError> {
+    const PATH: &str = "spec.template.metadata";
+    let metadata = match workload.spec.template.get("metadata") {
+        None => ObjectMeta::default(),
+        Some(metadata) => decode_at::<Option<ObjectMeta>>(metadata, PATH, &context.entry.object)
+            .map_err(|error| ExpandError::Decode { place: context.entry.source.clone(), error })?
+            .unwrap_or_default(),
+    };
+    let api_version = context.entry.object.api_version.as_str();
+    let is_optional = api_version.starts_with("extensions/") || api_version == "apps/v1beta1";
+    let selector = match &workload.spec.selector {
+        Some(selector) => selector.clone(),
+        None if is_optional => {
+            LabelSelector { match_labels: metadata.labels.clone(), match_expressions: Vec::new() }
+        }
+        None => {
+            return Err(context.invalid(
+                "spec.selector",
+                "Required value: add it, with labels of spec.template.metadata.labels",
+            ));
+        }
+    };
+    if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
+        let kind = context.kind().name().to_ascii_lowercase();
+        return Err(context
+            .invalid("spec.selector", format!("Invalid value: {{}}: empty selector is invalid for {kind}")));
+    }
+    check_template(context, &selector, &metadata.labels)?;
+    Ok(selector)
+}
+
+/// Refuses a template whose pods the workload would not recognise as its own.
+pub(super) fn check_template(
+    context: Context<'_>,
+    selector: &LabelSelector,
+    labels: &StringMap,
+) -> Result<(), ExpandError> {
+    if matches(selector, labels) {
+        return Ok(());
+    }
+    let written = serde_json::json!(labels);
+    let message = "`selector` does not match template `labels`: change one of them";
+    Err(context.invalid("spec.template.metadata.labels", format!("Invalid value: {written}: {message}")))
+}
+
+fn matches(selector: &LabelSelector, labels: &StringMap) -> bool {
+    let value = |key: &String| labels.get(key).map(String::as_str);
+    selector.match_labels.iter().all(|(key, wanted)| value(key) == Some(wanted))
+        && selector.match_expressions.iter().all(|r| {
+            matches!(r.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
+                && matches_value(r, value(&r.key))
+        })
+}

@@ -1,0 +1,73 @@
+//! Objects to typed views, with errors that name the object and the field.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_path_to_error::Segment;
+
+use super::Manifest;
+
+/// A field that does not have the type Kubernetes wants.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object}: {path}: {message}")]
+pub struct DecodeError {
+    /// Kind, namespace and name.
+    pub object: String,
+    /// Path of the field.
+    pub path: String,
+    /// What is wrong, and the remedy.
+    pub message: String,
+}
+
+/// Reads an object as a typed view of it.
+///
+/// # Errors
+/// The first field that does not have the type the view wants.
+pub fn decode<'de, T: Deserialize<'de>>(manifest: &'de Manifest) -> Result<T, DecodeError> {
+    decode_at(&manifest.value, "", manifest)
+}
+
+/// Reads a part of `object` as a typed view of it; `prefix` is the path of the part, such as `spec.template`.
+///
+/// # Errors
+/// The first field that does not have the type the view wants.
+pub fn decode_at<'de, T: Deserialize<'de>>(
+    value: &'de Value,
+    prefix: &str,
+    object: &dyn std::fmt::Display,
+) -> Result<T, DecodeError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let mut path = prefix.to_owned();
+        let mut found = Some(value);
+        for segment in error.path() {
+            match segment {
+                Segment::Seq { index } => {
+                    path.push_str(&format!("[{index}]"));
+                    found = found.and_then(|value| value.get(index));
+                }
+                Segment::Map { key } => {
+                    push_key(&mut path, key);
+                    found = found.and_then(|value| value.get(key));
+                }
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        let mut message = super::error::shortened(&error.inner().to_string());
+        if matches!(found, Some(Value::Number(_) | Value::Bool(_))) && message.ends_with("expected a string")
+        {
+            message.push_str(": quote it");
+        }
+        DecodeError { object: object.to_string(), path, message }
+    })
+}
+
+/// Appends a key as Kubernetes writes paths: `.name`, or `[app.kubernetes.io/name]`.
+fn push_key(path: &mut String, key: &str) {
+    if key.contains(['.', '/']) {
+        path.push_str(&format!("[{key}]"));
+    } else {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(key);
+    }
+}

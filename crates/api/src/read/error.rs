@@ -1,0 +1,119 @@
+//! What can be wrong with a text.
+
+/// Why a text could not be read as Kubernetes objects.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The input could not be read at all.
+    #[error("{file}: {message}")]
+    Io {
+        /// Name of the input.
+        file: String,
+        /// What the system said.
+        message: String,
+    },
+    /// Not YAML, or not JSON.
+    #[error("{file}:{line}:{column}: invalid {format}: {message}")]
+    Syntax {
+        /// Name of the input.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// `YAML` or `JSON`.
+        format: &'static str,
+        /// What the parser met.
+        message: String,
+    },
+    /// Nested deeper than [`super::MAX_DEPTH`].
+    #[error(
+        "{file}:{line}:{column}: nested deeper than {} levels: no Kubernetes object is",
+        super::MAX_DEPTH
+    )]
+    TooDeep {
+        /// Name of the input.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+    },
+    /// YAML aliases that multiply.
+    #[error("{file}:{line}:{column}: YAML aliases repeat more than {} MiB of data: write the repeated parts out", super::yaml::MAX_ALIASED_BYTES >> 20)]
+    AliasBomb {
+        /// Name of the input.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+    },
+    /// Bytes that are not UTF-8.
+    #[error("{file}: line {line} is not UTF-8 text: give YAML or JSON, optionally compressed with gzip")]
+    NotUtf8 {
+        /// Name of the input.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+    },
+    /// Binary data.
+    #[error("{file}: binary data, not text: give YAML or JSON, optionally compressed with gzip")]
+    Binary {
+        /// Name of the input.
+        file: String,
+    },
+    /// UTF-16, as some shells redirect output.
+    #[error("{file}: UTF-16 text: save it as UTF-8")]
+    Utf16 {
+        /// Name of the input.
+        file: String,
+    },
+    /// A document or list item that is not an object.
+    #[error("{place}: {found}, not a Kubernetes object: it must have apiVersion, kind and metadata")]
+    NotAnObject {
+        /// Where.
+        place: super::SourceLocation,
+        /// What is there instead.
+        found: &'static str,
+    },
+    /// An object without `kind` or `apiVersion`.
+    #[error("{place}: {field} is missing: add it, such as `{example}`")]
+    MissingField {
+        /// Where.
+        place: super::SourceLocation,
+        /// `kind` or `apiVersion`.
+        field: &'static str,
+        /// What it may look like.
+        example: &'static str,
+    },
+    /// An object whose kind is not a list, with objects as its `items`.
+    #[error("{place}: kind {kind:?} has items but is not a list: use kind List")]
+    ItemsOutsideList {
+        /// Where.
+        place: super::SourceLocation,
+        /// The kind.
+        kind: String,
+    },
+}
+
+/// What a JSON value is, for messages.
+pub(super) fn describe(value: &serde_json::Value) -> &'static str {
+    use serde_json::Value;
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// A parser's message, cut where it would echo the input at length.
+pub(super) fn shortened(message: &str) -> String {
+    const MOST: usize = 200;
+    if message.chars().count() <= MOST {
+        return message.to_owned();
+    }
+    message.chars().take(MOST).chain(std::iter::once('…')).collect()
+}

@@ -1,0 +1,325 @@
+//! Everything that was read, by kind.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::kind::group_of;
+use super::manifest::{DEFAULT_NAMESPACE, display_name};
+use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
+use crate::object::{
+    CronJob, Job, Namespace, Node, ObjectMeta, Pod, PodDisruptionBudget, PriorityClass,
+    ReplicationController, Service, Workload as WorkloadObject,
+};
+
+/// What [`Inventory::skipped`] calls documents that are no Kubernetes objects.
+pub const NOT_AN_OBJECT: &str = "(no kind)";
+
+/// Why input could not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The text is not Kubernetes objects.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A field has the wrong type.
+    #[error("{place}: {error}")]
+    Decode {
+        /// Where the object was read.
+        place: SourceLocation,
+        /// The field.
+        error: DecodeError,
+    },
+    /// An object has no name.
+    #[error("{place}: {kind}: metadata.name is missing: add it")]
+    Unnamed {
+        /// Where the object was read.
+        place: SourceLocation,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// Two objects of the same kind, namespace and name.
+    #[error("{second}: {object} is also in {first}: remove or rename one of them")]
+    Duplicate {
+        /// Kind, namespace and name.
+        object: String,
+        /// Where it was read first.
+        first: SourceLocation,
+        /// Where it was read again.
+        second: SourceLocation,
+    },
+}
+
+/// An object with where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry<T> {
+    /// The typed view; namespaced objects have their namespace filled in.
+    pub object: T,
+    /// The object as read, if [`Inventory::keep_raw`] was asked for.
+    pub raw: Option<Value>,
+    /// Where it was read.
+    pub source: SourceLocation,
+    /// Position in the input, over all kinds.
+    pub order: usize,
+}
+
+/// A workload: its kind, version and content.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// The content.
+    pub spec: WorkloadSpec,
+}
+
+/// The content of a workload, by kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorkloadSpec {
+    /// A Deployment.
+    Deployment(WorkloadObject),
+    /// A ReplicaSet.
+    ReplicaSet(WorkloadObject),
+    /// A StatefulSet.
+    StatefulSet(WorkloadObject),
+    /// A DaemonSet.
+    DaemonSet(WorkloadObject),
+    /// A ReplicationController.
+    ReplicationController(ReplicationController),
+    /// A Job.
+    Job(Job),
+    /// A CronJob.
+    CronJob(CronJob),
+}
+
+impl Workload {
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        match &self.spec {
+            WorkloadSpec::Deployment(_) => Kind::Deployment,
+            WorkloadSpec::ReplicaSet(_) => Kind::ReplicaSet,
+            WorkloadSpec::StatefulSet(_) => Kind::StatefulSet,
+            WorkloadSpec::DaemonSet(_) => Kind::DaemonSet,
+            WorkloadSpec::ReplicationController(_) => Kind::ReplicationController,
+            WorkloadSpec::Job(_) => Kind::Job,
+            WorkloadSpec::CronJob(_) => Kind::CronJob,
+        }
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &ObjectMeta {
+        match &self.spec {
+            WorkloadSpec::Deployment(w)
+            | WorkloadSpec::ReplicaSet(w)
+            | WorkloadSpec::StatefulSet(w)
+            | WorkloadSpec::DaemonSet(w) => &w.metadata,
+            WorkloadSpec::ReplicationController(w) => &w.metadata,
+            WorkloadSpec::Job(w) => &w.metadata,
+            WorkloadSpec::CronJob(w) => &w.metadata,
+        }
+    }
+}
+
+impl std::fmt::Display for Workload {
+    /// `Deployment default/web`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let metadata = self.metadata();
+        f.write_str(&display_name(self.kind().name(), &metadata.namespace, &metadata.name))
+    }
+}
+
+/// Everything that was read, by kind and in input order.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory {
+    /// Whether objects are kept as read beside their typed view, to be written back unharmed.
+    pub keep_raw: bool,
+    /// Nodes.
+    pub nodes: Vec<Entry<Node>>,
+    /// Namespaces.
+    pub namespaces: Vec<Entry<Namespace>>,
+    /// Pods, running or pending.
+    pub pods: Vec<Entry<Pod>>,
+    /// Workloads of all kinds.
+    pub workloads: Vec<Entry<Workload>>,
+    /// Services.
+    pub services: Vec<Entry<Service>>,
+    /// Priority classes.
+    pub priority_classes: Vec<Entry<PriorityClass>>,
+    /// Pod disruption budgets.
+    pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
+    /// Scheduler configurations, as read.
+    pub scheduler_configurations: Vec<Manifest>,
+    /// How many objects of other kinds there were, by kind with its group (`Service.serving.knative.dev`);
+    /// [`NOT_AN_OBJECT`] for what has no kind.
+    pub skipped: BTreeMap<String, usize>,
+    n_read: usize,
+    seen: HashMap<(Kind, String, String), SourceLocation>,
+}
+
+impl Inventory {
+    /// An empty inventory that keeps objects as read beside their typed views.
+    pub fn keeping_raw() -> Self {
+        Inventory { keep_raw: true, ..Inventory::default() }
+    }
+
+    /// The objects of a text; short for tests and small inputs.
+    ///
+    /// # Errors
+    /// As [`Inventory::read`].
+    pub fn from_text(text: &str) -> Result<Self, InputError> {
+        let mut inventory = Inventory::keeping_raw();
+        inventory.read(text.as_bytes(), "input")?;
+        Ok(inventory)
+    }
+
+    /// Takes in every object of an input; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// The text cannot be read, or an object cannot be taken in.
+    pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), InputError> {
+        read_manifests(input, file, &mut |manifest| self.add(manifest))
+    }
+
+    /// Takes in an object.
+    ///
+    /// # Errors
+    /// A field has the wrong type, the name is missing, or the object is there already.
+    pub fn add(&mut self, manifest: Manifest) -> Result<(), InputError> {
+        let Some(kind) = Kind::of(&manifest.api_version, &manifest.kind) else {
+            let name = match (manifest.kind.as_str(), group_of(&manifest.api_version)) {
+                ("", _) => NOT_AN_OBJECT.to_owned(),
+                (kind, "") => kind.to_owned(),
+                (kind, group) => format!("{kind}.{group}"),
+            };
+            *self.skipped.entry(name).or_default() += 1;
+            return Ok(());
+        };
+        match kind {
+            Kind::KubeSchedulerConfiguration => {
+                self.n_read += 1;
+                self.scheduler_configurations.push(manifest);
+            }
+            Kind::Node => {
+                let entry = self.take(kind, manifest, |o: &mut Node| &mut o.metadata)?;
+                self.nodes.push(entry);
+            }
+            Kind::Namespace => {
+                let entry = self.take(kind, manifest, |o: &mut Namespace| &mut o.metadata)?;
+                self.namespaces.push(entry);
+            }
+            Kind::Pod => {
+                let entry = self.take(kind, manifest, |o: &mut Pod| &mut o.metadata)?;
+                self.pods.push(entry);
+            }
+            Kind::Service => {
+                let entry = self.take(kind, manifest, |o: &mut Service| &mut o.metadata)?;
+                self.services.push(entry);
+            }
+            Kind::PriorityClass => {
+                let entry = self.take(kind, manifest, |o: &mut PriorityClass| &mut o.metadata)?;
+                self.priority_classes.push(entry);
+            }
+            Kind::PodDisruptionBudget => {
+                let entry = self.take(kind, manifest, |o: &mut PodDisruptionBudget| &mut o.metadata)?;
+                self.pod_disruption_budgets.push(entry);
+            }
+            Kind::Deployment => {
+                self.add_workload(
+                    kind,
+                    manifest,
+                    |o: &mut WorkloadObject| &mut o.metadata,
+                    WorkloadSpec::Deployment,
+                )?;
+            }
+            Kind::ReplicaSet => {
+                self.add_workload(
+                    kind,
+                    manifest,
+                    |o: &mut WorkloadObject| &mut o.metadata,
+                    WorkloadSpec::ReplicaSet,
+                )?;
+            }
+            Kind::StatefulSet => {
+                self.add_workload(
+                    kind,
+                    manifest,
+                    |o: &mut WorkloadObject| &mut o.metadata,
+                    WorkloadSpec::StatefulSet,
+                )?;
+            }
+            Kind::DaemonSet => {
+                self.add_workload(
+                    kind,
+                    manifest,
+                    |o: &mut WorkloadObject| &mut o.metadata,
+                    WorkloadSpec::DaemonSet,
+                )?;
+            }
+            Kind::ReplicationController => {
+                self.add_workload(
+                    kind,
+                    manifest,
+                    |o: &mut ReplicationController| &mut o.metadata,
+                    WorkloadSpec::ReplicationController,
+                )?;
+            }
+            Kind::Job => {
+                self.add_workload(kind, manifest, |o: &mut Job| &mut o.metadata, WorkloadSpec::Job)?;
+            }
+            Kind::CronJob => {
+                self.add_workload(kind, manifest, |o: &mut CronJob| &mut o.metadata, WorkloadSpec::CronJob)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_workload<T: DeserializeOwned>(
+        &mut self,
+        kind: Kind,
+        manifest: Manifest,
+        metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
+        spec_of: impl Fn(T) -> WorkloadSpec,
+    ) -> Result<(), InputError> {
+        let api_version = manifest.api_version.clone();
+        let Entry { object, raw, source, order } = self.take(kind, manifest, metadata_of)?;
+        let object = Workload { api_version, spec: spec_of(object) };
+        self.workloads.push(Entry { object, raw, source, order });
+        Ok(())
+    }
+
+    /// Decodes an object, fills in its namespace and notes that it was seen.
+    fn take<T: DeserializeOwned>(
+        &mut self,
+        kind: Kind,
+        manifest: Manifest,
+        metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
+    ) -> Result<Entry<T>, InputError> {
+        let decoded = decode(&manifest);
+        let Manifest { value, source, .. } = manifest;
+        let mut object: T = match decoded {
+            Ok(object) => object,
+            Err(error) => return Err(InputError::Decode { place: source, error }),
+        };
+        let order = self.n_read;
+        let metadata = metadata_of(&mut object);
+        if !kind.is_namespaced() {
+            metadata.namespace.clear();
+        } else if metadata.namespace.is_empty() {
+            metadata.namespace = DEFAULT_NAMESPACE.to_owned();
+        }
+        if metadata.name.is_empty() {
+            if metadata.generate_name.is_empty() {
+                return Err(InputError::Unnamed { place: source, kind: kind.name() });
+            }
+            metadata.name = format!("{}{order}", metadata.generate_name);
+        }
+        let key = (kind, metadata.namespace.clone(), metadata.name.clone());
+        if let Some(first) = self.seen.get(&key) {
+            let object = display_name(kind.name(), &key.1, &key.2);
+            return Err(InputError::Duplicate { object, first: first.clone(), second: source });
+        }
+        self.seen.insert(key, source.clone());
+        self.n_read += 1;
+        Ok(Entry { object, raw: self.keep_raw.then_some(value), source, order })
+    }
+}

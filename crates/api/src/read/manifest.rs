@@ -1,0 +1,135 @@
+//! One object as read, and where it was read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::integer_bounds::quote_integer_bounds_of_object;
+use super::{Kind, ReadError};
+
+/// Where an object was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// Name of the input.
+    pub file: Arc<str>,
+    /// Document in the input, from 1.
+    pub document: usize,
+    /// Item in the list that the document is, from 0.
+    pub item: Option<usize>,
+    /// Line, from 1; not known for JSON.
+    pub line: Option<usize>,
+}
+
+impl SourceLocation {
+    /// The first document of `file`.
+    pub fn file(file: &str) -> Self {
+        SourceLocation { file: file.into(), document: 1, item: None, line: None }
+    }
+}
+
+impl fmt::Display for SourceLocation {
+    /// `pods.yaml:12`, or `pods.json: document 2: items[3]` where lines are not known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            return write!(f, ":{line}");
+        }
+        if self.document > 1 || self.item.is_none() {
+            write!(f, ": document {}", self.document)?;
+        }
+        self.item.map_or(Ok(()), |item| write!(f, ": items[{item}]"))
+    }
+}
+
+/// An object as read: nothing dropped, nothing reordered.
+///
+/// Two things differ from the text: objects inside a typed list (`PodList`) have the `apiVersion` and
+/// `kind` that the list implies, and integer bounds of `Gt` and `Lt` in pod terms are strings (see
+/// [`super::quote_integer_bounds`]).
+///
+/// A file that is something else altogether (the values of a chart, say) is not an error: an object with
+/// none of `kind`, `apiVersion`, `metadata` and `spec` is handed over with an empty kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// `kind`.
+    pub kind: String,
+    /// `apiVersion`.
+    pub api_version: String,
+    /// The whole object.
+    pub value: Value,
+    /// Where it was read.
+    pub source: SourceLocation,
+}
+
+impl Manifest {
+    /// Takes an object apart as far as its kind.
+    ///
+    /// # Errors
+    /// It is not an object, or `kind` or `apiVersion` is missing or not a string.
+    pub fn new(mut value: Value, source: SourceLocation) -> Result<Self, ReadError> {
+        let Value::Object(object) = &value else {
+            return Err(ReadError::NotAnObject { place: source, found: super::error::describe(&value) });
+        };
+        if !["kind", "apiVersion", "metadata", "spec"].iter().any(|field| object.contains_key(*field)) {
+            return Ok(Manifest { kind: String::new(), api_version: String::new(), value, source });
+        }
+        let Some(kind) = text_field(object, "kind") else {
+            return Err(ReadError::MissingField { place: source, field: "kind", example: "kind: Pod" });
+        };
+        let Some(api_version) = text_field(object, "apiVersion") else {
+            return Err(ReadError::MissingField {
+                place: source,
+                field: "apiVersion",
+                example: "apiVersion: v1",
+            });
+        };
+        quote_integer_bounds_of_object(&kind, &mut value);
+        Ok(Manifest { kind, api_version, value, source })
+    }
+
+    /// `metadata.name`, or an empty string.
+    pub fn name(&self) -> &str {
+        self.metadata("name")
+    }
+
+    /// `metadata.namespace`, or an empty string.
+    pub fn namespace(&self) -> &str {
+        self.metadata("namespace")
+    }
+
+    fn metadata(&self, field: &str) -> &str {
+        self.value.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Manifest {
+    /// `Pod default/web`, or `Node n1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_namespaced =
+            Kind::of(&self.api_version, &self.kind).map_or(!self.namespace().is_empty(), Kind::is_namespaced);
+        let namespace = match (is_namespaced, self.namespace()) {
+            (false, _) => "",
+            (true, "") => DEFAULT_NAMESPACE,
+            (true, namespace) => namespace,
+        };
+        f.write_str(&display_name(&self.kind, namespace, self.name()))
+    }
+}
+
+/// How messages call an object: `Pod default/web`, `Node n1`.
+pub(super) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
+    match (namespace, name) {
+        (_, "") => kind.to_owned(),
+        ("", name) => format!("{kind} {name}"),
+        (namespace, name) => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+/// The namespace of namespaced objects that name none.
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
+
+/// A field that is a non-empty string.
+pub(super) fn text_field(object: &Map<String, Value>, field: &str) -> Option<String> {
+    object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+}

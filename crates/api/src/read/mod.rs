@@ -1,0 +1,98 @@
+//! Text to objects: YAML and JSON as `kubectl` prints them and as people write them.
+//!
+//! [`read_manifests`] hands over one object at a time, so that a dump of any size passes through without
+//! being held as a whole; [`Inventory`] collects the kinds Berth works with as typed objects. Lists are
+//! flattened. Nothing is defaulted here beyond the namespace, and nothing is validated beyond its types.
+//!
+//! The meaning of YAML scalars is the one `kubectl` gives them (YAML 1.1: `yes` is a boolean, `0644` is
+//! octal), so that a manifest means the same here as there.
+
+mod decode;
+mod document;
+mod error;
+mod integer_bounds;
+mod inventory;
+mod json;
+mod kind;
+mod manifest;
+mod scalar;
+mod yaml;
+
+pub use decode::{DecodeError, decode, decode_at};
+pub use error::ReadError;
+pub use integer_bounds::quote_integer_bounds;
+pub use inventory::{Entry, InputError, Inventory, NOT_AN_OBJECT, Workload, WorkloadSpec};
+pub use kind::Kind;
+pub use manifest::{Manifest, SourceLocation};
+
+use std::io::Read;
+
+/// Objects nested deeper than this are refused.
+pub const MAX_DEPTH: usize = 128;
+
+/// How much of the input is looked at to tell JSON, YAML and binary data apart.
+const HEAD_BYTES: u64 = 4096;
+
+/// Reads every object of a text and hands it to `each`, in order.
+///
+/// `file` is the name that messages and [`SourceLocation`]s show. JSON (one object, several, or one a line)
+/// is recognised by its first characters and read as a stream: at no time more than one object of a list
+/// is held. YAML may have any number of documents; its text is held, but only one object of it at a time.
+/// Empty documents are passed over.
+///
+/// # Errors
+/// What is wrong with the text, or the first error of `each`.
+pub fn read_manifests<E: From<ReadError>>(
+    mut input: impl Read,
+    file: &str,
+    each: &mut dyn FnMut(Manifest) -> Result<(), E>,
+) -> Result<(), E> {
+    let io_error =
+        |error: std::io::Error| ReadError::Io { file: file.to_owned(), message: error.to_string() };
+    let mut head = Vec::new();
+    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
+    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        return Err(ReadError::Utf16 { file: file.to_owned() }.into());
+    }
+    if head.contains(&0) {
+        return Err(ReadError::Binary { file: file.to_owned() }.into());
+    }
+    let text_start = if head.starts_with("\u{feff}".as_bytes()) { 3 } else { 0 };
+    if looks_like_json(&head[text_start..]) {
+        return json::read(head[text_start..].chain(input), file, each);
+    }
+    let mut bytes = head.split_off(text_start);
+    input.read_to_end(&mut bytes).map_err(io_error)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        ReadError::NotUtf8 { file: file.to_owned(), line }
+    })?;
+    yaml::read(&text, file, each)
+}
+
+/// Collects the objects of a text; for texts known to be small.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn collect_manifests(text: &str, file: &str) -> Result<Vec<Manifest>, ReadError> {
+    let mut manifests = Vec::new();
+    read_manifests::<ReadError>(text.as_bytes(), file, &mut |manifest| {
+        manifests.push(manifest);
+        Ok(())
+    })?;
+    Ok(manifests)
+}
+
+/// JSON starts with `[`, `{"` or `{}`; a `{` followed by anything else is YAML's flow style.
+fn looks_like_json(head: &[u8]) -> bool {
+    let mut visible = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match visible.next() {
+        Some(b'[') => true,
+        Some(b'{') => matches!(visible.next(), Some(b'"' | b'}') | None),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

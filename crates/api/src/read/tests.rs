@@ -1,0 +1,355 @@
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::object::Pod;
+
+fn manifests(text: &str) -> Vec<Manifest> {
+    collect_manifests(text, "f").unwrap()
+}
+
+fn names(text: &str) -> Vec<String> {
+    manifests(text).iter().map(Manifest::to_string).collect()
+}
+
+fn read_error(text: &[u8]) -> String {
+    read_manifests::<ReadError>(text, "f", &mut |_| Ok(())).unwrap_err().to_string()
+}
+
+fn input_error(text: &str) -> String {
+    Inventory::from_text(text).unwrap_err().to_string()
+}
+
+#[test]
+fn documents_and_lists_are_flattened() {
+    let two = ["Pod default/a", "Node b"];
+    for text in [
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n# nothing\n---\napiVersion: v1\nkind: Node\nmetadata: {name: b}\n",
+        "apiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Node, metadata: {name: b}}\nkind: List\n",
+        "\u{feff}{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, kind: NodeList, items: [{metadata: {name: b}}]}]}",
+        "\u{feff} {\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"a\"}}\n{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"b\"}}\n",
+        "{\"items\": [{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"a\"}}], \"apiVersion\": \"v1\", \"kind\": \"List\"}{\"items\": [{\"metadata\": {\"name\": \"b\"}}], \"apiVersion\": \"v1\", \"kind\": \"NodeList\"}",
+        "{\"kind\": \"NodeList\", \"apiVersion\": \"v1\", \"items\": null} null {\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"a\"}}]}, {\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"b\"}}]}",
+    ] {
+        assert_eq!(names(text), two, "{text}");
+    }
+    assert_eq!(names(""), [""; 0]);
+    assert_eq!(names("---\n---\n# only comments\n"), [""; 0]);
+}
+
+#[test]
+fn an_object_that_merely_has_items_is_left_whole() {
+    for text in [
+        r#"{"apiVersion": "x/v1", "items": [1, {"a": 2}], "kind": "Menu"}"#,
+        "apiVersion: x/v1\nitems: [1, {a: 2}]\nkind: Menu\n",
+    ] {
+        let value = &manifests(text)[0].value;
+        assert_eq!(value.to_string(), r#"{"apiVersion":"x/v1","items":[1,{"a":2}],"kind":"Menu"}"#);
+    }
+    let text = r#"{"kind": "Menu", "apiVersion": "x/v1", "items": [{"kind": "Dish", "apiVersion": "x/v1"}]}"#;
+    assert_eq!(names(text), ["Menu"]);
+    assert_eq!(names(r#"{"kind": "AllowList", "apiVersion": "x/v1", "items": {"a": 1}}"#).len(), 1);
+}
+
+#[test]
+fn sources_tell_the_line_or_the_item() {
+    let places = |text| manifests(text).iter().map(|m| m.source.to_string()).collect::<Vec<_>>();
+    let yaml = "a: &a\n  x: 1\nkind: K\napiVersion: v1\n---\n\nitems:\n- kind: P\n  apiVersion: v1\n-\n  kind: P\n  apiVersion: v1\nkind: List\n";
+    assert_eq!(places(yaml), ["f:1", "f:8", "f:11"]);
+    let json = r#"{"kind": "K", "apiVersion": "v1"}{"kind": "PList", "apiVersion": "v1", "items": [{}, {}]}"#;
+    assert_eq!(places(json), ["f: document 1", "f: document 2: items[0]", "f: document 2: items[1]"]);
+}
+
+#[test]
+fn order_anchors_merges_and_tags_survive() {
+    let text = "
+kind: K
+apiVersion: v1
+base: &base {z: 1, a: 2}
+same: *base
+merged:
+  <<: *base
+  a: 3
+texts: [\"1\", '2', !!str 3, |-
+  4
+  , \"yes\"]
+typed: !!int \"5\"
+on: keys stay as written
+";
+    let value = &manifests(&text.replace("|-\n  4\n  ", "4x"))[0].value;
+    assert_eq!(
+        value.to_string(),
+        concat!(
+            r#"{"kind":"K","apiVersion":"v1","base":{"z":1,"a":2},"same":{"z":1,"a":2},"merged":{"a":3,"z":1},"#,
+            r#""texts":["1","2","3","4x","yes"],"typed":5,"on":"keys stay as written"}"#
+        )
+    );
+}
+
+#[test]
+fn continuation_lines_may_be_indented_too_little() {
+    let text = "kind: K\napiVersion: v1\nitems:\n- {kind: A, apiVersion: v1}\n- kind: B\n  apiVersion: v1\n  a:\n    b: 'one\n    two\n    three\n\n    four'\n---\nkind: C\napiVersion: v1\n"
+        .replace("kind: K", "kind: List");
+    let manifests = manifests(&text);
+    let places: Vec<_> = manifests.iter().map(|m| format!("{m} {}", m.source)).collect();
+    assert_eq!(places, ["A f:4", "B f:5", "C f:14"]);
+    assert_eq!(manifests[1].value["a"]["b"], "one two three\nfour");
+}
+
+#[test]
+fn documents_are_split_only_at_markers() {
+    let text = "# c\n%YAML 1.1\n---\nkind: A\napiVersion: v1\ntext: |\n  ---\n  x\n--- # second\nkind: B\napiVersion: v1\n----: x\n...\n---\nkind: C\napiVersion: v1";
+    assert_eq!(names(text), ["A", "B", "C"]);
+    assert_eq!(manifests(text)[0].value["text"], "---\nx\n");
+}
+
+#[test]
+fn broken_text_is_reported_with_file_line_and_column() {
+    for (text, message) in [
+        (
+            "kind: Pod\nmetadata:\n  name: a\n bad\n",
+            "f:4:2: invalid YAML: while parsing a block mapping, did not find expected key",
+        ),
+        ("a: [1\n", "f:1:4: invalid YAML: unclosed bracket '['"),
+        ("kind: Pod\nkind: Pod\n", "f:2:1: invalid YAML: duplicate key \"kind\""),
+        ("spec:\n  a: 1\n  a: 2\n", "f:3:3: invalid YAML: duplicate key \"a\""),
+        ("a: *b\n", "f:1:4: invalid YAML: while parsing node, found unknown anchor"),
+        ("a: &a [*a]\n", "f:1:8: invalid YAML: an alias stands inside what it repeats"),
+        ("? [a]\n: b\n", "f:1:3: invalid YAML: a key must be a string"),
+        ("{\"kind\": \"Pod\",\n  \"x\": }", "f:2:8: invalid JSON: expected value"),
+        ("{\"kind\": \"Pod\"", "f:1:14: invalid JSON: EOF while parsing an object"),
+        ("{\"kind\": \"Pod\", \"apiVersion\": \"v1\"} garbage", "f:1:37: invalid JSON: expected value"),
+        (
+            "[1]",
+            "f: document 1: an array, not a Kubernetes object: it must have apiVersion, kind and metadata",
+        ),
+        ("hello", "f:1: a string, not a Kubernetes object: it must have apiVersion, kind and metadata"),
+        (
+            "kind: List\napiVersion: v1\nitems:\n- 5\n",
+            "f:4: a number, not a Kubernetes object: it must have apiVersion, kind and metadata",
+        ),
+        ("---\n---\nmetadata: {}\n", "f:3: kind is missing: add it, such as `kind: Pod`"),
+        ("kind: Pod\n", "f:1: apiVersion is missing: add it, such as `apiVersion: v1`"),
+        (r#"{"metadata": {}}"#, "f: document 1: kind is missing: add it, such as `kind: Pod`"),
+        (
+            r#"{"apiVersion": "v1", "items": [{"kind": "P", "apiVersion": "v1"}], "kind": "Menu"}"#,
+            "f: document 1: kind \"Menu\" has items but is not a list: use kind List",
+        ),
+        (
+            "kind: List\napiVersion: v1\nitems: 3\n",
+            "f:1: a list whose items are no array, not a Kubernetes object: it must have apiVersion, kind and metadata",
+        ),
+        ("kind: List\n---\n\na: [\n", "f:4:4: invalid YAML: unclosed bracket '['"),
+    ] {
+        assert_eq!(read_error(text.as_bytes()), message, "{text:?}");
+    }
+}
+
+#[test]
+fn garbage_fails_at_once_and_is_not_echoed() {
+    let mut noise = 0x9e37_79b9_u32;
+    let mut random = move || {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        noise as u8
+    };
+    const SIZE: usize = 10 << 20;
+    let repeat = |text: &str| text.repeat(SIZE / text.len()).into_bytes();
+    let bytes: Vec<u8> = (0..SIZE).map(|_| random()).collect();
+    assert_eq!(
+        read_error(&bytes),
+        "f: binary data, not text: give YAML or JSON, optionally compressed with gzip"
+    );
+    let no_zeros: Vec<u8> = std::iter::once(b'a').chain((0..SIZE).map(|_| random() | 1)).collect();
+    assert_eq!(
+        read_error(&no_zeros),
+        "f: line 1 is not UTF-8 text: give YAML or JSON, optionally compressed with gzip"
+    );
+    assert_eq!(read_error(b"\xff\xfea\0"), "f: UTF-16 text: save it as UTF-8");
+    let printable: Vec<u8> = (0..SIZE).map(|_| b' ' + random() % 95).collect();
+    for text in [printable, repeat("a"), repeat("["), repeat("{"), repeat("- "), repeat("? "), repeat("\"")]
+        .into_iter()
+        .chain([repeat("{\"a\":"), repeat("a: "), repeat("&a "), repeat("%\n"), repeat("a\n"), repeat("!a ")])
+    {
+        let message = read_error(&text);
+        assert!(message.len() < 300, "{message}");
+    }
+}
+
+#[test]
+fn alias_bombs_are_refused() {
+    let mut text = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+    for level in 1..10 {
+        let alias = format!("*a{}, ", level - 1);
+        text.push_str(&format!("a{level}: &a{level} [{}]\n", alias.repeat(10)));
+    }
+    let message = read_error(text.as_bytes());
+    assert!(message.ends_with("YAML aliases repeat more than 64 MiB of data: write the repeated parts out"));
+    assert!(message.starts_with("f:6:40:"), "{message}");
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    for (open, close, message) in [
+        ("[", "]", "f:1:131: nested deeper than 128 levels: no Kubernetes object is"),
+        ("{a: ", "}", "f:1:513: nested deeper than 128 levels: no Kubernetes object is"),
+        ("{\"a\": ", "}", "f:1:763: nested deeper than 128 levels: no Kubernetes object is"),
+    ] {
+        let text = format!("{}{}", open.repeat(140), close.repeat(140));
+        let text = if open == "[" { format!("a: {text}") } else { text };
+        assert_eq!(read_error(text.as_bytes()), message);
+    }
+}
+
+#[test]
+fn wrong_types_name_the_object_the_field_and_the_remedy() {
+    let pod = |rest: &str| input_error(&format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n{rest}"));
+    assert_eq!(
+        pod("  labels: {version: 20}\n"),
+        "input:1: Pod default/web: metadata.labels.version: invalid type: integer `20`, expected a string: quote it"
+    );
+    assert_eq!(
+        pod("  labels: {app.kubernetes.io/part-of: on}\n"),
+        "input:1: Pod default/web: metadata.labels[app.kubernetes.io/part-of]: invalid type: boolean `true`, expected a string: quote it"
+    );
+    assert_eq!(
+        pod("spec:\n  containers:\n  - resources: {requests: {cpu: abc}}\n"),
+        "input:1: Pod default/web: spec.containers[0].resources.requests.cpu: \"abc\" is not a quantity: write a number with an optional suffix, such as 100m, 0.5, 2, 1e3, 128Mi or 1.5Gi"
+    );
+    assert_eq!(
+        pod("spec: {hostNetwork: \"yes\"}\n"),
+        "input:1: Pod default/web: spec.hostNetwork: invalid type: string \"yes\", expected a boolean"
+    );
+    assert_eq!(
+        pod(
+            "spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Gt, values: [20]}]}]}}}}\n"
+        ),
+        "input:1: Pod default/web: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values[0]: invalid type: integer `20`, expected a string: quote it"
+    );
+}
+
+#[test]
+fn quantities_and_booleans_are_read_as_people_write_them() {
+    let inventory = Inventory::from_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  hostNetwork: yes\n  containers:\n  - resources:\n      requests: {a: 1e3, b: 0.5, c: 100m, d: 1Ki, e: -1, f: 2, g: \"3\"}\n",
+    )
+    .unwrap();
+    let spec = &inventory.pods[0].object.spec;
+    let millis: Vec<i64> = spec.containers[0].resources.requests.values().map(|q| q.millis()).collect();
+    assert_eq!(millis, [1_000_000, 500, 100, 1_024_000, -1000, 2000, 3000]);
+    assert!(spec.host_network);
+}
+
+#[test]
+fn integer_bounds_of_pod_terms_become_strings_and_only_those() {
+    let expression = |op: &str| json!({"key": "a", "operator": op, "values": [20, "30"]});
+    let term =
+        |op: &str| json!({"labelSelector": {"matchExpressions": [expression(op)]}, "topologyKey": "z"});
+    let mut affinity = json!({
+        "podAffinity": {
+            "requiredDuringSchedulingRequiredDuringExecution": [term("Gt"), term("In")],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term("Lt")}],
+        },
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("Lt")]},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [expression("Gt")]}]}},
+    });
+    let before = affinity.to_string();
+    quote_integer_bounds(&mut affinity);
+    let quoted = |op: &str, text: &str| {
+        let bound = format!(r#""operator":"{op}","values":[20,"#);
+        text.replace(&bound, &bound.replace("20", "\"20\""))
+    };
+    let (pods, nodes) = before.split_at(before.find(r#""nodeAffinity""#).unwrap());
+    assert_eq!(affinity.to_string(), format!("{}{nodes}", quoted("Lt", &quoted("Gt", pods))));
+
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, labelSelector: {matchExpressions: [{key: a, operator: Gt, values: [20]}]}}]}}}\n";
+    assert!(decode::<Pod>(&manifests(pod)[0]).is_ok());
+    assert!(decode::<Pod>(&manifests(&pod.replace("Gt", "In"))[0]).is_err());
+}
+
+#[test]
+fn a_duplicate_object_names_both_places() {
+    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default}\n";
+    assert_eq!(input_error(text), "input:5: Pod default/a is also in input:1: remove or rename one of them");
+    assert!(Inventory::from_text(&text.replace("namespace: default", "namespace: other")).is_ok());
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n";
+    assert_eq!(
+        input_error(&format!("{node}---\n{node}")),
+        "input:5: Node n1 is also in input:1: remove or rename one of them"
+    );
+    assert_eq!(
+        input_error("apiVersion: v1\nkind: Node\n"),
+        "input:1: Node: metadata.name is missing: add it"
+    );
+}
+
+#[test]
+fn kinds_are_told_apart_by_group() {
+    let text = "
+{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {selector: {a: b}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}
+---
+{image: {tag: 1}}
+---
+{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}}
+---
+{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: []}
+";
+    let inventory = Inventory::from_text(text).unwrap();
+    assert_eq!(
+        inventory.skipped.iter().map(|(kind, n)| format!("{kind} {n}")).collect::<Vec<_>>(),
+        ["(no kind) 1", "ConfigMap 2", "Service.serving.knative.dev 1"]
+    );
+    assert_eq!((inventory.services.len(), inventory.services[0].order), (1, 0));
+    assert_eq!(inventory.workloads[0].object.to_string(), "Deployment default/a");
+    assert_eq!(inventory.scheduler_configurations.len(), 1);
+}
+
+#[test]
+fn raw_objects_are_kept_as_they_were_only_on_request() {
+    let text = r#"{"kind":"Pod","apiVersion":"v1","x":{"z":1,"a":null},"metadata":{"name":"a"}}"#;
+    assert_eq!(Inventory::from_text(text).unwrap().pods[0].raw.as_ref().unwrap().to_string(), text);
+    let mut inventory = Inventory::default();
+    inventory.read(text.as_bytes(), "f").unwrap();
+    assert_eq!(inventory.pods[0].raw, None::<Value>);
+}
+
+/// The folder of real manifests and dumps beside the workspace; not part of it.
+pub(crate) fn shared_files() -> Vec<PathBuf> {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let mut files = Vec::new();
+    let mut folders = vec![shared.join("manifests"), shared.join("data")];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            eprintln!("{} not found: nothing is read from it", folder.display());
+            continue;
+        };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn real_manifests_and_dumps_are_read() {
+    for path in shared_files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut inventory = Inventory::keeping_raw();
+        let result = inventory.read(text.as_bytes(), "f");
+        assert!(result.is_ok(), "{}: {}", path.display(), result.unwrap_err());
+    }
+}
