@@ -41,16 +41,18 @@ pub enum CliError {
         file: String,
     },
     /// More than one scheduler configuration.
-    #[error("{second}: a second KubeSchedulerConfiguration, after {first}: remove one, or choose with --config")]
+    #[error(
+        "{second}: a second KubeSchedulerConfiguration, after {first}: remove one, or choose with --config"
+    )]
     SeveralConfigs {
         /// Where the first is.
         first: SourceLocation,
         /// Where the second is.
         second: SourceLocation,
     },
-    /// The pod to explain is not there.
+    /// What was asked for is not there.
     #[error("{0}")]
-    Pod(String),
+    NotFound(String),
     /// Objects cannot be written as YAML.
     #[error("cannot write YAML: {0}")]
     Yaml(#[from] serde_saphyr::ser_error::Error),

@@ -25,6 +25,7 @@ struct PodReport<'a> {
     priority: i32,
     state: State,
     node: Option<&'a str>,
+    score: Option<i64>,
     domain: Option<&'a str>,
     message: String,
 }
@@ -54,6 +55,7 @@ impl<'a> Report<'a> {
                     None => State::Unplaced,
                 },
                 node,
+                score: p.score(),
                 domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
                 message: p.outcome.message().into_owned(),
             }

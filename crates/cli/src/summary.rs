@@ -7,7 +7,7 @@ use berth_engine::simulation::{SimulatedPod, Simulation};
 use serde::Serialize;
 
 /// This many groups of pods that fit nowhere are explained; more would take long and be read by nobody.
-const MAX_EXPLAINED: usize = 100;
+const MAX_EXPLAINED: usize = 300;
 
 /// Counts of pods.
 #[derive(Debug, Serialize)]
@@ -103,7 +103,8 @@ impl Summary {
 /// Groups the pods that go nowhere: those of one workload by message, single pods also by what stands in
 /// their way.
 pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
-    let unplaced: Vec<_> = simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();
+    let unplaced: Vec<_> =
+        simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();
     let mut failures: Vec<Failure> = Vec::new();
     let mut n_explained = 0;
     for Unplaced { namespace, name, workload, message } in unplaced {
@@ -121,7 +122,8 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
             let explanation = simulation.explain(&namespace, &name, None);
             bottleneck = explanation.and_then(|e| e.bottleneck().cloned());
         }
-        let cause = |b: &Option<TermSummary>| b.as_ref().map(|t| (t.plugin, t.term.clone(), t.detail.clone()));
+        let cause =
+            |b: &Option<TermSummary>| b.as_ref().map(|t| (t.plugin, t.term.clone(), t.detail.clone()));
         let alike = |f: &&mut Failure| alike(f) && cause(&f.bottleneck) == cause(&bottleneck);
         match failures.iter_mut().find(alike) {
             Some(failure) => failure.pods.push(key),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use berth_api::config::SchedulerConfig;
 use berth_api::quantity::Quantity;
 use berth_api::read::{Inventory, Manifest, SourceLocation};
-use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
 use berth_engine::Settings;
+use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
 
 use crate::error::CliError;
 use crate::render::names::counted;
@@ -71,7 +71,9 @@ impl ClusterArgs {
         match (inventory.nodes.len(), self.nodes) {
             (0, None) => output::warning(&"the input has no nodes: add them, or make some with --nodes"),
             (0, Some(_)) | (_, None) => {}
-            (n, Some(_)) => output::note(&format!("--nodes is not used: the input has {}", counted(n, "node"))),
+            (n, Some(_)) => {
+                output::note(&format!("--nodes is not used: the input has {}", counted(n, "node")))
+            }
         }
         let settings = self.settings(&inventory)?;
         let made_nodes = self.nodes.map(|n_nodes| MadeNodes {
@@ -112,7 +114,10 @@ impl ClusterArgs {
             };
         };
         if let [first, ..] = in_input.as_slice() {
-            output::note(&format!("{}: KubeSchedulerConfiguration is not used: --config is given", first.source));
+            output::note(&format!(
+                "{}: KubeSchedulerConfiguration is not used: --config is given",
+                first.source
+            ));
         }
         let mut read = Inventory::default();
         input::read(&mut read, std::slice::from_ref(path))?;

@@ -62,7 +62,7 @@ enum Format {
 pub fn run(mut args: Args) -> Result<Answer, CliError> {
     // `-f` takes all names up to the next option, and so a pod that comes right after them.
     let pod = args.pod.take().or_else(|| take_last(&mut args.cluster.files)).ok_or_else(|| {
-        CliError::Pod("no pod is named: write it last, as in `berth explain -f FILE web-0`".to_owned())
+        CliError::NotFound("no pod is named: write it last, as in `berth explain -f FILE web-0`".to_owned())
     })?;
     let mut simulation = args.cluster.simulation(false)?;
     let (namespace, name) = find(&simulation, &pod)?;
@@ -71,12 +71,13 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     } else {
         simulation.run_before(&namespace, &name);
     }
-    let explanation = match &args.node {
-        Some(node) if !simulation.has_node(node) => {
-            return Err(CliError::Node { node: node.clone() });
-        }
-        node => simulation.explain(&namespace, &name, node.as_deref()),
-    };
+    if let Some(node) = args.node.as_ref().filter(|n| !simulation.has_node(n)) {
+        return Err(CliError::NotFound(format!(
+            "Node {node} is not in the input: give the name of one that is"
+        )));
+    }
+    let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
+    let explanation = explanation.ok_or_else(|| CliError::NotFound(not_found(&simulation, &pod, &name)))?;
     let mut out = output::stdout();
     match args.output {
         Format::Table => explanation::write(&mut out, &explanation)?,
@@ -109,11 +110,11 @@ fn find(simulation: &Simulation, asked: &str) -> Result<(String, String), CliErr
     let found: Vec<_> = simulation.pods().iter().filter(meant).collect();
     match found.as_slice() {
         [one] => Ok((one.pod.metadata.namespace.clone(), one.pod.metadata.name.clone())),
-        [] => Err(CliError::Pod(not_found(simulation, asked, name))),
+        [] => Err(CliError::NotFound(not_found(simulation, asked, name))),
         several => {
             let keys: Vec<_> = several.iter().map(|p| p.pod.key()).collect();
             let keys = abbreviated(&keys, MAX_SUGGESTIONS);
-            Err(CliError::Pod(format!("several pods are named {name}: write which: {keys}")))
+            Err(CliError::NotFound(format!("several pods are named {name}: write which: {keys}")))
         }
     }
 }
@@ -122,8 +123,8 @@ fn not_found(simulation: &Simulation, asked: &str, name: &str) -> String {
     let all = simulation.pods();
     let key = |p: &SimulatedPod| p.pod.key();
     let like = |p: &&SimulatedPod| {
-        let other = &p.pod.metadata.name;
-        other.contains(name) || name.contains(other.as_str()) || owner_part(other) == owner_part(name)
+        let other = p.pod.metadata.name.as_str();
+        other.contains(name) || name.contains(other) || other.starts_with(owner_part(name))
     };
     let near: Vec<_> = all.iter().filter(like).map(key).collect();
     let (word, names) = match near.as_slice() {

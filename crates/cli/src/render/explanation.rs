@@ -68,7 +68,7 @@ fn write_terms(out: &mut impl Write, explanation: &Explanation) -> io::Result<()
     if explanation.terms.is_empty() {
         return Ok(());
     }
-    heading(out, &format!("Terms, and how many of {} each excludes", counted(explanation.n_nodes, "node")))?;
+    heading(out, &format!("Terms, each on its own against {}", counted(explanation.n_nodes, "node")))?;
     for term in &explanation.terms {
         write_term(out, term)?;
     }
@@ -78,14 +78,18 @@ fn write_terms(out: &mut impl Write, explanation: &Explanation) -> io::Result<()
 /// Writes a term with the domains and pods that are the reason.
 pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
     let TermSummary { plugin, term: path, detail, excludes, excludes_alone, domains } = term;
-    let style = if *excludes > 0 { BAD } else { GOOD };
+    let path = if path.is_empty() { String::new() } else { format!(" {path}") };
+    writeln!(out, "  {BOLD}{}{BOLD:#}{path}", plugin.name())?;
+    writeln!(out, "    {detail}")?;
     let alone = match *excludes_alone {
         0 => String::new(),
-        n => format!(", {} of them alone", grouped(n)),
+        n if n == *excludes => "; nothing else excludes them".to_owned(),
+        n => format!("; nothing else excludes {} of them", grouped(n)),
     };
-    let path = if path.is_empty() { String::new() } else { format!(" {path}") };
-    writeln!(out, "  {style}{}{alone}{style:#}  {BOLD}{}{BOLD:#}{path}", grouped(*excludes), plugin.name())?;
-    writeln!(out, "    {detail}")?;
+    match *excludes {
+        0 => writeln!(out, "    {GOOD}excludes no node{GOOD:#}")?,
+        n => writeln!(out, "    {BAD}excludes {}{BAD:#}{alone}", counted(n, "node"))?,
+    }
     for domain in domains.iter().take(MAX_DOMAINS) {
         let DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses } = domain;
         let counts = in_parentheses(counts.iter());
@@ -112,13 +116,13 @@ fn write_excluded(out: &mut impl Write, explanation: &Explanation) -> io::Result
 
 fn write_groups(out: &mut impl Write, groups: &[ExcludedNodes]) -> io::Result<()> {
     for ExcludedNodes { nodes, verdicts } in groups.iter().take(MAX_GROUPS) {
-        writeln!(
-            out,
-            "  {ATTENTION}{}{ATTENTION:#}: {} against {}",
-            abbreviated(nodes, MAX_NODES),
-            counted(verdicts.len(), "reason"),
-            if nodes.len() == 1 { "it" } else { "each" },
-        )?;
+        let reasons = counted(verdicts.len(), "reason");
+        let each = match nodes.as_slice() {
+            [] | [_] => "against it".to_owned(),
+            [first, ..] => format!("against each, shown for {first}"),
+        };
+        let nodes = abbreviated(nodes, MAX_NODES);
+        writeln!(out, "  {ATTENTION}{nodes}{ATTENTION:#}: {reasons} {each}")?;
         write_verdicts(out, verdicts)?;
     }
     write_more(out, groups, |g| &g.nodes)

@@ -56,7 +56,8 @@ fn pods(simulation: &Simulation, columns: Columns, topology_key: &str) -> Table 
         waiting.for_each(|p| table.row([p.pod.key().into(), node_cell(p)]));
         return table;
     }
-    let mut table = Table::new(["NAMESPACE", "POD", "PRIORITY", "NODE", &domain_name(topology_key), "WORKLOAD"]);
+    let mut table =
+        Table::new(["NAMESPACE", "POD", "PRIORITY", "NODE", "SCORE", &domain_name(topology_key), "WORKLOAD"]);
     for p in waiting {
         let domain = p.node().and_then(|n| simulation.node_label(n, topology_key));
         table.row([
@@ -64,6 +65,7 @@ fn pods(simulation: &Simulation, columns: Columns, topology_key: &str) -> Table 
             Cell::from(&p.pod.metadata.name),
             p.pod.spec.priority.unwrap_or(0).into(),
             node_cell(p),
+            p.score().map_or_else(|| "<none>".into(), Cell::from),
             domain.unwrap_or("<none>").into(),
             p.workload.as_deref().unwrap_or("<none>").into(),
         ]);
@@ -110,13 +112,17 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
     let Failure { workload, pods, message, bottleneck } = failure;
     let pods_named = abbreviated(pods, MAX_PODS);
     match (workload, pods.len()) {
-        (Some(workload), n) => writeln!(out, "{BOLD}{workload}{BOLD:#}: {} {BAD}unplaced{BAD:#}: {pods_named}", counted(n, "pod"))?,
+        (Some(workload), n) => writeln!(
+            out,
+            "{BOLD}{workload}{BOLD:#}: {} {BAD}unplaced{BAD:#}: {pods_named}",
+            counted(n, "pod")
+        )?,
         (None, 1) => writeln!(out, "{BOLD}Pod {pods_named}{BOLD:#}: {BAD}unplaced{BAD:#}")?,
         (None, n) => writeln!(out, "{} {BAD}unplaced{BAD:#}: {pods_named}", counted(n, "pod"))?,
     }
     writeln!(out, "  {message}")?;
     let Some(term) = bottleneck else { return Ok(()) };
-    writeln!(out, "  {DIM}bottleneck: nodes it excludes, and those nothing else excludes{DIM:#}")?;
+    writeln!(out, "  {DIM}what stands most in the way:{DIM:#}")?;
     explanation::write_term(out, term)
 }
 

@@ -55,9 +55,10 @@ impl Table {
         let widths: Vec<usize> = (0..n_columns).map(|i| width_of(i).unwrap_or(0)).collect();
         for row in &self.rows {
             write!(out, "{indent}")?;
-            for (i, Cell { text, style }) in row.iter().enumerate() {
+            let n_cells = row.iter().rposition(|c| !c.text.is_empty()).map_or(0, |last| last + 1);
+            for (i, Cell { text, style }) in row[..n_cells].iter().enumerate() {
                 write!(out, "{style}{text}{style:#}")?;
-                if i + 1 < row.len() {
+                if i + 1 < n_cells {
                     let n_spaces = widths[i] - text.chars().count() + GAP;
                     write!(out, "{:n_spaces$}", "")?;
                 }
