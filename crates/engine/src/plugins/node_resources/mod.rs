@@ -16,10 +16,20 @@ use crate::state::intern::Symbol;
 /// A resource as the scoring plugins look at it.
 struct ScoredResource {
     name: String,
-    symbol: Option<Symbol>,
+    kind: ResourceKind,
     weight: i64,
     /// What the pod asks for.
     request: i64,
+}
+
+/// Where a node keeps its amounts of a resource.
+#[derive(Clone, Copy)]
+enum ResourceKind {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    /// By name; none if no node or pod has ever named it.
+    Scalar(Option<Symbol>),
 }
 
 /// What a node offers of a resource, and how much would be taken with the pod on it.
@@ -35,7 +45,12 @@ fn scored_resources(context: Context<'_>, specs: &[ResourceSpec], non_zero: bool
     let requests = &context.class.rules().requests;
     let resource = |spec: &ResourceSpec| ScoredResource {
         name: spec.name.clone(),
-        symbol: context.cluster.symbols.get(&spec.name),
+        kind: match spec.name.as_str() {
+            "cpu" => ResourceKind::Cpu,
+            "memory" => ResourceKind::Memory,
+            "ephemeral-storage" => ResourceKind::EphemeralStorage,
+            name => ResourceKind::Scalar(context.cluster.symbols.get(name)),
+        },
         weight: spec.weight,
         request: match spec.name.as_str() {
             "cpu" if non_zero => requests.scoring_milli_cpu,
@@ -51,17 +66,15 @@ impl ScoredResource {
     /// that the pod does not ask for.
     fn utilization(&self, node: NodeRef<'_>, non_zero: bool) -> Option<Utilization> {
         let node = node.record;
-        let (allocatable, used) = match self.name.as_str() {
-            "cpu" if non_zero => (node.allocatable.milli_cpu, node.non_zero_milli_cpu),
-            "memory" if non_zero => (node.allocatable.memory, node.non_zero_memory),
-            "cpu" => (node.allocatable.milli_cpu, node.requested.milli_cpu),
-            "memory" => (node.allocatable.memory, node.requested.memory),
-            "ephemeral-storage" => (node.allocatable.ephemeral_storage, node.requested.ephemeral_storage),
-            _ if self.request == 0 => return None,
-            _ => {
-                let name = self.symbol?;
-                (node.allocatable.scalar(name)?, node.requested.scalar(name).unwrap_or(0))
-            }
+        let (offered, requested) = (&node.allocatable, &node.requested);
+        let (allocatable, used) = match self.kind {
+            ResourceKind::Cpu if non_zero => (offered.milli_cpu, node.non_zero_milli_cpu),
+            ResourceKind::Memory if non_zero => (offered.memory, node.non_zero_memory),
+            ResourceKind::Cpu => (offered.milli_cpu, requested.milli_cpu),
+            ResourceKind::Memory => (offered.memory, requested.memory),
+            ResourceKind::EphemeralStorage => (offered.ephemeral_storage, requested.ephemeral_storage),
+            ResourceKind::Scalar(_) if self.request == 0 => return None,
+            ResourceKind::Scalar(name) => (offered.scalar(name?)?, requested.scalar(name?).unwrap_or(0)),
         };
         let requested = used.saturating_add(self.request);
         (allocatable != 0).then_some(Utilization { allocatable, requested })
