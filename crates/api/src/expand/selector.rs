@@ -6,7 +6,8 @@ use crate::read::decode_at;
 
 /// The selector of a Deployment, ReplicaSet, StatefulSet or DaemonSet.
 ///
-/// Before `apps/v1` it could be left out, and then was the template's labels.
+/// Without one it is the template's labels, as it was before `apps/v1` made it a must: manifests for other
+/// simulators leave it out, and which pods are meant is clear.
 pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<LabelSelector, ExpandError> {
     const PATH: &str = "spec.template.metadata";
     let metadata = match workload.spec.template.get("metadata") {
@@ -15,20 +16,10 @@ pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<L
             .map_err(|error| ExpandError::Decode { place: context.entry.source.clone(), error })?
             .unwrap_or_default(),
     };
-    let api_version = context.entry.object.api_version.as_str();
-    let is_optional = api_version.starts_with("extensions/") || api_version == "apps/v1beta1";
-    let selector = match &workload.spec.selector {
-        Some(selector) => selector.clone(),
-        None if is_optional => {
-            LabelSelector { match_labels: metadata.labels.clone(), match_expressions: Vec::new() }
-        }
-        None => {
-            return Err(context.invalid(
-                "spec.selector",
-                "Required value: add it, with labels of spec.template.metadata.labels",
-            ));
-        }
-    };
+    let selector = workload.spec.selector.clone().unwrap_or_else(|| LabelSelector {
+        match_labels: metadata.labels.clone(),
+        match_expressions: Vec::new(),
+    });
     if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
         let kind = context.kind().name().to_ascii_lowercase();
         return Err(context

@@ -95,4 +95,4 @@ fn looks_like_json(head: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
