@@ -11,7 +11,6 @@ use crate::object::{Namespace, Node, Pod, Service};
 
 /// A scenario with the scheduler's answers.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
 pub struct Recording {
     /// What the scheduler saw.
     pub scenario: Scenario,

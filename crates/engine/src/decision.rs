@@ -21,6 +21,8 @@ pub enum Outcome {
     Placed {
         /// Node name.
         node: String,
+        /// The node's score; none for a pod that ran there already.
+        score: Option<i64>,
     },
     /// It fits on no node now.
     Unschedulable {
@@ -43,7 +45,7 @@ impl Outcome {
     /// The node, if the pod goes to one.
     pub fn node(&self) -> Option<&str> {
         match self {
-            Outcome::Placed { node } => Some(node),
+            Outcome::Placed { node, .. } => Some(node),
             _ => None,
         }
     }
@@ -141,7 +143,7 @@ impl Cluster {
     /// Decides, and if a node is found assigns the pod to it.
     pub fn place(&mut self, pod: &Pod) -> Outcome {
         let outcome = self.decide(pod);
-        if let Outcome::Placed { node } = &outcome {
+        if let Outcome::Placed { node, .. } = &outcome {
             let class = self.class_of(pod);
             self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
             self.assign(pod, class, node);
@@ -256,7 +258,9 @@ impl<'a> Run<'a> {
             return Outcome::Failed { error: error.clone() };
         }
         match self.best().first() {
-            Some(node) => Outcome::Placed { node: (*node).to_owned() },
+            Some(node) => {
+                Outcome::Placed { node: (*node).to_owned(), score: self.totals.iter().max().copied() }
+            }
             None => Outcome::Unschedulable { message: self.message() },
         }
     }

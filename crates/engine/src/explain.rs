@@ -149,6 +149,12 @@ impl Cluster {
     /// Explains a pod: a pending one, or one that is assigned already, which is then looked at as if it
     /// were not there.
     pub fn explain(&mut self, pod: &Pod) -> Explanation {
+        self.explain_on(pod, None)
+    }
+
+    /// As [`Cluster::explain`]; with a node, the groups of nodes hold that node alone. Terms are told for all
+    /// nodes either way.
+    pub fn explain_on(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
         let mut pod = pod.clone();
         let running_on = (!pod.spec.node_name.is_empty()).then(|| std::mem::take(&mut pod.spec.node_name));
         let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
@@ -174,7 +180,7 @@ impl Cluster {
                 let incoming = self.incoming(&pod);
                 match self.run(&incoming) {
                     Some(run) => {
-                        explanation.fill(&run);
+                        explanation.fill(&run, node);
                         run.outcome()
                     }
                     None => Outcome::no_profile(&pod),
@@ -203,7 +209,7 @@ impl Cluster {
 type TermKey = (Plugin, String, String);
 
 impl Explanation {
-    fn fill(&mut self, run: &Run<'_>) {
+    fn fill(&mut self, run: &Run<'_>, only: Option<&str>) {
         let cluster = run.context.cluster;
         let mut summaries: BTreeMap<TermKey, TermSummary> = BTreeMap::new();
         for (plugin, filter) in &run.filters {
@@ -234,6 +240,9 @@ impl Explanation {
             for verdict in &verdicts {
                 summary(&mut summaries, key(verdict)).add_domain(verdict);
             }
+            if only.is_some_and(|only| only != name) {
+                continue;
+            }
             let group = groups.entry(keys).or_insert_with(|| ExcludedNodes { nodes: Vec::new(), verdicts });
             group.nodes.push(name.to_owned());
         }
@@ -248,7 +257,7 @@ impl Explanation {
             let rank = |g: &ExcludedNodes| (g.verdicts.len(), std::cmp::Reverse(g.nodes.len()));
             rank(a).cmp(&rank(b)).then_with(|| a.nodes.cmp(&b.nodes))
         });
-        self.feasible = feasible(run);
+        self.feasible = feasible(run, only);
     }
 }
 
@@ -283,9 +292,10 @@ impl TermSummary {
     }
 }
 
-fn feasible(run: &Run<'_>) -> Vec<FeasibleNodes> {
+fn feasible(run: &Run<'_>, only: Option<&str>) -> Vec<FeasibleNodes> {
     let mut groups: HashMap<(i64, Vec<i64>), FeasibleNodes> = HashMap::new();
-    for (i, id) in run.feasible.iter().enumerate() {
+    let wanted = |id: NodeId| only.is_none_or(|only| only == run.node_name(id));
+    for (i, id) in run.feasible.iter().enumerate().filter(|(_, id)| wanted(**id)) {
         let scores = run.scorers.iter().flatten().map(|s| s.scores[i]).collect();
         let total = run.totals[i];
         let group = groups.entry((total, scores)).or_insert_with(|| FeasibleNodes {

@@ -124,6 +124,14 @@ impl SimulatedPod {
         self.outcome.node()
     }
 
+    /// The score of the node at the time it was chosen; none for a pod that ran already or is nowhere.
+    pub fn score(&self) -> Option<i64> {
+        match self.outcome {
+            Outcome::Placed { score, .. } => score,
+            _ => None,
+        }
+    }
+
     /// The object with `spec.nodeName` set, all else as it was.
     pub fn placed_object(&self) -> Option<Value> {
         let mut raw = self.raw.clone()?;
@@ -294,7 +302,7 @@ impl Simulation {
                     pod.key()
                 ));
             }
-            Outcome::Placed { node }
+            Outcome::Placed { node, score: None }
         } else if pod.metadata.deletion_timestamp.is_some() {
             Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
         } else {
@@ -370,22 +378,16 @@ impl Simulation {
         self.node_labels.get(node)?.get(key).map(String::as_str)
     }
 
-    /// Explains a pod in the present state.
-    pub fn explain(&mut self, pod: &Pod) -> Explanation {
-        self.cluster.explain(pod)
+    /// Whether there is a node of this name.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.node_labels.contains_key(name)
     }
 
-    /// Pods of each workload (or single pod, by its own name) by value of a node label; pods on nodes
-    /// without it, and pods without a node, are not counted.
-    pub fn by_domain(&self, key: &str) -> BTreeMap<String, BTreeMap<String, usize>> {
-        let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
-        for pod in &self.pods {
-            let Some(domain) = pod.node().and_then(|node| self.node_label(node, key)) else { continue };
-            let workload = pod.workload.clone().unwrap_or_else(|| format!("Pod {}", pod.pod.metadata.name));
-            let workload = format!("{}/{workload}", pod.pod.metadata.namespace);
-            *counts.entry(workload).or_default().entry(domain.to_owned()).or_default() += 1;
-        }
-        counts
+    /// Explains a pod in the present state; with a node, the groups of nodes hold that node alone. None if
+    /// there is no such pod.
+    pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<Explanation> {
+        let pod = self.pod(namespace, name)?.pod.clone();
+        Some(self.cluster.explain_on(&pod, node))
     }
 }
 

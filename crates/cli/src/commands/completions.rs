@@ -1,0 +1,33 @@
+//! `berth completions`.
+
+use std::io::Write;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::Answer;
+use crate::error::CliError;
+use crate::output;
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  berth completions bash > ~/.local/share/bash-completion/completions/berth
+  berth completions zsh > \"${fpath[1]}/_berth\"
+  berth completions fish > ~/.config/fish/completions/berth.fish")]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the script that completes the arguments of `C`.
+pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
+    // The generator panics when it cannot write, as into a closed pipe: it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut C::command(), "berth", &mut script);
+    let mut out = output::stdout();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Answer::Good)
+}

@@ -1,0 +1,7 @@
+//! The commands: each parses its arguments and wires the parts together.
+
+mod cluster_args;
+pub mod completions;
+pub mod explain;
+pub mod replay;
+pub mod simulate;

@@ -1,0 +1,105 @@
+//! `berth replay`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_engine::replay::{Difference, replay};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::Answer;
+use crate::error::CliError;
+use crate::output;
+use crate::recordings::{Recordings, progress_over};
+use crate::render::difference;
+
+/// Decide recorded scenarios anew and show where the answers differ
+///
+/// A recording holds a scheduler's answers: each node's verdict or scores, the choice, the message. It is
+/// judged with Berth's extensions off. After each pod the cluster is as recorded, so that one difference does
+/// not beget others. The format is described in docs/recordings.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  berth replay conformance/*.jsonl.gz
+  berth replay --limit 1000 -o json recording.jsonl
+  zcat recording.jsonl.gz | head -100 | berth replay -
+
+Exit codes: 0 no differences, 1 differences, 2 bad input or usage")]
+pub struct Args {
+    /// Recordings, one JSON object a line; may be compressed with gzip; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Show at most this many differences; all are counted
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: usize,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A few lines for each difference
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// What a replay found, as JSON.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Findings {
+    n_scenarios: usize,
+    n_steps: usize,
+    n_differences: usize,
+    /// The first differences, up to the limit.
+    differences: Vec<Difference>,
+}
+
+/// Replays every file.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    let progress = progress_over(&args.files);
+    let mut out = output::stdout();
+    let mut findings = Findings::default();
+    for path in &args.files {
+        let mut recordings = Recordings::open(path, &progress)?;
+        let n_before = findings.n_scenarios;
+        for recording in recordings.by_ref() {
+            let replayed = replay(&recording?);
+            findings.n_scenarios += 1;
+            findings.n_steps += replayed.n_steps;
+            progress.set_message(format!("{} scenarios", findings.n_scenarios));
+            for found in replayed.differences {
+                findings.n_differences += 1;
+                if findings.n_differences > args.limit {
+                    continue;
+                }
+                if args.output == Format::Table {
+                    progress.suspend(|| {
+                        difference::write(&mut out, &found)?;
+                        out.flush()
+                    })?;
+                }
+                findings.differences.push(found);
+            }
+        }
+        if findings.n_scenarios == n_before {
+            output::warning(&format!("{}: no recordings in it", recordings.file()));
+        }
+    }
+    progress.finish_and_clear();
+    match args.output {
+        Format::Table => {
+            let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;
+            let n_hidden = n_differences - differences.len();
+            if n_hidden > 0 {
+                writeln!(out, "{n_hidden} more differences; --limit {n_differences} shows them all")?;
+            }
+            writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")?;
+        }
+        Format::Json => output::json(&mut out, &findings)?,
+    }
+    out.flush()?;
+    Ok(if findings.n_differences == 0 { Answer::Good } else { Answer::Bad })
+}

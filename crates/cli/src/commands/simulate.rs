@@ -1,0 +1,95 @@
+//! `berth simulate`.
+
+use std::io::Write;
+
+use berth_engine::simulation::Simulation;
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::cluster_args::ClusterArgs;
+use crate::Answer;
+use crate::error::CliError;
+use crate::output;
+use crate::render::placement::{self, Columns};
+use crate::report::Report;
+use crate::summary::{Summary, failures};
+
+/// Place every waiting pod and show where each goes
+///
+/// Running pods stay where they are. The others are placed by priority, and in input order among equals; those
+/// that fit nowhere are tried again as long as others find a place.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  berth simulate -f manifests/ --nodes 12 --zones 3
+  berth simulate -f nodes.yaml -f app.yaml -o wide
+  kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
+  berth simulate -f nodes.yaml -f app.yaml -o yaml > placed.yaml
+  berth simulate -f nodes.yaml -f placed.yaml -f more.yaml
+
+Exit codes: 0 everything is placed, 1 some pods are not, 2 bad input or usage
+
+The output of -o json is described in docs/simulate-json.md; -o yaml prints all pods as they were given, with
+spec.nodeName set where a node was found.")]
+pub struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The node label by whose values pods are counted in the summary
+    #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
+    topology_key: String,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Pods and their nodes, a summary by topology domain, and why pods fit nowhere
+    Table,
+    /// The same with more columns
+    Wide,
+    /// One JSON object
+    Json,
+    /// The pods with spec.nodeName set
+    Yaml,
+}
+
+/// Places the pods.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    let mut simulation = args.cluster.simulation(args.output == Format::Yaml)?;
+    let progress = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} pods {elapsed}") {
+        progress.set_style(style);
+    }
+    simulation.run(|n_placed, n_waiting| {
+        progress.set_length(n_waiting as u64);
+        progress.set_position(n_placed as u64);
+    });
+    progress.finish_and_clear();
+
+    let summary = Summary::of(&simulation, &args.topology_key);
+    let is_good = summary.n_unplaced == 0;
+    let mut out = output::stdout();
+    match args.output {
+        Format::Table | Format::Wide => {
+            let failures = failures(&mut simulation);
+            let columns = if args.output == Format::Wide { Columns::Wide } else { Columns::Narrow };
+            placement::write(&mut out, &simulation, columns, &summary, &failures)?;
+        }
+        Format::Json => {
+            let failures = failures(&mut simulation);
+            output::json(&mut out, &Report::new(&simulation, summary, failures))?;
+        }
+        Format::Yaml => write_yaml(&mut out, &simulation)?,
+    }
+    out.flush()?;
+    Ok(if is_good { Answer::Good } else { Answer::Bad })
+}
+
+fn write_yaml(out: &mut impl Write, simulation: &Simulation) -> Result<(), CliError> {
+    for pod in simulation.pods().iter().filter_map(|p| p.placed_object()) {
+        writeln!(out, "---")?;
+        out.write_all(serde_saphyr::to_string(&pod)?.as_bytes())?;
+    }
+    Ok(())
+}

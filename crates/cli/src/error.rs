@@ -1,0 +1,74 @@
+//! What makes a command give up.
+
+use std::fmt;
+use std::io;
+
+use berth_api::config::ConfigErrors;
+use berth_api::read::SourceLocation;
+use berth_engine::simulation::SimulationError;
+
+use crate::input::ReadInputError;
+use crate::recordings::RecordingError;
+
+/// Why a command could not do its work. The text names the object, the field and the remedy; of several
+/// findings each is on a line of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// Standard output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// Objects cannot be read.
+    #[error(transparent)]
+    Input(#[from] ReadInputError),
+    /// The objects are not valid.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// A scheduler configuration is not valid.
+    #[error("{}", EachAt { place, errors })]
+    Config {
+        /// Where it was read.
+        place: SourceLocation,
+        /// What is wrong with it.
+        errors: ConfigErrors,
+    },
+    /// A configuration file without a configuration.
+    #[error("{file}: no KubeSchedulerConfiguration in it")]
+    NoConfig {
+        /// The file.
+        file: String,
+    },
+    /// More than one scheduler configuration.
+    #[error(
+        "{second}: a second KubeSchedulerConfiguration, after {first}: remove one, or choose with --config"
+    )]
+    SeveralConfigs {
+        /// Where the first is.
+        first: SourceLocation,
+        /// Where the second is.
+        second: SourceLocation,
+    },
+    /// What was asked for is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// Objects cannot be written as YAML.
+    #[error("cannot write YAML: {0}")]
+    Yaml(#[from] serde_saphyr::ser_error::Error),
+}
+
+struct EachAt<'a> {
+    place: &'a SourceLocation,
+    errors: &'a ConfigErrors,
+}
+
+impl fmt::Display for EachAt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.errors.0.iter().enumerate() {
+            let line_end = if i > 0 { "\n" } else { "" };
+            write!(f, "{line_end}{}: {error}", self.place)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! What people read: tables, lists and sentences. Nothing is decided here.
+
+pub mod difference;
+pub mod explanation;
+pub mod names;
+pub mod placement;
+pub mod table;

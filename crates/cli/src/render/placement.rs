@@ -1,0 +1,141 @@
+//! Where pods go, how they are spread, and what stands in the way of those that go nowhere.
+
+use std::io::{self, Write};
+
+use berth_engine::simulation::{SimulatedPod, Simulation};
+
+use super::explanation;
+use super::names::{abbreviated, counted, grouped};
+use super::table::{Cell, Table};
+use crate::output::{BAD, BOLD, DIM, GOOD};
+use crate::summary::{Failure, Summary, WorkloadSummary};
+
+/// With more domains than this, they have no columns of their own.
+const MAX_DOMAIN_COLUMNS: usize = 8;
+/// This many pods that go nowhere are named.
+const MAX_PODS: usize = 4;
+
+/// How much is told about each pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    Narrow,
+    Wide,
+}
+
+/// Writes pods, summary and failures.
+pub fn write(
+    out: &mut impl Write,
+    simulation: &Simulation,
+    columns: Columns,
+    summary: &Summary,
+    failures: &[Failure],
+) -> io::Result<()> {
+    if summary.n_placed + summary.n_unplaced > 0 {
+        pods(simulation, columns, &summary.topology_key).write(out, "")?;
+        writeln!(out)?;
+    }
+    if !summary.workloads.is_empty() {
+        workloads(summary).write(out, "")?;
+        writeln!(out)?;
+    }
+    for failure in failures {
+        write_failure(out, failure)?;
+        writeln!(out)?;
+    }
+    write_totals(out, summary)
+}
+
+fn pods(simulation: &Simulation, columns: Columns, topology_key: &str) -> Table {
+    let waiting = simulation.pods().iter().filter(|p| !p.ran);
+    let node_cell = |p: &SimulatedPod| match p.node() {
+        Some(node) => Cell::styled(node, GOOD),
+        None => Cell::styled("<none>", BAD),
+    };
+    if columns == Columns::Narrow {
+        let mut table = Table::new(["POD", "NODE"]);
+        waiting.for_each(|p| table.row([p.pod.key().into(), node_cell(p)]));
+        return table;
+    }
+    let mut table =
+        Table::new(["NAMESPACE", "POD", "PRIORITY", "NODE", "SCORE", &domain_name(topology_key), "WORKLOAD"]);
+    for p in waiting {
+        let domain = p.node().and_then(|n| simulation.node_label(n, topology_key));
+        table.row([
+            Cell::from(&p.pod.metadata.namespace),
+            Cell::from(&p.pod.metadata.name),
+            p.pod.spec.priority.unwrap_or(0).into(),
+            node_cell(p),
+            p.score().map_or_else(|| "<none>".into(), Cell::from),
+            domain.unwrap_or("<none>").into(),
+            p.workload.as_deref().unwrap_or("<none>").into(),
+        ]);
+    }
+    table
+}
+
+/// `zone` of `topology.kubernetes.io/zone`, in capitals.
+fn domain_name(topology_key: &str) -> String {
+    topology_key.rsplit('/').next().unwrap_or(topology_key).to_uppercase()
+}
+
+fn workloads(summary: &Summary) -> Table {
+    let domains = &summary.domains;
+    let few = domains.len() <= MAX_DOMAIN_COLUMNS;
+    let name = domain_name(&summary.topology_key);
+    let mut headings = vec!["NAMESPACE".to_owned(), "WORKLOAD".to_owned(), "PODS".to_owned()];
+    if few {
+        headings.extend(domains.iter().cloned());
+    } else {
+        headings.extend([format!("{name}S USED"), format!("FEWEST OF {}", domains.len()), "MOST".to_owned()]);
+    }
+    headings.push("UNPLACED".to_owned());
+    let mut table = Table::new(headings);
+    for workload in &summary.workloads {
+        let WorkloadSummary { namespace, workload, n_pods, n_unplaced, by_domain } = workload;
+        let workload = workload.as_deref().unwrap_or("(single pods)");
+        let mut row = vec![Cell::from(namespace), workload.into(), n_pods.into()];
+        let count = |domain| by_domain.get(domain).copied().unwrap_or(0);
+        if few {
+            row.extend(domains.iter().map(|d| Cell::from(count(d))));
+        } else {
+            let fewest = domains.iter().map(count).min().unwrap_or(0);
+            let most = domains.iter().map(count).max().unwrap_or(0);
+            row.extend([by_domain.len(), fewest, most].map(Cell::from));
+        }
+        row.push(if *n_unplaced > 0 { Cell::styled(n_unplaced.to_string(), BAD) } else { 0.into() });
+        table.row(row);
+    }
+    table
+}
+
+fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
+    let Failure { workload, pods, message, bottleneck } = failure;
+    let pods_named = abbreviated(pods, MAX_PODS);
+    match (workload, pods.len()) {
+        (Some(workload), n) => writeln!(
+            out,
+            "{BOLD}{workload}{BOLD:#}: {} {BAD}unplaced{BAD:#}: {pods_named}",
+            counted(n, "pod")
+        )?,
+        (None, 1) => writeln!(out, "{BOLD}Pod {pods_named}{BOLD:#}: {BAD}unplaced{BAD:#}")?,
+        (None, n) => writeln!(out, "{} {BAD}unplaced{BAD:#}: {pods_named}", counted(n, "pod"))?,
+    }
+    writeln!(out, "  {message}")?;
+    let Some(term) = bottleneck else { return Ok(()) };
+    writeln!(out, "  {DIM}what stands most in the way:{DIM:#}")?;
+    explanation::write_term(out, term)
+}
+
+fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let Summary { n_nodes, n_running, n_placed, n_unplaced, .. } = summary;
+    let style = if *n_unplaced == 0 { GOOD } else { BAD };
+    let running = if *n_running > 0 { format!("{} running, ", grouped(*n_running)) } else { String::new() };
+    writeln!(
+        out,
+        "{}: {running}{} placed, {style}{} unplaced{style:#}; {}",
+        counted(n_running + n_placed + n_unplaced, "pod"),
+        grouped(*n_placed),
+        grouped(*n_unplaced),
+        counted(*n_nodes, "node"),
+    )
+}

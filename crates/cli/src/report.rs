@@ -1,0 +1,66 @@
+//! The JSON form of a simulation. Its schema is stable: docs/simulate-json.md.
+
+use berth_engine::simulation::{SimulatedPod, Simulation};
+use serde::Serialize;
+
+use crate::summary::{Failure, Summary};
+
+/// A simulation as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report<'a> {
+    pods: Vec<PodReport<'a>>,
+    summary: Summary,
+    failures: Vec<Failure>,
+    warnings: &'a [String],
+}
+
+/// A pod.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodReport<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    workload: Option<&'a str>,
+    priority: i32,
+    state: State,
+    node: Option<&'a str>,
+    score: Option<i64>,
+    domain: Option<&'a str>,
+    message: String,
+}
+
+/// Whether the pod is anywhere, and since when.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    Running,
+    Placed,
+    Unplaced,
+}
+
+impl<'a> Report<'a> {
+    /// Of a simulation that has run.
+    pub fn new(simulation: &'a Simulation, summary: Summary, failures: Vec<Failure>) -> Report<'a> {
+        let pod = |p: &'a SimulatedPod| {
+            let node = p.node();
+            PodReport {
+                namespace: &p.pod.metadata.namespace,
+                name: &p.pod.metadata.name,
+                workload: p.workload.as_deref(),
+                priority: p.pod.spec.priority.unwrap_or(0),
+                state: match node {
+                    Some(_) if p.ran => State::Running,
+                    Some(_) => State::Placed,
+                    None => State::Unplaced,
+                },
+                node,
+                score: p.score(),
+                domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
+                message: p.outcome.message().into_owned(),
+            }
+        };
+        let pods = simulation.pods().iter().map(pod).collect();
+        Report { pods, summary, failures, warnings: simulation.warnings() }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a simulation came to, in numbers and by reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::TermSummary;
+use berth_engine::simulation::{SimulatedPod, Simulation};
+use serde::Serialize;
+
+/// This many groups of pods that fit nowhere are explained; more would take long and be read by nobody.
+const MAX_EXPLAINED: usize = 300;
+
+/// Counts of pods.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Number of nodes.
+    pub n_nodes: usize,
+    /// Number of pods that ran already.
+    pub n_running: usize,
+    /// Number of pods that were placed.
+    pub n_placed: usize,
+    /// Number of pods that go nowhere.
+    pub n_unplaced: usize,
+    /// The node label whose values are the domains.
+    pub topology_key: String,
+    /// Its values, on nodes that have pods.
+    pub domains: BTreeSet<String>,
+    /// Pods of each workload by domain.
+    pub workloads: Vec<WorkloadSummary>,
+}
+
+/// Counts of the pods of a workload.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadSummary {
+    /// Namespace.
+    pub namespace: String,
+    /// Kind and name; none for all pods of the namespace that have no workload, taken together.
+    pub workload: Option<String>,
+    /// Number of its pods.
+    pub n_pods: usize,
+    /// Number of its pods that go nowhere.
+    pub n_unplaced: usize,
+    /// Number of its pods by domain; pods on nodes without the label are in none.
+    pub by_domain: BTreeMap<String, usize>,
+}
+
+/// Pods that fit nowhere for the same reason.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// The workload they belong to.
+    pub workload: Option<String>,
+    /// The pods, `namespace/name`.
+    pub pods: Vec<String>,
+    /// kube-scheduler's message.
+    pub message: String,
+    /// The term that stands most in the way; none when no term of a rule is the reason.
+    pub bottleneck: Option<TermSummary>,
+}
+
+impl Summary {
+    /// Counts.
+    pub fn of(simulation: &Simulation, topology_key: &str) -> Summary {
+        let mut summary = Summary {
+            n_nodes: simulation.n_nodes(),
+            n_running: 0,
+            n_placed: 0,
+            n_unplaced: 0,
+            topology_key: topology_key.to_owned(),
+            domains: BTreeSet::new(),
+            workloads: Vec::new(),
+        };
+        let mut workloads = BTreeMap::new();
+        for pod in simulation.pods() {
+            let key = (&pod.pod.metadata.namespace, &pod.workload);
+            let workload = workloads.entry(key).or_insert_with(|| WorkloadSummary {
+                namespace: pod.pod.metadata.namespace.clone(),
+                workload: pod.workload.clone(),
+                n_pods: 0,
+                n_unplaced: 0,
+                by_domain: BTreeMap::new(),
+            });
+            workload.n_pods += 1;
+            match (pod.node(), pod.ran) {
+                (Some(_), true) => summary.n_running += 1,
+                (Some(_), false) => summary.n_placed += 1,
+                (None, _) => {
+                    summary.n_unplaced += 1;
+                    workload.n_unplaced += 1;
+                }
+            }
+            if let Some(domain) = pod.node().and_then(|n| simulation.node_label(n, topology_key)) {
+                *workload.by_domain.entry(domain.to_owned()).or_default() += 1;
+                summary.domains.insert(domain.to_owned());
+            }
+        }
+        summary.workloads = workloads.into_values().collect();
+        summary
+    }
+}
+
+/// Groups the pods that go nowhere: those of one workload by message, single pods also by what stands in
+/// their way.
+pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
+    let unplaced: Vec<_> =
+        simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();
+    let mut failures: Vec<Failure> = Vec::new();
+    let mut n_explained = 0;
+    for Unplaced { namespace, name, workload, message } in unplaced {
+        let key = format!("{namespace}/{name}");
+        let alike = |f: &&mut Failure| f.workload == workload && f.message == message;
+        if workload.is_some()
+            && let Some(failure) = failures.iter_mut().find(alike)
+        {
+            failure.pods.push(key);
+            continue;
+        }
+        let mut bottleneck = None;
+        if n_explained < MAX_EXPLAINED {
+            n_explained += 1;
+            let explanation = simulation.explain(&namespace, &name, None);
+            bottleneck = explanation.and_then(|e| e.bottleneck().cloned());
+        }
+        let cause =
+            |b: &Option<TermSummary>| b.as_ref().map(|t| (t.plugin, t.term.clone(), t.detail.clone()));
+        let alike = |f: &&mut Failure| alike(f) && cause(&f.bottleneck) == cause(&bottleneck);
+        match failures.iter_mut().find(alike) {
+            Some(failure) => failure.pods.push(key),
+            None => failures.push(Failure { workload, pods: vec![key], message, bottleneck }),
+        }
+    }
+    failures
+}
+
+struct Unplaced {
+    namespace: String,
+    name: String,
+    workload: Option<String>,
+    message: String,
+}
+
+impl Unplaced {
+    fn of(pod: &SimulatedPod) -> Unplaced {
+        Unplaced {
+            namespace: pod.pod.metadata.namespace.clone(),
+            name: pod.pod.metadata.name.clone(),
+            workload: pod.workload.clone(),
+            message: pod.outcome.message().into_owned(),
+        }
+    }
+}
