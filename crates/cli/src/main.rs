@@ -1,1 +1,3 @@
+mod input;
+
 fn main() {}

@@ -353,3 +353,18 @@ fn real_manifests_and_dumps_are_read() {
         assert!(result.is_ok(), "{}: {}", path.display(), result.unwrap_err());
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_readers_panic(
+        yaml in "([a-zA-Z0-9~.é]|[{}\\[\\]:,&*<'\"|>#!%?-]|[ \n]{1,3}|---\n|kind: Pod\n|items:\n|: ){0,80}",
+        json in "([a-z0-9é]|[{}\\[\\]:,\"\\\\.-]|\"kind\": \"List\",|\"items\": \\[\\{){0,40}",
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+    ) {
+        for text in [yaml.as_bytes(), format!("{{\"{json}").as_bytes(), &bytes] {
+            if let Err(error) = read_manifests::<InputError>(text, "f", &mut |_| Ok(())) {
+                proptest::prop_assert!(error.to_string().len() < 1200);
+            }
+        }
+    }
+}
