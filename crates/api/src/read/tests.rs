@@ -188,6 +188,13 @@ fn alias_bombs_are_refused() {
     let message = read_error(text.as_bytes());
     assert!(message.ends_with("YAML aliases repeat more than 64 MiB of data: write the repeated parts out"));
     assert!(message.starts_with("f:6:40:"), "{message}");
+
+    // A chain of aliases nests as deeply as it is long.
+    let mut chain = String::from("a0: &a0 {x: 1}\n");
+    for level in 1..100_000 {
+        chain.push_str(&format!("a{level}: &a{level} {{x: *a{}}}\n", level - 1));
+    }
+    assert!(read_error(chain.as_bytes()).ends_with("write the repeated parts out"));
 }
 
 #[test]
