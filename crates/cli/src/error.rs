@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 
 use berth_api::config::ConfigErrors;
-use berth_api::read::SourceLocation;
+use berth_api::read::{InputError, SourceLocation};
 use berth_engine::simulation::SimulationError;
 
-use crate::input::ReadInputError;
+use crate::input::OpenError;
 use crate::recordings::RecordingError;
 
 /// Why a command could not do its work. The text names the object, the field and the remedy; of several
@@ -20,9 +20,12 @@ pub enum CliError {
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// Input cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// Objects cannot be read.
     #[error(transparent)]
-    Input(#[from] ReadInputError),
+    Input(#[from] InputError),
     /// The objects are not valid.
     #[error(transparent)]
     Simulation(#[from] SimulationError),

@@ -1,7 +1,5 @@
 //! Arguments that describe a cluster, and the simulation they come to.
 
-use std::path::PathBuf;
-
 use berth_api::config::SchedulerConfig;
 use berth_api::quantity::Quantity;
 use berth_api::read::{Inventory, Manifest, SourceLocation};
@@ -9,8 +7,10 @@ use berth_engine::Settings;
 use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
 
 use crate::error::CliError;
+use crate::input::find_inputs;
+use crate::output;
 use crate::render::names::counted;
-use crate::{input, output};
+use crate::render::progress;
 
 /// More nodes than this are not made.
 const MAX_NODES: u64 = 2_000_000;
@@ -24,10 +24,10 @@ pub struct ClusterArgs {
     /// them; workloads are expanded to the pods their controllers would create, pods that are there already not
     /// a second time.
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<String>,
     /// Scheduler configuration (KubeSchedulerConfiguration v1); the defaults of kube-scheduler without it
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    config: Option<String>,
     /// Leave Berth's extensions out: decide exactly as kube-scheduler does
     ///
     /// The proposals' fields are ignored with a warning, Gt and Lt in pod affinity are errors, and no namespace
@@ -66,7 +66,7 @@ impl ClusterArgs {
     /// Reads the input and builds the cluster; warnings and notes go to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
-        input::read(&mut inventory, &self.files)?;
+        read(&mut inventory, &self.files)?;
         note_skipped(&inventory);
         match (inventory.nodes.len(), self.nodes) {
             (0, None) => output::warning(&"the input has no nodes: add them, or make some with --nodes"),
@@ -119,16 +119,26 @@ impl ClusterArgs {
                 first.source
             ));
         }
-        let mut read = Inventory::default();
-        input::read(&mut read, std::slice::from_ref(path))?;
-        match read.scheduler_configurations.as_slice() {
+        let mut in_file = Inventory::default();
+        read(&mut in_file, std::slice::from_ref(path))?;
+        match in_file.scheduler_configurations.as_slice() {
             [one] => resolve(one),
             [first, second, ..] => {
                 Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
             }
-            [] => Err(CliError::NoConfig { file: path.display().to_string() }),
+            [] => Err(CliError::NoConfig { file: path.clone() }),
         }
     }
+}
+
+fn read(inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
+    let inputs = find_inputs(files)?;
+    let progress = progress::of_bytes(&inputs);
+    for input in &inputs {
+        inventory.read(input.open(|n_bytes| progress.inc(n_bytes))?, &input.name())?;
+    }
+    progress.finish_and_clear();
+    Ok(())
 }
 
 fn resolve(manifest: &Manifest) -> Result<SchedulerConfig, CliError> {

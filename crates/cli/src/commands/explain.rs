@@ -1,7 +1,6 @@
 //! `berth explain`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use berth_engine::simulation::{SimulatedPod, Simulation};
 use clap::ValueEnum;
@@ -91,11 +90,8 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     Ok(if is_good { Answer::Good } else { Answer::Bad })
 }
 
-fn take_last(files: &mut Vec<PathBuf>) -> Option<String> {
-    if files.len() < 2 {
-        return None;
-    }
-    files.pop().map(|last| last.display().to_string())
+fn take_last(files: &mut Vec<String>) -> Option<String> {
+    if files.len() > 1 { files.pop() } else { None }
 }
 
 /// The namespace and name of the pod asked for.

@@ -1,7 +1,6 @@
 //! `berth replay`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use berth_engine::replay::{Difference, replay};
 use clap::ValueEnum;
@@ -9,9 +8,10 @@ use serde::Serialize;
 
 use crate::Answer;
 use crate::error::CliError;
+use crate::input::find_inputs;
 use crate::output;
-use crate::recordings::{Recordings, progress_over};
-use crate::render::difference;
+use crate::recordings::Recordings;
+use crate::render::{difference, progress};
 
 /// Decide recorded scenarios anew and show where the answers differ
 ///
@@ -29,7 +29,7 @@ Exit codes: 0 no differences, 1 differences, 2 bad input or usage")]
 pub struct Args {
     /// Recordings, one JSON object a line; may be compressed with gzip; - is standard input
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    files: Vec<String>,
     /// Show at most this many differences; all are counted
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
@@ -59,17 +59,17 @@ struct Findings {
 
 /// Replays every file.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
-    let progress = progress_over(&args.files);
+    let inputs = find_inputs(&args.files)?;
+    let progress = progress::of_bytes(&inputs);
     let mut out = output::stdout();
     let mut findings = Findings::default();
-    for path in &args.files {
-        let mut recordings = Recordings::open(path, &progress)?;
+    for input in &inputs {
+        let mut recordings = Recordings::open(input, |n_bytes| progress.inc(n_bytes))?;
         let n_before = findings.n_scenarios;
         for recording in recordings.by_ref() {
             let replayed = replay(&recording?);
             findings.n_scenarios += 1;
             findings.n_steps += replayed.n_steps;
-            progress.set_message(format!("{} scenarios", findings.n_scenarios));
             for found in replayed.differences {
                 findings.n_differences += 1;
                 if findings.n_differences > args.limit {

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use berth_engine::simulation::Simulation;
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
 use crate::error::CliError;
 use crate::output;
 use crate::render::placement::{self, Columns};
+use crate::render::progress;
 use crate::report::Report;
 use crate::summary::{Summary, failures};
 
@@ -57,10 +57,7 @@ enum Format {
 /// Places the pods.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     let mut simulation = args.cluster.simulation(args.output == Format::Yaml)?;
-    let progress = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} pods {elapsed}") {
-        progress.set_style(style);
-    }
+    let progress = progress::of_pods();
     simulation.run(|n_placed, n_waiting| {
         progress.set_length(n_waiting as u64);
         progress.set_position(n_placed as u64);

@@ -4,4 +4,5 @@ pub mod difference;
 pub mod explanation;
 pub mod names;
 pub mod placement;
+pub mod progress;
 pub mod table;

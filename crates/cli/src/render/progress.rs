@@ -1,0 +1,23 @@
+//! Progress bars. They go to standard error, and are drawn on a terminal only.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::input::Input;
+
+/// Over the bytes of these inputs; hidden when their sizes are not known.
+pub fn of_bytes(inputs: &[Input]) -> ProgressBar {
+    match inputs.iter().map(Input::n_bytes).sum() {
+        0 => ProgressBar::hidden(),
+        n_bytes => bar(n_bytes, "{bar:40} {bytes}/{total_bytes} read, {elapsed}"),
+    }
+}
+
+/// Over pods; the number of them comes with the first step.
+pub fn of_pods() -> ProgressBar {
+    bar(0, "{bar:40} {human_pos}/{human_len} pods placed, {elapsed}")
+}
+
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
+}
