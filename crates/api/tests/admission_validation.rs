@@ -637,7 +637,7 @@ fn the_annotation_is_validated_under_the_proposals_meaning() {
     let fine = "nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}
   preferredDuringSchedulingIgnoredDuringExecution:
-  - {weight: 1, matchExpressions: [{key: cores, operator: Gt, values: [8]}]}
+  - {weight: 1, matchExpressions: [{key: cores, operator: Gt, values: ['8']}]}
   - {weight: 100, preference: {}}
   - {weight: 50}
 podAntiAffinity:

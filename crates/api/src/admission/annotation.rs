@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::merge::merge_affinity;
 use crate::object::{Affinity, Pod};
+use crate::read::quote_integer_bounds;
 
 /// Name of the annotation.
 pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
@@ -34,7 +35,7 @@ pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError
     if value.is_null() {
         return Ok(Affinity::default());
     }
-    numbers_to_text(&mut value);
+    quote_integer_bounds(&mut value);
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         AnnotationError::Field {
@@ -66,30 +67,6 @@ fn parse_value(text: &str) -> Result<Value, AnnotationError> {
     }
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| AnnotationError::Syntax(e.to_string()))
-}
-
-/// Turns whole numbers among the values of `Gt` and `Lt` requirements into text: unquoted numbers are what
-/// people write there.
-fn numbers_to_text(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(numbers_to_text),
-        Value::Object(fields) => {
-            let compares = matches!(fields.get("operator").and_then(Value::as_str), Some("Gt" | "Lt"));
-            for (name, field) in fields {
-                match field {
-                    Value::Array(values) if compares && name == "values" => {
-                        for value in values {
-                            if value.is_i64() || value.is_u64() {
-                                *value = Value::String(value.to_string());
-                            }
-                        }
-                    }
-                    field => numbers_to_text(field),
-                }
-            }
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use super::fields::{Fields, Kind, Node, Report};
 use super::plugins::is_known_plugin;
-use super::selector::{label_name_error, read_node_affinity};
+use super::selector::read_node_affinity;
 use super::{
     BalancedAllocationArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
     PodTopologySpreadArgs, ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting,
     UtilizationShapePoint, cpu_and_memory,
 };
+use crate::admission::syntax::label_key;
 use crate::object::TopologySpreadConstraint;
 
 /// The arguments of all plugins of a profile.
@@ -129,8 +130,8 @@ fn node_resources_fit(args: &mut Fields<'_>) -> NodeResourcesFitArgs {
 
 fn check_names(list: &Node<'_>) {
     for item in list.items() {
-        if let Some(error) = item.value.as_str().and_then(label_name_error) {
-            item.invalid(&error);
+        for problem in item.value.as_str().map(label_key).unwrap_or_default() {
+            item.invalid(&problem);
         }
     }
 }
@@ -266,8 +267,8 @@ fn default_constraint(node: &Node<'_>) -> Option<TopologySpreadConstraint> {
     };
     let topology_key = fields.required_string("topologyKey").and_then(|key| {
         let text = key.string()?;
-        if let Some(error) = label_name_error(text) {
-            key.invalid(&error);
+        for problem in label_key(text) {
+            key.invalid(&problem);
         }
         Some(text.to_owned())
     });

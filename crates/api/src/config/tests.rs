@@ -356,7 +356,7 @@ fn findings_about_added_affinity() {
         ),
         (
             "{key: a, operator: Exists, values: [b]}",
-            "values: Invalid value: values set must be empty for exists and does not exist",
+            "values: Invalid value: \"[b]\": values set must be empty for exists and does not exist",
         ),
         (
             "{key: a, operator: Gt, values: ['1', '2']}",
@@ -364,19 +364,17 @@ fn findings_about_added_affinity() {
         ),
         (
             "{key: a, operator: Lt, values: [b]}",
-            "values[0]: Invalid value: for 'Gt', 'Lt' operators, the value must be an integer",
+            "values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
         ),
         (
             "{key: a, operator: Equals, values: [b]}",
-            "operator: Unsupported value: \"Equals\": supported values: \"DoesNotExist\", \"Exists\", \"Gt\", \
-             \"In\", \"Lt\", \"NotIn\"",
+            "operator: Invalid value: \"Equals\": not a valid selector operator",
         ),
         (
-            "{key: 'Not A Key', operator: In, values: ['-b']}",
-            "key: Invalid value: \"Not A Key\": name part must be at most 63 alphanumeric characters, '-', '_' or \
-             '.', starting and ending with an alphanumeric character\n\
-             values[0]: Invalid value: \"-b\": must be at most 63 alphanumeric characters, '-', '_' or '.', \
-             starting and ending with an alphanumeric character",
+            "{key: a, operator: In, values: ['-b']}",
+            "values[0][a]: Invalid value: \"-b\": a valid label must be an empty string or consist of alphanumeric \
+             characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+             'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
         ),
         ("{key: a, operator: Exists, vales: [b]}", "vales: unknown field; did you mean \"values\"?"),
     ] {

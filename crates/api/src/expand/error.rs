@@ -5,25 +5,13 @@ use crate::read::{DecodeError, SourceLocation};
 /// Why a workload's pods cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
-    /// The pod template has a field of the wrong type.
+    /// A field of the wrong type, or with a value that the API server would reject.
     #[error("{place}: {error}")]
-    Decode {
+    Field {
         /// Where the workload was read.
         place: SourceLocation,
         /// The field.
-        error: DecodeError,
-    },
-    /// A field that the API server would reject.
-    #[error("{place}: {object}: {path}: {message}")]
-    Invalid {
-        /// Where the workload was read.
-        place: SourceLocation,
-        /// Kind, namespace and name.
-        object: String,
-        /// Path of the field.
-        path: String,
-        /// What is wrong.
-        message: String,
+        error: Box<DecodeError>,
     },
     /// More pods than [`super::MAX_PODS`].
     #[error(

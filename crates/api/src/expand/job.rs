@@ -51,7 +51,7 @@ impl<'a> Expander<'a> {
         let path = "spec.jobTemplate.spec";
         let spec = cron_job.spec.job_template.get("spec").unwrap_or(&Value::Null);
         let spec: JobSpec = decode_at::<Option<JobSpec>>(spec, path, &context.entry.object)
-            .map_err(|error| ExpandError::Decode { place: context.entry.source.clone(), error })?
+            .map_err(|error| context.field_error(error))?
             .unwrap_or_default();
         let job = ObjectMeta {
             name: format!("{}-0", metadata.name),

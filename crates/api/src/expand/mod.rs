@@ -30,7 +30,7 @@ use serde_json::Value;
 use crate::object::{
     LabelSelector, ObjectMeta, OwnerReference, Pod, ReplicationController, Workload as WorkloadObject,
 };
-use crate::read::{Entry, Inventory, Kind, Workload, WorkloadSpec};
+use crate::read::{DecodeError, Entry, Inventory, Kind, Workload, WorkloadSpec};
 use draft::{Origin, PodDraft};
 use ownership::{Ownership, POD_TEMPLATE_HASH, is_active};
 
@@ -130,12 +130,15 @@ impl<'a> Context<'a> {
     }
 
     fn invalid(&self, path: &str, message: impl Into<String>) -> ExpandError {
-        ExpandError::Invalid {
-            place: self.entry.source.clone(),
+        self.field_error(DecodeError {
             object: self.entry.object.to_string(),
             path: path.to_owned(),
             message: message.into(),
-        }
+        })
+    }
+
+    fn field_error(&self, error: DecodeError) -> ExpandError {
+        ExpandError::Field { place: self.entry.source.clone(), error: error.into() }
     }
 
     fn owner(&self) -> OwnerReference {
@@ -348,8 +351,7 @@ impl<'a> Expander<'a> {
             owner,
             keep_raw: self.inventory.keep_raw,
         };
-        PodDraft::new(template, &origin)
-            .map_err(|error| ExpandError::Decode { place: context.entry.source.clone(), error })
+        PodDraft::new(template, &origin).map_err(|error| context.field_error(error))
     }
 
     /// The next free name of a pod of this owner.

@@ -13,7 +13,7 @@ pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<L
     let metadata = match workload.spec.template.get("metadata") {
         None => ObjectMeta::default(),
         Some(metadata) => decode_at::<Option<ObjectMeta>>(metadata, PATH, &context.entry.object)
-            .map_err(|error| ExpandError::Decode { place: context.entry.source.clone(), error })?
+            .map_err(|error| context.field_error(error))?
             .unwrap_or_default(),
     };
     let selector = workload.spec.selector.clone().unwrap_or_else(|| LabelSelector {

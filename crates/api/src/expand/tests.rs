@@ -346,7 +346,7 @@ fn workloads_the_api_server_would_reject_are_errors() {
         ),
         (
             workload("Job", "", "").replace("metadata: {labels: {app: web}}", "metadata: 5"),
-            "spec.template.metadata: invalid type: integer `5`, expected struct ObjectMeta",
+            "spec.template.metadata: invalid type: integer `5`, expected an object",
         ),
         (
             "---\n{apiVersion: batch/v1, kind: Job, metadata: {name: web}}".to_owned(),

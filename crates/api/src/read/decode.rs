@@ -52,6 +52,10 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
             }
         }
         let mut message = super::error::shortened(&error.inner().to_string());
+        // Names of Rust types say nothing to the reader.
+        if let Some((found, _)) = message.split_once("expected struct ") {
+            message = format!("{found}expected an object");
+        }
         if matches!(found, Some(Value::Number(_) | Value::Bool(_))) && message.ends_with("expected a string")
         {
             message.push_str(": quote it");

@@ -29,7 +29,7 @@ pub enum InputError {
         /// Where the object was read.
         place: SourceLocation,
         /// The field.
-        error: DecodeError,
+        error: Box<DecodeError>,
     },
     /// An object has no name.
     #[error("{place}: {kind}: metadata.name is missing: add it")]
@@ -45,7 +45,7 @@ pub enum InputError {
         /// Kind, namespace and name.
         object: String,
         /// Where it was read first.
-        first: SourceLocation,
+        first: Box<SourceLocation>,
         /// Where it was read again.
         second: SourceLocation,
     },
@@ -298,7 +298,7 @@ impl Inventory {
         let Manifest { value, source, .. } = manifest;
         let mut object: T = match decoded {
             Ok(object) => object,
-            Err(error) => return Err(InputError::Decode { place: source, error }),
+            Err(error) => return Err(InputError::Decode { place: source, error: error.into() }),
         };
         let order = self.n_read;
         let metadata = metadata_of(&mut object);
@@ -316,7 +316,7 @@ impl Inventory {
         let key = (kind, metadata.namespace.clone(), metadata.name.clone());
         if let Some(first) = self.seen.get(&key) {
             let object = display_name(kind.name(), &key.1, &key.2);
-            return Err(InputError::Duplicate { object, first: first.clone(), second: source });
+            return Err(InputError::Duplicate { object, first: first.clone().into(), second: source });
         }
         self.seen.insert(key, source.clone());
         self.n_read += 1;

@@ -188,6 +188,13 @@ fn alias_bombs_are_refused() {
     let message = read_error(text.as_bytes());
     assert!(message.ends_with("YAML aliases repeat more than 64 MiB of data: write the repeated parts out"));
     assert!(message.starts_with("f:6:40:"), "{message}");
+
+    // A chain of aliases nests as deeply as it is long.
+    let mut chain = String::from("a0: &a0 {x: 1}\n");
+    for level in 1..100_000 {
+        chain.push_str(&format!("a{level}: &a{level} {{x: *a{}}}\n", level - 1));
+    }
+    assert!(read_error(chain.as_bytes()).ends_with("write the repeated parts out"));
 }
 
 #[test]
@@ -351,5 +358,20 @@ fn real_manifests_and_dumps_are_read() {
         let mut inventory = Inventory::keeping_raw();
         let result = inventory.read(text.as_bytes(), "f");
         assert!(result.is_ok(), "{}: {}", path.display(), result.unwrap_err());
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_readers_panic(
+        yaml in "([a-zA-Z0-9~.é]|[{}\\[\\]:,&*<'\"|>#!%?-]|[ \n]{1,3}|---\n|kind: Pod\n|items:\n|: ){0,80}",
+        json in "([a-z0-9é]|[{}\\[\\]:,\"\\\\.-]|\"kind\": \"List\",|\"items\": \\[\\{){0,40}",
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+    ) {
+        for text in [yaml.as_bytes(), format!("{{\"{json}").as_bytes(), &bytes] {
+            if let Err(error) = read_manifests::<InputError>(text, "f", &mut |_| Ok(())) {
+                proptest::prop_assert!(error.to_string().len() < 1200);
+            }
+        }
     }
 }
