@@ -23,7 +23,7 @@ pub struct Summary {
     pub n_unplaced: usize,
     /// The node label whose values are the domains.
     pub topology_key: String,
-    /// Its values, on nodes that have pods.
+    /// Its values.
     pub domains: BTreeSet<String>,
     /// Pods of each workload by domain.
     pub workloads: Vec<WorkloadSummary>,
@@ -68,7 +68,7 @@ impl Summary {
             n_placed: 0,
             n_unplaced: 0,
             topology_key: topology_key.to_owned(),
-            domains: BTreeSet::new(),
+            domains: simulation.domains(topology_key),
             workloads: Vec::new(),
         };
         let mut workloads = BTreeMap::new();
@@ -92,7 +92,6 @@ impl Summary {
             }
             if let Some(domain) = pod.node().and_then(|n| simulation.node_label(n, topology_key)) {
                 *workload.by_domain.entry(domain.to_owned()).or_default() += 1;
-                summary.domains.insert(domain.to_owned());
             }
         }
         summary.workloads = workloads.into_values().collect();

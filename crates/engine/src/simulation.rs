@@ -378,6 +378,11 @@ impl Simulation {
         self.node_labels.get(node)?.get(key).map(String::as_str)
     }
 
+    /// The values that a label has on the nodes.
+    pub fn domains(&self, key: &str) -> BTreeSet<String> {
+        self.node_labels.values().filter_map(|labels| labels.get(key)).cloned().collect()
+    }
+
     /// Whether there is a node of this name.
     pub fn has_node(&self, name: &str) -> bool {
         self.node_labels.contains_key(name)

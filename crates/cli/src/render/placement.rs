@@ -122,7 +122,7 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
     }
     writeln!(out, "  {message}")?;
     let Some(term) = bottleneck else { return Ok(()) };
-    writeln!(out, "  {DIM}what stands most in the way:{DIM:#}")?;
+    writeln!(out, "  {DIM}bottleneck:{DIM:#}")?;
     explanation::write_term(out, term)
 }
 

@@ -1,0 +1,85 @@
+//! Golden scripts: what `berth` prints, as text to be reviewed.
+//!
+//! A script in `golden/` has comments (`# ...`), files (`== name`, then their content) and commands
+//! (`$ berth ... [< file]`), each followed by its standard output, its standard error with `! ` before each line,
+//! and its exit code where that is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` writes them anew.
+
+mod common;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use common::{Scratch, berth};
+
+#[test]
+fn scripts_print_what_they_say() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut scripts: Vec<_> = fs::read_dir(directory).unwrap().map(|e| e.unwrap().path()).collect();
+    scripts.sort();
+    assert!(!scripts.is_empty());
+    let mut wrong = String::new();
+    for path in scripts {
+        let expected = fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy();
+        let got = replayed(&name, &expected);
+        if got == expected {
+            continue;
+        }
+        if std::env::var_os("BERTH_UPDATE_GOLDEN").is_some() {
+            fs::write(&path, got).unwrap();
+            continue;
+        }
+        let i = got.lines().zip(expected.lines()).take_while(|(g, e)| g == e).count();
+        let line = |text: &str| text.lines().nth(i).unwrap_or("(end)").to_owned();
+        writeln!(wrong, "{name}.txt:{}\n  expected: {}\n  got:      {}", i + 1, line(&expected), line(&got))
+            .unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The script with the output its commands have now.
+fn replayed(name: &str, script: &str) -> String {
+    let scratch = Scratch::new(name);
+    let mut got = String::new();
+    let mut lines = script.lines().peekable();
+    while let Some(line) = lines.next() {
+        writeln!(got, "{line}").unwrap();
+        if let Some(file) = line.strip_prefix("== ") {
+            let mut content = String::new();
+            while let Some(line) = lines.next_if(|l| !begins_block(l)) {
+                writeln!(content, "{line}").unwrap();
+            }
+            fs::write(scratch.0.join(file), &content).unwrap();
+            got.push_str(&content);
+        } else if let Some(command) = line.strip_prefix("$ berth ") {
+            while lines.next_if(|l| !begins_block(l)).is_some() {}
+            got.push_str(&output(&scratch.0, command));
+            if lines.peek().is_some() {
+                got.push('\n');
+            }
+        }
+    }
+    got
+}
+
+fn begins_block(line: &str) -> bool {
+    ["# ", "== ", "$ "].iter().any(|mark| line.starts_with(mark))
+}
+
+fn output(directory: &Path, command: &str) -> String {
+    let (command, stdin) = match command.split_once(" < ") {
+        Some((command, file)) => (command, fs::read(directory.join(file)).unwrap()),
+        None => (command, Vec::new()),
+    };
+    let args: Vec<_> = command.split_whitespace().collect();
+    let ran = berth(directory, &args, &stdin);
+    let mut output = ran.stdout;
+    for line in ran.stderr.lines() {
+        writeln!(output, "! {line}").unwrap();
+    }
+    if ran.code != 0 {
+        writeln!(output, "[exit {}]", ran.code).unwrap();
+    }
+    output
+}
