@@ -315,18 +315,18 @@ impl Simulation {
     /// Places every waiting pod, and tells after each how many are done of how many.
     pub fn run(&mut self, mut progress: impl FnMut(usize, usize)) {
         let n_waiting = self.queue.len();
-        let mut waiting = self.queue.clone();
+        let prepare = |i: &usize| (*i, self.cluster.prepare(&self.pods[*i].pod));
+        let mut waiting: Vec<_> = self.queue.iter().map(prepare).collect();
         // Pods that nothing tells apart share the answer for as long as nobody else is placed.
         let mut failures = HashMap::new();
         let mut n_placed = 0;
         loop {
             let before = waiting.len();
-            waiting.retain(|i| {
-                let pod = &self.pods[*i].pod;
-                let alike = (self.cluster.equivalence(pod), pod.spec.scheduling_gates.clone());
+            waiting.retain(|(i, pod)| {
+                let alike = self.cluster.equivalence(pod);
                 let outcome = match failures.get(&alike) {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
-                    _ => self.cluster.place(pod),
+                    _ => self.cluster.place_prepared(pod),
                 };
                 let placed = outcome.node().is_some();
                 if placed {
