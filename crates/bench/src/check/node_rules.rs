@@ -65,7 +65,8 @@ fn amount_of(resource: &str, quantity: Quantity) -> i128 {
 }
 
 fn collide(a: &ContainerPort, b: &ContainerPort) -> bool {
-    let protocol = |p: &ContainerPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
+    let protocol =
+        |p: &ContainerPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
     let everywhere = |p: &ContainerPort| p.host_ip.is_empty() || p.host_ip == "0.0.0.0";
     a.host_port == b.host_port
         && protocol(a) == protocol(b)

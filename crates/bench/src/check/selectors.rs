@@ -48,7 +48,8 @@ pub fn accepts_node(pod: &Pod, node: &Node) -> bool {
 pub fn means(term: &PodAffinityTerm, pod: &Pod, other: &Pod, namespaces: &[Namespace]) -> bool {
     let namespace = &other.metadata.namespace;
     let names = term.namespaces.as_deref().unwrap_or_default();
-    let is_own = names.is_empty() && term.namespace_selector.is_none() && *namespace == pod.metadata.namespace;
+    let is_own =
+        names.is_empty() && term.namespace_selector.is_none() && *namespace == pod.metadata.namespace;
     let is_selected = || {
         let labels = namespaces.iter().find(|n| n.metadata.name == *namespace).map(|n| &n.metadata.labels);
         selects(term.namespace_selector.as_ref(), labels.unwrap_or(&StringMap::new()))

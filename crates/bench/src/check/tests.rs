@@ -36,7 +36,8 @@ fn broken(templates: &[&str], placed: &[(u32, u32)]) -> Vec<Rule> {
     let nodes: Vec<Node> = inventory.nodes.into_iter().map(|e| e.object).collect();
     let namespaces: Vec<Namespace> = inventory.namespaces.into_iter().map(|e| e.object).collect();
     let templates: Vec<Pod> = inventory.pods.into_iter().map(|e| e.object).collect();
-    let placed: Vec<_> = placed.iter().map(|(template, node)| Placed { template: *template, node: *node }).collect();
+    let placed: Vec<_> =
+        placed.iter().map(|(template, node)| Placed { template: *template, node: *node }).collect();
     let findings = check(nodes.into_iter(), &namespaces, &templates, &placed);
     assert_eq!(findings.pods, placed.len());
     assert_eq!(findings.n_violations, findings.violations.len());
@@ -67,7 +68,8 @@ fn ports() {
 #[test]
 fn nodes_and_taints() {
     let ssd = "nodeSelector: {disk: ssd}";
-    let in_z1 = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    let in_z1 =
+        "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
         {matchExpressions: [{key: zone, operator: In, values: [z1]}]},
         {matchFields: [{key: metadata.name, operator: In, values: [nowhere]}]}]}}}";
     let tolerates = "tolerations: [{key: gpu, operator: Exists}]";

@@ -145,18 +145,19 @@ fn class(i: usize, kind: Kind) -> Class {
 
     let node = |node_affinity| Affinity { node_affinity: Some(node_affinity), ..Affinity::default() };
     let near = |pod_affinity| Affinity { pod_affinity: Some(pod_affinity), ..Affinity::default() };
-    let far = |pod_anti_affinity| Affinity {
-        pod_anti_affinity: Some(pod_anti_affinity),
-        ..Affinity::default()
-    };
+    let far =
+        |pod_anti_affinity| Affinity { pod_anti_affinity: Some(pod_anti_affinity), ..Affinity::default() };
     // The first class of the same namespace: all are decided in order at first, so its pods are there.
     let other = i % N_NAMESPACES;
     let spec = &mut pod.spec;
     match kind {
         Kind::Plain => {}
         Kind::Tolerating => {
-            let toleration =
-                Toleration { key: "dedicated".to_owned(), operator: "Exists".to_owned(), ..Default::default() };
+            let toleration = Toleration {
+                key: "dedicated".to_owned(),
+                operator: "Exists".to_owned(),
+                ..Default::default()
+            };
             spec.tolerations = vec![toleration];
         }
         Kind::NodeAffinity => spec.affinity = Some(node(required_node(DISK, &["ssd"]))),
@@ -194,10 +195,7 @@ fn term(i: usize, topology_key: &str) -> PodAffinityTerm {
 }
 
 fn required(term: PodAffinityTerm) -> PodAffinity {
-    PodAffinity {
-        required_during_scheduling_ignored_during_execution: vec![term],
-        ..PodAffinity::default()
-    }
+    PodAffinity { required_during_scheduling_ignored_during_execution: vec![term], ..PodAffinity::default() }
 }
 
 fn preferred(pod_affinity_term: PodAffinityTerm) -> PodAffinity {

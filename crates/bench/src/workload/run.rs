@@ -264,8 +264,7 @@ fn base_node(index: usize) -> Node {
     let mut node = Node::default();
     node.metadata.generate_name = format!("node-{index}-");
     let memory = Quantity::from_units(32 << 30);
-    let amounts =
-        [("pods", Quantity::from_units(110)), ("cpu", Quantity::from_units(4)), ("memory", memory)];
+    let amounts = [("pods", Quantity::from_units(110)), ("cpu", Quantity::from_units(4)), ("memory", memory)];
     node.status.capacity = Some(amounts.map(|(name, amount)| (name.to_owned(), amount)).into());
     node
 }
