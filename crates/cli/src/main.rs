@@ -1,3 +1,85 @@
-mod input;
+//! `berth`: decides and explains where Kubernetes pods run.
+//!
+//! This file parses arguments and turns outcomes into exit codes. Each command has a file of its own under
+//! `commands`, which wires the libraries together; what people read is written under `render`.
 
-fn main() {}
+mod commands;
+mod error;
+mod input;
+mod output;
+mod recordings;
+mod render;
+mod report;
+mod summary;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{completions, explain, replay, simulate};
+use crate::error::CliError;
+use crate::output::Color;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    everything is placed (simulate), the pod fits (explain), no differences (replay)
+  1    some pods are not placed (simulate), the pod does not fit or one of its rules no longer
+       holds (explain), differences were found (replay)
+  2    bad input or usage
+  141  the reader of the output went away";
+
+const EXAMPLES: &str = "\
+Examples:
+  berth simulate -f manifests/ --nodes 12 --zones 3
+  kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
+  berth explain -f cluster.yaml team-a/web-0
+  berth replay recording.jsonl.gz";
+
+/// Decides and explains where Kubernetes pods run
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+struct Cli {
+    /// When to colour the output; auto means on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Simulate(simulate::Args),
+    Explain(explain::Args),
+    Replay(replay::Args),
+    Completions(completions::Args),
+}
+
+/// How a command that did its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Everything is placed, fits, agrees.
+    Good,
+    /// Something is not placed, does not fit, differs.
+    Bad,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.color.apply();
+    let answer = match cli.command {
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Explain(args) => explain::run(args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Completions(args) => completions::run::<Cli>(&args),
+    };
+    match answer {
+        Ok(Answer::Good) => ExitCode::SUCCESS,
+        Ok(Answer::Bad) => ExitCode::from(1),
+        // What a shell shows for a program that SIGPIPE ended.
+        Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(141),
+        Err(error) => {
+            output::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}

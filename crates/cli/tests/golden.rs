@@ -5,12 +5,14 @@
 //! and its exit code where that is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` writes them anew.
 
 mod common;
+mod scratch;
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use common::{Scratch, berth};
+use common::berth;
+use scratch::Scratch;
 
 #[test]
 fn scripts_print_what_they_say() {
