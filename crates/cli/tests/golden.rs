@@ -4,6 +4,8 @@
 //! (`$ berth ... [< file]`), each followed by its standard output, its standard error with `! ` before each line,
 //! and its exit code where that is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` writes them anew.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 mod scratch;
 

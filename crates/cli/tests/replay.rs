@@ -1,5 +1,7 @@
 //! The recorded suites, replayed by the built binary; and recordings that were altered.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! `simulate -o yaml` fed back gives the same placement, and harms nothing it does not know.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 mod scratch;
 

@@ -155,7 +155,7 @@ fn resolve(manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
 }
 
 fn warn(warnings: &[String]) {
-    warnings.iter().take(MAX_WARNINGS).for_each(|w| output::warning(w));
+    warnings.iter().take(MAX_WARNINGS).for_each(output::warning);
     match warnings.len().saturating_sub(MAX_WARNINGS) {
         0 => {}
         more => output::warning(&format!("and {more} more; simulate -o json has all")),

@@ -1,5 +1,7 @@
 //! Running the built binary.
 
+#![allow(clippy::unwrap_used)]
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Room for a test's files.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 /// A directory of a test's own, removed at the end.
