@@ -124,6 +124,10 @@ impl SimulatedPod {
         self.outcome.node()
     }
 
+    fn is_called(&self, namespace: &str, name: &str) -> bool {
+        self.pod.metadata.namespace == namespace && self.pod.metadata.name == name
+    }
+
     /// The score of the node at the time it was chosen; none for a pod that ran already or is nowhere.
     pub fn score(&self) -> Option<i64> {
         match self.outcome {
@@ -346,11 +350,17 @@ impl Simulation {
 
     /// Places the pods that come before one in the queue; for explaining that one.
     pub fn run_before(&mut self, namespace: &str, name: &str) {
-        let is_it = |p: &SimulatedPod| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name;
-        if let Some(position) = self.queue.iter().position(|i| is_it(&self.pods[*i])) {
+        if let Some(position) = self.queue.iter().position(|i| self.pods[*i].is_called(namespace, name)) {
             self.queue.truncate(position);
             self.run(|_, _| ());
         }
+    }
+
+    /// Places all waiting pods but one; for explaining that one.
+    pub fn run_others(&mut self, namespace: &str, name: &str) {
+        let pods = &self.pods;
+        self.queue.retain(|i| !pods[*i].is_called(namespace, name));
+        self.run(|_, _| ());
     }
 
     /// All pods, in input order.
@@ -360,7 +370,7 @@ impl Simulation {
 
     /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
-        self.pods.iter().find(|p| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name)
+        self.pods.iter().find(|p| p.is_called(namespace, name))
     }
 
     /// What was noticed about the input.

@@ -14,6 +14,8 @@ use crate::render::progress;
 
 /// More nodes than this are not made.
 const MAX_NODES: u64 = 2_000_000;
+/// More warnings than this are only counted.
+const MAX_WARNINGS: usize = 50;
 
 /// The cluster and the rules.
 #[derive(Debug, clap::Args)]
@@ -84,7 +86,7 @@ impl ClusterArgs {
             pods: self.node_pods,
         });
         let simulation = Simulation::new(inventory, SimulationOptions { settings, made_nodes })?;
-        simulation.warnings().iter().for_each(|w| output::warning(w));
+        warn(simulation.warnings());
         Ok(simulation)
     }
 
@@ -149,6 +151,14 @@ fn resolve(manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
             Ok(config)
         }
         Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
+    }
+}
+
+fn warn(warnings: &[String]) {
+    warnings.iter().take(MAX_WARNINGS).for_each(output::warning);
+    match warnings.len().saturating_sub(MAX_WARNINGS) {
+        0 => {}
+        more => output::warning(&format!("and {more} more; simulate -o json has all")),
     }
 }
 
