@@ -46,12 +46,40 @@ pub(super) struct Group {
     buckets: BTreeMap<i64, Bucket>,
 }
 
-/// Nodes of a group with the same sum of scores.
+/// Nodes of a group with the same sum of scores. Entries of nodes that have gone elsewhere stay until they are
+/// met.
 #[derive(Default)]
 struct Bucket {
     n_nodes: usize,
-    /// By name order, with entries left behind by nodes that have gone elsewhere.
-    nodes: BinaryHeap<Reverse<(u32, u32)>>,
+    /// By name, the first last: taking from the end is all that most buckets ever see.
+    sorted: Vec<Entry>,
+    /// Those that came later.
+    recent: BinaryHeap<Reverse<Entry>>,
+}
+
+/// A node's place in the order of names, and the node.
+type Entry = (u32, u32);
+
+impl Bucket {
+    /// Sorts everything that is still here.
+    fn settle(&mut self, is_here: impl Fn(u32) -> bool) {
+        self.sorted.extend(self.recent.drain().map(|Reverse(entry)| entry));
+        self.sorted.retain(|(_, node)| is_here(*node));
+        self.sorted.sort_unstable_by(|a, b| b.cmp(a));
+        self.sorted.dedup();
+    }
+
+    /// The first by name.
+    fn first(&mut self, is_here: impl Fn(u32) -> bool) -> Option<Entry> {
+        while self.sorted.last().is_some_and(|(_, node)| !is_here(*node)) {
+            self.sorted.pop();
+        }
+        while self.recent.peek().is_some_and(|Reverse((_, node))| !is_here(*node)) {
+            self.recent.pop();
+        }
+        let recent = self.recent.peek().map(|Reverse(entry)| *entry);
+        self.sorted.last().copied().into_iter().chain(recent).min()
+    }
 }
 
 /// Where a node stands.
@@ -98,14 +126,10 @@ impl Cells {
             group.n_nodes += 1;
             let bucket = group.buckets.entry(slot.sum.into()).or_default();
             bucket.n_nodes += 1;
-            bucket.nodes.push(Reverse((order, node.0)));
-            if bucket.nodes.len() > 2 * bucket.n_nodes + 64 {
-                let entries = std::mem::take(&mut bucket.nodes).into_vec();
-                let mut entries: Vec<_> =
-                    entries.into_iter().filter(|Reverse((_, n))| self.slots[*n as usize] == slot).collect();
-                entries.sort_unstable();
-                entries.dedup();
-                bucket.nodes = entries.into();
+            bucket.recent.push(Reverse((order, node.0)));
+            // Twice as many entries as nodes at the most, and a few.
+            if bucket.recent.len() > bucket.n_nodes + 64 {
+                bucket.settle(|n| self.slots[n as usize] == slot);
             }
         }
         if before != NOWHERE {
@@ -134,14 +158,20 @@ impl Cells {
         let mut last = self.all[cell].groups[group].buckets.last_entry()?;
         let sum = *last.key();
         let slot = Slot { cell: cell as u32, group: group as u32, sum: sum as i32 };
-        let nodes = &mut last.get_mut().nodes;
-        while let Some(Reverse((order, node))) = nodes.peek() {
-            if slots[*node as usize] == slot {
-                return Some((sum, *order, NodeId(*node)));
+        let (order, node) = last.get_mut().first(|n| slots[n as usize] == slot)?;
+        Some((sum, order, NodeId(node)))
+    }
+
+    /// Sorts all buckets, once all nodes are in.
+    pub(super) fn settle(&mut self) {
+        for (i, cell) in self.all.iter_mut().enumerate() {
+            for (j, group) in cell.groups.iter_mut().enumerate() {
+                for (sum, bucket) in &mut group.buckets {
+                    let slot = Slot { cell: i as u32, group: j as u32, sum: *sum as i32 };
+                    bucket.settle(|n| self.slots[n as usize] == slot);
+                }
             }
-            nodes.pop();
         }
-        None
     }
 
     /// The highest sum in a group.

@@ -120,6 +120,7 @@ impl View {
             incoming,
         };
         view.look_at(cluster, cluster.nodes.iter().map(|(id, _)| id));
+        view.cells.settle();
         Some(view)
     }
 
