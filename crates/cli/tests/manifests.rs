@@ -1,0 +1,58 @@
+//! Manifests of well-known projects, simulated on a made cluster of twelve nodes in three zones.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod expected;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::berth;
+use expected::difference;
+
+/// What is in a folder, in order.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    entries
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+#[test]
+fn every_manifest_is_simulated_on_twelve_nodes() {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifests = crate_folder.join("../../../shared/manifests");
+    if !manifests.is_dir() {
+        eprintln!("{}: the manifests were not found; nothing was simulated", manifests.display());
+        return;
+    }
+    let (mut n_files, mut wrong) = (0, String::new());
+    for folder in entries(&manifests).into_iter().filter(|path| path.is_dir()) {
+        let mut got = String::new();
+        for file in entries(&folder).iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
+            n_files += 1;
+            writeln!(got, "# {}\n{}", name(file), summary(&folder, name(file))).unwrap();
+        }
+        let golden = crate_folder.join("tests/golden/manifests").join(format!("{}.txt", name(&folder)));
+        wrong.extend(difference(&golden, &got));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!(n_files, 73);
+}
+
+/// What `simulate` prints for a file, without the list of pods; standard error with `! ` before each line.
+fn summary(folder: &Path, file: &str) -> String {
+    let ran = berth(folder, &["simulate", "-f", file, "--nodes", "12", "--zones", "3"], b"");
+    assert!(ran.code <= 1, "{file}: {}", ran.stderr);
+    let (pods, rest) = ran.stdout.split_once("\n\n").unwrap_or_default();
+    let mut summary = if pods.starts_with("POD ") { rest } else { &ran.stdout }.to_owned();
+    for line in ran.stderr.lines() {
+        writeln!(summary, "! {line}").unwrap();
+    }
+    summary
+}
