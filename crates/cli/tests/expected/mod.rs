@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
 /// What differs between a text and the file that holds what it should be, if anything does;
 /// `BERTH_UPDATE_GOLDEN=1` writes the file anew instead.
 pub fn difference(path: &Path, got: &str) -> Option<String> {
