@@ -10,7 +10,7 @@ use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer, Weighted
 use crate::state::class::ClassId;
 use crate::state::cluster::Cluster;
 use crate::state::identity::IdentityId;
-use crate::state::incoming::Incoming;
+use crate::state::incoming::{Incoming, PreparedPod};
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status};
 
@@ -48,14 +48,6 @@ impl Outcome {
             Outcome::Placed { node, .. } => Some(node),
             _ => None,
         }
-    }
-
-    pub(crate) fn no_profile(pod: &Pod) -> Outcome {
-        let name = &pod.spec.scheduler_name;
-        let error = format!(
-            "no scheduling profile is named {name:?}: add one to the configuration, or change spec.schedulerName"
-        );
-        Outcome::Failed { error }
     }
 
     /// Why the pod goes nowhere; empty when it goes somewhere.
@@ -130,45 +122,45 @@ pub(crate) struct Scored<'a> {
 impl Cluster {
     /// Decides where a pod goes. The cluster is not changed but for rules it learns.
     pub fn decide(&mut self, pod: &Pod) -> Outcome {
-        if let Some(outcome) = self.held_back(pod) {
-            return outcome;
-        }
-        let incoming = self.incoming(pod);
-        match self.run(&incoming) {
-            Some(run) => run.outcome(),
-            None => Outcome::no_profile(pod),
-        }
+        let pod = self.prepare(pod);
+        self.decide_prepared(&pod)
     }
 
     /// Decides, and if a node is found assigns the pod to it.
     pub fn place(&mut self, pod: &Pod) -> Outcome {
-        let outcome = self.decide(pod);
+        let pod = self.prepare(pod);
+        self.place_prepared(&pod)
+    }
+
+    /// [`Cluster::decide`] for a pod prepared for this cluster.
+    pub fn decide_prepared(&mut self, pod: &PreparedPod) -> Outcome {
+        if let Some(outcome) = pod.held_back() {
+            return outcome;
+        }
+        let incoming = self.incoming(pod);
+        self.run(&incoming).map_or_else(|| pod.no_profile(), |run| run.outcome())
+    }
+
+    /// [`Cluster::place`] for a pod prepared for this cluster.
+    pub fn place_prepared(&mut self, pod: &PreparedPod) -> Outcome {
+        let outcome = self.decide_prepared(pod);
         if let Outcome::Placed { node, .. } = &outcome {
-            let class = self.class_of(pod);
-            self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
-            self.assign(pod, class, node);
+            let node = self.symbols.intern(node);
+            self.assign(pod, node);
         }
         outcome
     }
 
     /// Decides, and tells what was found on every node.
     pub fn evaluate(&mut self, pod: &Pod) -> Evaluation {
+        let pod = self.prepare(pod);
         let blank =
             |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
-        if let Some(outcome) = self.held_back(pod) {
+        if let Some(outcome) = pod.held_back() {
             return blank(outcome);
         }
-        let incoming = self.incoming(pod);
-        match self.run(&incoming) {
-            Some(run) => run.evaluation(),
-            None => blank(Outcome::no_profile(pod)),
-        }
-    }
-
-    pub(crate) fn held_back(&self, pod: &Pod) -> Option<Outcome> {
-        let gated = self.settings.config.profile(&pod.spec.scheduler_name).is_none_or(|p| p.scheduling_gates);
-        let gates: Vec<_> = pod.spec.scheduling_gates.iter().map(|g| g.name.clone()).collect();
-        (gated && !gates.is_empty()).then_some(Outcome::Gated { gates })
+        let incoming = self.incoming(&pod);
+        self.run(&incoming).map_or_else(|| blank(pod.no_profile()), |run| run.evaluation())
     }
 
     /// Asks every rule about every node; none without a profile for the pod.
@@ -193,6 +185,22 @@ impl Cluster {
             run.score();
         }
         Some(run)
+    }
+}
+
+impl PreparedPod {
+    /// The outcome of a pod that scheduling gates hold back.
+    pub(crate) fn held_back(&self) -> Option<Outcome> {
+        (!self.gates.is_empty()).then(|| Outcome::Gated { gates: self.gates.clone() })
+    }
+
+    /// The outcome of a pod whose scheduler name no profile has.
+    pub(crate) fn no_profile(&self) -> Outcome {
+        let name = self.unknown_scheduler.as_deref().unwrap_or_default();
+        let error = format!(
+            "no scheduling profile is named {name:?}: add one to the configuration, or change spec.schedulerName"
+        );
+        Outcome::Failed { error }
     }
 }
 
@@ -322,13 +330,13 @@ impl Rejection {
 }
 
 /// Pods with equal values fare equally, as long as nothing changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Equivalence(ClassId, IdentityId);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Equivalence(ClassId, IdentityId, Vec<String>);
 
 impl Cluster {
     /// What of a pod the decision depends on.
-    pub(crate) fn equivalence(&mut self, pod: &Pod) -> Equivalence {
-        let incoming = self.incoming(pod);
-        Equivalence(incoming.class, incoming.identity)
+    pub(crate) fn equivalence(&mut self, pod: &PreparedPod) -> Equivalence {
+        let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
+        Equivalence(pod.class, identity, pod.gates.clone())
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::decision::{Outcome, Run, Scored};
 use crate::plugins::NodeRef;
 use crate::state::cluster::Cluster;
+use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::verdict::{Status, TopologyPair, Verdict, Witness, plugin_name};
 
@@ -155,9 +156,9 @@ impl Cluster {
     /// As [`Cluster::explain`]; with a node, the groups of nodes hold that node alone. Terms are told for all
     /// nodes either way.
     pub fn explain_on(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
-        let mut pod = pod.clone();
-        let running_on = (!pod.spec.node_name.is_empty()).then(|| std::mem::take(&mut pod.spec.node_name));
         let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        let mut prepared = self.prepare(pod);
+        let running_on = prepared.node_name.take().map(|node| self.symbols.text(node).to_owned());
         let assigned = self.assigned_node(&namespace, &name);
         self.remove_pod(&namespace, &name);
 
@@ -174,16 +175,16 @@ impl Cluster {
             broken: Vec::new(),
             hints: Vec::new(),
         };
-        let outcome = match self.held_back(&pod) {
+        let outcome = match prepared.held_back() {
             Some(outcome) => outcome,
             None => {
-                let incoming = self.incoming(&pod);
+                let incoming = self.incoming(&prepared);
                 match self.run(&incoming) {
                     Some(run) => {
                         explanation.fill(&run, node);
                         run.outcome()
                     }
-                    None => Outcome::no_profile(&pod),
+                    None => prepared.no_profile(),
                 }
             }
         };
@@ -194,15 +195,14 @@ impl Cluster {
         }
 
         if let Some(node) = assigned {
-            let class = self.class_of(&pod);
-            self.assign(&pod, class, &node);
+            self.assign(&prepared, node);
         }
         explanation
     }
 
-    fn assigned_node(&self, namespace: &str, name: &str) -> Option<String> {
+    fn assigned_node(&self, namespace: &str, name: &str) -> Option<Symbol> {
         let pod = self.pods.find(self.symbols.get(namespace)?, name)?;
-        Some(self.symbols.text(self.pods.get(pod).node_name).to_owned())
+        Some(self.pods.get(pod).node_name)
     }
 }
 

@@ -17,5 +17,5 @@ pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, ScorePart, TermSummary,
 };
 pub use state::cluster::{Cluster, Settings};
-pub use state::incoming::MAX_ALL_TOPOLOGIES;
+pub use state::incoming::{MAX_ALL_TOPOLOGIES, PreparedPod};
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};

@@ -104,6 +104,10 @@ impl SimulatedPod {
         self.outcome.node()
     }
 
+    fn is_called(&self, namespace: &str, name: &str) -> bool {
+        self.pod.metadata.namespace == namespace && self.pod.metadata.name == name
+    }
+
     /// The score of the node at the time it was chosen; none for a pod that ran already or is nowhere.
     pub fn score(&self) -> Option<i64> {
         match self.outcome {
@@ -301,18 +305,18 @@ impl Simulation {
     /// Places every waiting pod, and tells after each how many are done of how many.
     pub fn run(&mut self, mut progress: impl FnMut(usize, usize)) {
         let n_waiting = self.queue.len();
-        let mut waiting = self.queue.clone();
+        let prepare = |i: &usize| (*i, self.cluster.prepare(&self.pods[*i].pod));
+        let mut waiting: Vec<_> = self.queue.iter().map(prepare).collect();
         // Pods that nothing tells apart share the answer for as long as nobody else is placed.
         let mut failures = HashMap::new();
         let mut n_placed = 0;
         loop {
             let before = waiting.len();
-            waiting.retain(|i| {
-                let pod = &self.pods[*i].pod;
-                let alike = (self.cluster.equivalence(pod), pod.spec.scheduling_gates.clone());
+            waiting.retain(|(i, pod)| {
+                let alike = self.cluster.equivalence(pod);
                 let outcome = match failures.get(&alike) {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
-                    _ => self.cluster.place(pod),
+                    _ => self.cluster.place_prepared(pod),
                 };
                 let placed = outcome.node().is_some();
                 if placed {
@@ -332,11 +336,17 @@ impl Simulation {
 
     /// Places the pods that come before one in the queue; for explaining that one.
     pub fn run_before(&mut self, namespace: &str, name: &str) {
-        let is_it = |p: &SimulatedPod| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name;
-        if let Some(position) = self.queue.iter().position(|i| is_it(&self.pods[*i])) {
+        if let Some(position) = self.queue.iter().position(|i| self.pods[*i].is_called(namespace, name)) {
             self.queue.truncate(position);
             self.run(|_, _| ());
         }
+    }
+
+    /// Places all waiting pods but one; for explaining that one.
+    pub fn run_others(&mut self, namespace: &str, name: &str) {
+        let pods = &self.pods;
+        self.queue.retain(|i| !pods[*i].is_called(namespace, name));
+        self.run(|_, _| ());
     }
 
     /// All pods, in input order.
@@ -346,7 +356,7 @@ impl Simulation {
 
     /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
-        self.pods.iter().find(|p| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name)
+        self.pods.iter().find(|p| p.is_called(namespace, name))
     }
 
     /// Namespace and name, such as `Deployment web`, of every workload of the input that is not part of another;

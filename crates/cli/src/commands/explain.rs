@@ -66,7 +66,7 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     let mut simulation = args.cluster.simulation(false)?;
     let (namespace, name) = find(&simulation, &pod)?;
     if args.after_others {
-        simulation.run(|_, _| ());
+        simulation.run_others(&namespace, &name);
     } else {
         simulation.run_before(&namespace, &name);
     }

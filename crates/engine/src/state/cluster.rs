@@ -13,6 +13,7 @@ use super::class::{ClassId, Classes};
 use super::counter::{Counter, Tally};
 use super::identity::{Identities, Identity, IdentityId, IdentityKey};
 use super::image::Images;
+use super::incoming::PreparedPod;
 use super::intern::{Labels, Symbol, Symbols};
 use super::matcher::{Candidate, Carriers, Direction, MatcherId, Matchers, PodQuery};
 use super::namespace::Namespaces;
@@ -268,23 +269,25 @@ impl Cluster {
         if pod.spec.node_name.is_empty() || pod.is_terminal() {
             return false;
         }
-        let class = self.class_of(pod);
-        self.assign(pod, class, &pod.spec.node_name)
+        let mut prepared = self.prepare(pod);
+        match prepared.node_name.take() {
+            Some(node) => self.assign(&prepared, node),
+            None => false,
+        }
     }
 
-    /// Assigns a pod to a node, whatever its `spec.nodeName` says.
-    pub(crate) fn assign(&mut self, pod: &Pod, class: ClassId, node_name: &str) -> bool {
-        let namespace = self.symbols.intern(&pod.metadata.namespace);
-        let labels = Labels::intern(&mut self.symbols, &pod.metadata.labels);
-        let terminating = pod.metadata.deletion_timestamp.is_some();
-        let identity = self.identity_of(namespace, terminating, &labels);
-        let node_name = self.symbols.intern(node_name);
+    /// Assigns a pod to a node; tells whether the node is known, so that the pod counts.
+    pub(crate) fn assign(&mut self, pod: &PreparedPod, node_name: Symbol) -> bool {
+        if let Some(there) = self.pods.find(pod.namespace, &pod.name) {
+            self.remove_record(there);
+        }
+        let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
         let id = self.pods.insert(PodRecord {
-            namespace,
-            name: pod.metadata.name.as_str().into(),
-            labels,
-            terminating,
-            class,
+            namespace: pod.namespace,
+            name: pod.name.clone(),
+            labels: pod.labels.clone(),
+            terminating: pod.terminating,
+            class: pod.class,
             identity,
             node_name,
             node: None,
@@ -304,7 +307,12 @@ impl Cluster {
     /// Removes a pod, if it is there.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         let Some(namespace) = self.symbols.get(namespace) else { return };
-        let Some(id) = self.pods.find(namespace, name) else { return };
+        if let Some(id) = self.pods.find(namespace, name) {
+            self.remove_record(id);
+        }
+    }
+
+    fn remove_record(&mut self, id: PodId) {
         if self.pods.get(id).node.is_some() {
             self.unsettle(id);
         }

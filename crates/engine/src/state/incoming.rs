@@ -18,7 +18,23 @@ use super::selector::LabelMatcher;
 use super::topology::TopologyId;
 use super::workload::WorkloadSelectors;
 
-/// A pod that is to be placed.
+/// A pod, parsed and compiled for one cluster.
+#[derive(Clone, Debug)]
+pub struct PreparedPod {
+    pub(crate) namespace: Symbol,
+    pub(crate) name: Box<str>,
+    pub(crate) labels: Labels,
+    pub(crate) terminating: bool,
+    pub(crate) class: ClassId,
+    /// The node it names itself, if any.
+    pub(crate) node_name: Option<Symbol>,
+    /// Scheduling gates that hold it back.
+    pub(crate) gates: Vec<String>,
+    /// Its scheduler name, if no profile has it.
+    pub(crate) unknown_scheduler: Option<Box<str>>,
+}
+
+/// What is asked of the cluster for a pod that is to be placed.
 pub(crate) struct Incoming {
     pub(crate) class: ClassId,
     pub(crate) identity: IdentityId,
@@ -41,17 +57,35 @@ pub(crate) struct Spread {
 }
 
 impl Cluster {
-    /// Prepares a pod to be asked about. Rules seen for the first time are registered and counted.
-    pub(crate) fn incoming(&mut self, pod: &Pod) -> Incoming {
+    /// Prepares a pod: its rules are parsed and compiled, and those seen for the first time are registered.
+    ///
+    /// What comes back can be decided and placed any number of times, whatever happens to the cluster
+    /// meanwhile.
+    pub fn prepare(&mut self, pod: &Pod) -> PreparedPod {
         let class = self.class_of(pod);
         let namespace = self.symbols.intern(&pod.metadata.namespace);
         let labels = Labels::intern(&mut self.symbols, &pod.metadata.labels);
-        let (constraints, system_spread) = self.spread_constraints(class, namespace, &labels);
-        let spread = constraints.into_iter().map(|c| self.compile_spread(namespace, &labels, c)).collect();
-        let terminating = pod.metadata.deletion_timestamp.is_some();
-        let identity = self.identity_of(namespace, terminating, &labels);
-        let node_name = (!pod.spec.node_name.is_empty()).then(|| self.symbols.intern(&pod.spec.node_name));
-        Incoming { class, identity, spread, system_spread, node_name }
+        let profile = self.classes.get(class).key.profile.map(|i| &self.profiles[i].profile);
+        let gates = pod.spec.scheduling_gates.iter().map(|g| g.name.clone());
+        PreparedPod {
+            namespace,
+            name: pod.metadata.name.as_str().into(),
+            labels,
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            class,
+            node_name: (!pod.spec.node_name.is_empty()).then(|| self.symbols.intern(&pod.spec.node_name)),
+            gates: gates.filter(|_| profile.is_none_or(|p| p.scheduling_gates)).collect(),
+            unknown_scheduler: profile.is_none().then(|| pod.spec.scheduler_name.as_str().into()),
+        }
+    }
+
+    /// Compiles what is asked of the cluster for a pod now.
+    pub(crate) fn incoming(&mut self, pod: &PreparedPod) -> Incoming {
+        let (class, namespace, labels) = (pod.class, pod.namespace, &pod.labels);
+        let (constraints, system_spread) = self.spread_constraints(class, namespace, labels);
+        let spread = constraints.into_iter().map(|c| self.compile_spread(namespace, labels, c)).collect();
+        let identity = self.identity_of(namespace, pod.terminating, labels);
+        Incoming { class, identity, spread, system_spread, node_name: pod.node_name }
     }
 
     /// The pod's own spread constraints, or the profile's defaults for it.
