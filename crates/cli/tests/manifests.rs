@@ -4,13 +4,14 @@
 
 mod common;
 mod expected;
+mod summary;
 
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::berth;
 use expected::difference;
+use summary::summary;
 
 /// What is in a folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -36,23 +37,12 @@ fn every_manifest_is_simulated_on_twelve_nodes() {
         let mut got = String::new();
         for file in entries(&folder).iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
             n_files += 1;
-            writeln!(got, "# {}\n{}", name(file), summary(&folder, name(file))).unwrap();
+            let args = ["-f", name(file), "--nodes", "12", "--zones", "3"];
+            writeln!(got, "# {}\n{}", name(file), summary(&folder, &args)).unwrap();
         }
         let golden = crate_folder.join("tests/golden/manifests").join(format!("{}.txt", name(&folder)));
         wrong.extend(difference(&golden, &got));
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert_eq!(n_files, 73);
-}
-
-/// What `simulate` prints for a file, without the list of pods; standard error with `! ` before each line.
-fn summary(folder: &Path, file: &str) -> String {
-    let ran = berth(folder, &["simulate", "-f", file, "--nodes", "12", "--zones", "3"], b"");
-    assert!(ran.code <= 1, "{file}: {}", ran.stderr);
-    let (pods, rest) = ran.stdout.split_once("\n\n").unwrap_or_default();
-    let mut summary = if pods.starts_with("POD ") { rest } else { &ran.stdout }.to_owned();
-    for line in ran.stderr.lines() {
-        writeln!(summary, "! {line}").unwrap();
-    }
-    summary
 }
