@@ -4,63 +4,20 @@
 //! would; running pods stay where they are; the others are placed by priority, then in input order. Pods that
 //! fit nowhere are tried again as long as others find a place, as a scheduler's queue would do.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod made_nodes;
 
-use berth_api::admission::{AdmissionOptions, FieldError, admit};
+pub use made_nodes::MadeNodes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
 use berth_api::expand::{ExpandError, OwnerSelector, expand};
-use berth_api::object::{Node, ObjectMeta, Pod, PriorityClass, ResourceList};
-use berth_api::quantity::Quantity;
-use berth_api::read::{Entry, Inventory, SourceLocation, WorkloadSpec};
+use berth_api::object::{Pod, PriorityClass};
+use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload, WorkloadSpec};
 use berth_api::rules::Selector;
 use serde_json::Value;
 
 use crate::{Cluster, Explanation, Outcome, Settings};
-
-/// Nodes to make when the input has none.
-#[derive(Clone, Debug)]
-pub struct MadeNodes {
-    /// How many.
-    pub n_nodes: usize,
-    /// Over how many zones they are spread, in turn.
-    pub n_zones: usize,
-    /// CPU of each.
-    pub cpu: Quantity,
-    /// Memory of each.
-    pub memory: Quantity,
-    /// Pods each takes.
-    pub pods: Quantity,
-}
-
-impl MadeNodes {
-    /// `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1`.
-    pub fn nodes(&self) -> Vec<Node> {
-        let width = self.n_nodes.to_string().len();
-        let node = |i: usize| {
-            let name = format!("node-{:0width$}", i + 1);
-            let labels = [
-                ("kubernetes.io/hostname", name.clone()),
-                ("kubernetes.io/os", "linux".to_owned()),
-                ("kubernetes.io/arch", "amd64".to_owned()),
-                ("topology.kubernetes.io/zone", format!("zone-{}", i % self.n_zones.max(1) + 1)),
-                ("topology.kubernetes.io/region", "region-1".to_owned()),
-            ];
-            let resources = [("cpu", self.cpu), ("memory", self.memory), ("pods", self.pods)];
-            let resources: ResourceList = resources.map(|(name, q)| (name.to_owned(), q)).into();
-            let mut node = Node {
-                metadata: ObjectMeta {
-                    name,
-                    labels: labels.map(|(k, v)| (k.to_owned(), v)).into(),
-                    ..ObjectMeta::default()
-                },
-                ..Node::default()
-            };
-            node.status.allocatable = Some(resources.clone());
-            node.status.capacity = Some(resources);
-            node
-        };
-        (0..self.n_nodes).map(node).collect()
-    }
-}
 
 /// What a simulation is made from, besides the inventory.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +58,29 @@ impl InvalidObject {
         });
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The API server would refuse such a pod, but manifests that a later step completes have no images either.
+const NO_IMAGE: &str = "containers without an image: the API server will refuse the pods until they have one";
+
+fn is_missing_image(error: &FieldError) -> bool {
+    error.error_type == ErrorType::Required && error.field.ends_with("].image")
+}
+
+/// Where the fields of a pod stand in its workload.
+fn template_path(workload: &Workload) -> &'static str {
+    match workload.kind() {
+        Kind::CronJob => "spec.jobTemplate.spec.template.",
+        _ => "spec.template.",
+    }
+}
+
+/// A pod that was read or made.
+struct InputPod<'a> {
+    entry: Entry<Pod>,
+    /// As in [`SimulatedPod::workload`].
+    workload: Option<String>,
+    made_from: Option<&'a Workload>,
 }
 
 /// A pod of the simulation.
@@ -154,6 +134,7 @@ pub struct Simulation {
     /// Waiting pods in the order in which they are placed.
     queue: Vec<usize>,
     warnings: Vec<String>,
+    workloads: Vec<(String, String)>,
     node_labels: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -173,24 +154,24 @@ impl Simulation {
         }
         let expansion = expand(&inventory)?;
         let made = expansion.pods.into_iter().map(|made| {
-            let workload = &inventory.workloads[made.workload];
-            let (source, order) = (workload.source.clone(), workload.order);
-            let (object, name) = (made.pod, Some(workload_name(&workload.object)));
-            (Entry { object, raw: made.raw, source, order }, name)
+            let Entry { source, order, object: workload, .. } = &inventory.workloads[made.workload];
+            let entry = Entry { object: made.pod, raw: made.raw, source: source.clone(), order: *order };
+            InputPod { entry, workload: Some(workload_name(workload)), made_from: Some(workload) }
         });
         let mut pods: Vec<_> = made.collect();
         let deployments = deployments(&inventory);
         pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
-            let name = owner_name(&entry.object, &deployments);
-            (entry, name)
+            let workload = owner_name(&entry.object, &deployments);
+            InputPod { entry, workload, made_from: None }
         }));
-        pods.sort_by_key(|(entry, _)| entry.order);
+        pods.sort_by_key(|pod| pod.entry.order);
 
         let mut simulation = Simulation {
             cluster: Cluster::new(options.settings),
             pods: Vec::new(),
             queue: Vec::new(),
             warnings: Vec::new(),
+            workloads: workloads(&inventory),
             node_labels: BTreeMap::new(),
         };
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
@@ -247,12 +228,13 @@ impl Simulation {
 
     fn add_pods(
         &mut self,
-        pods: Vec<(Entry<Pod>, Option<String>)>,
+        pods: Vec<InputPod<'_>>,
         classes: &[PriorityClass],
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
-        for (Entry { object: mut pod, raw, source, .. }, workload) in pods {
+        for InputPod { entry, workload, made_from } in pods {
+            let Entry { object: mut pod, raw, source, .. } = entry;
             if pod.is_terminal() {
                 continue;
             }
@@ -270,17 +252,18 @@ impl Simulation {
                     priority_classes: (known && !classes.is_empty()).then_some(classes),
                     ..AdmissionOptions::default()
                 };
-                let object = format!("Pod {}", pod.key());
-                let admission = admit(&mut pod, &options);
-                self.warnings.extend(
-                    admission
-                        .warnings
-                        .iter()
-                        .map(|w| format!("{}: {w}", workload.as_ref().unwrap_or(&object))),
-                );
-                if !admission.is_accepted() {
-                    let errors = admission.errors.iter().map(|e: &FieldError| e.error.clone());
-                    let errors = errors.chain(admission.denied).collect();
+                let Admission { denied, mut errors, mut warnings } = admit(&mut pod, &options);
+                let n_errors = errors.len();
+                errors.retain(|error| !is_missing_image(error));
+                if errors.len() < n_errors {
+                    warnings.push(NO_IMAGE.to_owned());
+                }
+                let name = || workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));
+                self.warnings.extend(warnings.iter().map(|w| format!("{}: {w}", name())));
+                if denied.is_some() || !errors.is_empty() {
+                    let object = made_from.map_or_else(|| format!("Pod {}", pod.key()), Workload::to_string);
+                    let path = made_from.map_or("", template_path);
+                    let errors = errors.iter().map(|error| format!("{path}{error}")).chain(denied).collect();
                     invalid.push(InvalidObject { object, source: Some(source), errors });
                     continue;
                 }
@@ -291,7 +274,10 @@ impl Simulation {
             self.warnings
                 .push(format!("PriorityClass {class} is not in the input: pods that name it get priority 0"));
         }
-        self.warnings.dedup();
+        let mut seen = HashSet::new();
+        self.warnings.retain(|warning| seen.insert(warning.clone()));
+        // The pods of a workload are refused for the same reasons.
+        invalid.dedup_by(|a, b| a.object == b.object);
         let pods = &self.pods;
         self.queue.sort_by_key(|i| std::cmp::Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
     }
@@ -373,6 +359,12 @@ impl Simulation {
         self.pods.iter().find(|p| p.is_called(namespace, name))
     }
 
+    /// Namespace and name, such as `Deployment web`, of every workload of the input that is not part of another;
+    /// some may have no pods.
+    pub fn workloads(&self) -> &[(String, String)] {
+        &self.workloads
+    }
+
     /// What was noticed about the input.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -407,8 +399,17 @@ impl Simulation {
 }
 
 /// `Deployment web`.
-fn workload_name(workload: &berth_api::read::Workload) -> String {
+fn workload_name(workload: &Workload) -> String {
     format!("{} {}", workload.kind().name(), workload.metadata().name)
+}
+
+fn workloads(inventory: &Inventory) -> Vec<(String, String)> {
+    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
+    let is_part = |w: &&Workload| {
+        w.metadata().controller().is_some_and(|o| matches!(o.kind.as_str(), "Deployment" | "CronJob"))
+    };
+    let key = |w: &Workload| (w.metadata().namespace.clone(), workload_name(w));
+    workloads.filter(|w| !is_part(w)).map(key).collect()
 }
 
 /// The Deployments that own the ReplicaSets of the input, by namespace and name of the ReplicaSet.

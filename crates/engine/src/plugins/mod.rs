@@ -47,6 +47,11 @@ pub(crate) trait Filter {
     /// Whether the node is rejected, and in kube-scheduler's words why.
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection>;
 
+    /// Whether the node is not rejected: [`Filter::check`] without its words.
+    fn admits(&self, node: NodeRef<'_>) -> bool {
+        self.check(node).is_none()
+    }
+
     /// The terms it asks about, each on its own, whether or not they reject any node.
     fn terms(&self) -> Vec<Asked>;
 
