@@ -14,7 +14,6 @@ use berth_engine::{Cluster, Evaluation, NodeEvaluation, Outcome, Settings};
 use berth_testkit::generate::{self, Flavour, Operation, PodKey};
 use berth_testkit::naive::{Decision, NodeResult, Options, World, evaluate};
 
-const OPERATIONS: usize = 80;
 /// So many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
 
@@ -25,11 +24,11 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, flavour: Flavour) -> History {
+    fn new(seed: u64, flavour: Flavour, n_operations: usize) -> History {
         History {
             profile: generate::profile(seed),
             options: generate::options(seed, flavour),
-            operations: generate::operations(seed, OPERATIONS, flavour),
+            operations: generate::operations(seed, n_operations, flavour),
         }
     }
 
@@ -185,11 +184,12 @@ fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, expected: &T, got: 
     if expected == got { Ok(()) } else { Err(format!("{what}\n  naive:  {expected:?}\n  engine: {got:?}")) }
 }
 
+/// Many short histories, and for every fifty of them a long one.
 fn agree(flavour: Flavour, first_seed: u64) {
     let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(250);
     let mut n_decided = 0;
     for seed in first_seed..first_seed + n {
-        let history = History::new(seed, flavour);
+        let history = History::new(seed, flavour, if seed % 50 == 0 { 600 } else { 80 });
         n_decided += history.operations.iter().filter(|o| matches!(o, Operation::Decide(_))).count();
         if history.run(&history.operations).is_err() {
             let operations = history.cut_down();
