@@ -136,6 +136,10 @@ impl Cluster {
         if let Some(outcome) = pod.held_back() {
             return outcome;
         }
+        if let Some((node, score)) = self.best_by_view(pod) {
+            let node = self.symbols.text(self.nodes.get(node).name).to_owned();
+            return Outcome::Placed { node, score: Some(score) };
+        }
         let incoming = self.incoming(pod);
         self.run(&incoming).map_or_else(|| pod.no_profile(), |run| run.outcome())
     }
