@@ -4,16 +4,18 @@
 
 mod common;
 mod expected;
+mod scratch;
 mod summary;
 
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use common::berth;
 use expected::difference;
 use flate2::read::GzDecoder;
+use scratch::Scratch;
 use serde_json::Value;
 use summary::summary;
 
@@ -53,6 +55,18 @@ fn openb_is_placed_pod_by_pod_as_recorded() {
     }
     let summary = &report["summary"];
     assert_eq!([&summary["nNodes"], &summary["nPlaced"], &summary["nUnplaced"]], [1523, 7949, 203]);
+}
+
+#[test]
+fn openb_fed_back_is_placed_already() {
+    let Some(data) = shared("data") else { return };
+    let placed = berth(&data, &["simulate", "-f", "openb", "-o", "yaml"], b"").stdout;
+    let scratch = Scratch::new("openb");
+    fs::write(scratch.0.join("placed.yaml"), placed).unwrap();
+    fs::copy(data.join("openb/nodes.json.gz"), scratch.0.join("nodes.json.gz")).unwrap();
+    let ran = berth(&scratch.0, &["simulate", "-f", "."], b"");
+    let expected = "8,152 pods: 7,949 running, 0 placed, 203 unplaced; 1,523 nodes\n";
+    assert!(ran.stdout.ends_with(expected), "{}", ran.stdout.lines().last().unwrap_or_default());
 }
 
 /// Runs a command in the folder with the clusters, and adds what it prints to `got`.

@@ -5,6 +5,7 @@
 //! fit nowhere are tried again as long as others find a place, as a scheduler's queue would do.
 
 mod made_nodes;
+mod workloads;
 
 pub use made_nodes::MadeNodes;
 
@@ -13,10 +14,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
 use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::object::{Pod, PriorityClass};
-use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload, WorkloadSpec};
+use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
 use serde_json::Value;
 
+use self::workloads::Workloads;
 use crate::{Cluster, Explanation, Outcome, Settings};
 
 /// What a simulation is made from, besides the inventory.
@@ -156,14 +158,16 @@ impl Simulation {
         let made = expansion.pods.into_iter().map(|made| {
             let Entry { source, order, object: workload, .. } = &inventory.workloads[made.workload];
             let entry = Entry { object: made.pod, raw: made.raw, source: source.clone(), order: *order };
-            InputPod { entry, workload: Some(workload_name(workload)), made_from: Some(workload) }
+            InputPod { entry, workload: Some(workloads::name(workload)), made_from: Some(workload) }
         });
         let mut pods: Vec<_> = made.collect();
-        let deployments = deployments(&inventory);
+        let workloads = Workloads::new(&inventory);
+        let owner = workloads.owners();
         pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
-            let workload = owner_name(&entry.object, &deployments);
+            let workload = owner(&entry.object);
             InputPod { entry, workload, made_from: None }
         }));
+        drop(owner);
         pods.sort_by_key(|pod| pod.entry.order);
 
         let mut simulation = Simulation {
@@ -171,7 +175,7 @@ impl Simulation {
             pods: Vec::new(),
             queue: Vec::new(),
             warnings: Vec::new(),
-            workloads: workloads(&inventory),
+            workloads: workloads.whole,
             node_labels: BTreeMap::new(),
         };
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
@@ -396,45 +400,4 @@ impl Simulation {
         let pod = self.pod(namespace, name)?.pod.clone();
         Some(self.cluster.explain_on(&pod, node))
     }
-}
-
-/// `Deployment web`.
-fn workload_name(workload: &Workload) -> String {
-    format!("{} {}", workload.kind().name(), workload.metadata().name)
-}
-
-fn workloads(inventory: &Inventory) -> Vec<(String, String)> {
-    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
-    let is_part = |w: &&Workload| {
-        w.metadata().controller().is_some_and(|o| matches!(o.kind.as_str(), "Deployment" | "CronJob"))
-    };
-    let key = |w: &Workload| (w.metadata().namespace.clone(), workload_name(w));
-    workloads.filter(|w| !is_part(w)).map(key).collect()
-}
-
-/// The Deployments that own the ReplicaSets of the input, by namespace and name of the ReplicaSet.
-fn deployments(inventory: &Inventory) -> HashMap<(String, String), String> {
-    let owned = inventory.workloads.iter().filter_map(|entry| {
-        let WorkloadSpec::ReplicaSet(set) = &entry.object.spec else { return None };
-        let owner = set.metadata.controller().filter(|o| o.kind == "Deployment")?;
-        Some(((set.metadata.namespace.clone(), set.metadata.name.clone()), owner.name.clone()))
-    });
-    owned.collect()
-}
-
-/// The workload that a pod of the input belongs to. A ReplicaSet called after its template's hash stands for
-/// its Deployment, which a dump of pods alone does not hold.
-fn owner_name(pod: &Pod, deployments: &HashMap<(String, String), String>) -> Option<String> {
-    let owner = pod.metadata.controller()?;
-    if owner.kind != "ReplicaSet" {
-        return Some(format!("{} {}", owner.kind, owner.name));
-    }
-    let known = deployments.get(&(pod.metadata.namespace.clone(), owner.name.clone())).map(String::as_str);
-    let hash = pod.metadata.labels.get("pod-template-hash");
-    let by_name = || owner.name.strip_suffix(hash?.as_str())?.strip_suffix('-');
-    Some(
-        known
-            .or_else(by_name)
-            .map_or_else(|| format!("ReplicaSet {}", owner.name), |name| format!("Deployment {name}")),
-    )
 }

@@ -82,3 +82,24 @@ fn a_workload_without_pods_was_not_among_the_workloads() {
     assert!(simulation.pods().is_empty());
     assert_eq!(simulation.workloads(), [("default".to_owned(), "DaemonSet windows".to_owned())]);
 }
+
+#[test]
+fn a_run_of_a_cron_job_was_counted_apart_from_it() {
+    let cron_job = "\
+        {apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {jobTemplate: {spec: {template: {spec: {\
+         restartPolicy: Never, containers: [{name: c, image: i}]}}}}}}";
+    let job = "\
+        {apiVersion: batch/v1, kind: Job, metadata: {name: nightly-29, ownerReferences: [\
+         {apiVersion: batch/v1, kind: CronJob, name: nightly, controller: true}]}, spec: {template: {spec: {\
+         restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
+    let pod = "\
+        {apiVersion: v1, kind: Pod, metadata: {name: nightly-29-x, ownerReferences: [\
+         {apiVersion: batch/v1, kind: Job, name: nightly-29, controller: true}]}, \
+         spec: {nodeName: node-1, containers: [{name: c, image: i}]}}";
+    for documents in [vec![cron_job, job, pod], vec![cron_job, pod]] {
+        let simulation = simulation(&documents.join("\n---\n")).expect("the objects are valid");
+        let workloads: Vec<_> = simulation.pods().iter().map(|pod| pod.workload.as_deref()).collect();
+        assert_eq!(workloads, [Some("CronJob nightly")]);
+        assert_eq!(simulation.workloads(), [("default".to_owned(), "CronJob nightly".to_owned())]);
+    }
+}

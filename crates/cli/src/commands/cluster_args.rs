@@ -42,6 +42,8 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, conflicts_with = "strict_v1")]
     exempt_namespaces: Option<Vec<String>>,
     /// Make this many nodes if the input has none
+    ///
+    /// They run Linux on amd64 and offer 100Gi of ephemeral storage besides what the options below say.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
     /// Zones that the made nodes are spread over
