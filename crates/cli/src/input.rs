@@ -10,7 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file or directory.
-    #[error("{path}: no such file or directory: check the path given with -f")]
+    #[error("{path}: no such file or directory: check the path")]
     NotFound {
         /// The path as given.
         path: String,
@@ -240,7 +240,7 @@ mod tests {
         let message = |arguments: &[String]| find_inputs(arguments).unwrap_err().to_string();
         assert_eq!(
             message(&["no/such.yaml".to_owned()]),
-            "no/such.yaml: no such file or directory: check the path given with -f"
+            "no/such.yaml: no such file or directory: check the path"
         );
         assert_eq!(
             message(&["-".to_owned(), "-".to_owned()]),

@@ -9,6 +9,12 @@ use crate::input::{Input, OpenError};
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
+    /// A directory.
+    #[error("{file}: is a directory: name the recordings in it, such as {file}/*.jsonl.gz")]
+    Directory {
+        /// The directory.
+        file: String,
+    },
     /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -80,7 +86,9 @@ impl<'p> Recordings<'p> {
         let recording = serde_path_to_error::deserialize(&mut deserializer);
         let recording = recording.map_err(|e| {
             let path = e.path().to_string();
-            let path = if matches!(path.as_str(), "." | "?") { String::new() } else { format!("{path}: ") };
+            // Where the text ends early, the last step is not known and shows as a question mark.
+            let path = path.trim_end_matches(['.', '?']);
+            let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
             self.broken(path, e.inner())
         })?;
         deserializer.end().map_err(|e| self.broken(String::new(), &e))?;

@@ -71,16 +71,21 @@ impl Summary {
             domains: simulation.domains(topology_key),
             workloads: Vec::new(),
         };
+        let without_pods = |namespace: &str, workload: Option<&str>| WorkloadSummary {
+            namespace: namespace.to_owned(),
+            workload: workload.map(str::to_owned),
+            n_pods: 0,
+            n_unplaced: 0,
+            by_domain: BTreeMap::new(),
+        };
         let mut workloads = BTreeMap::new();
+        for (namespace, workload) in simulation.workloads() {
+            let key = (namespace.as_str(), Some(workload.as_str()));
+            workloads.insert(key, without_pods(key.0, key.1));
+        }
         for pod in simulation.pods() {
-            let key = (&pod.pod.metadata.namespace, &pod.workload);
-            let workload = workloads.entry(key).or_insert_with(|| WorkloadSummary {
-                namespace: pod.pod.metadata.namespace.clone(),
-                workload: pod.workload.clone(),
-                n_pods: 0,
-                n_unplaced: 0,
-                by_domain: BTreeMap::new(),
-            });
+            let key = (pod.pod.metadata.namespace.as_str(), pod.workload.as_deref());
+            let workload = workloads.entry(key).or_insert_with(|| without_pods(key.0, key.1));
             workload.n_pods += 1;
             match (pod.node(), pod.ran) {
                 (Some(_), true) => summary.n_running += 1,

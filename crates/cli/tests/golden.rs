@@ -4,18 +4,25 @@
 //! (`$ berth ... [< file]`), each followed by its standard output, its standard error with `! ` before each line,
 //! and its exit code where that is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` writes them anew.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
+mod expected;
+mod scratch;
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use common::{Scratch, berth};
+use common::berth;
+use expected::difference;
+use scratch::Scratch;
 
 #[test]
 fn scripts_print_what_they_say() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut scripts: Vec<_> = fs::read_dir(directory).unwrap().map(|e| e.unwrap().path()).collect();
+    let entries = fs::read_dir(directory).unwrap().map(|e| e.unwrap().path());
+    let mut scripts: Vec<_> = entries.filter(|path| path.is_file()).collect();
     scripts.sort();
     assert!(!scripts.is_empty());
     let mut wrong = String::new();
@@ -23,17 +30,7 @@ fn scripts_print_what_they_say() {
         let expected = fs::read_to_string(&path).unwrap();
         let name = path.file_stem().unwrap().to_string_lossy();
         let got = replayed(&name, &expected);
-        if got == expected {
-            continue;
-        }
-        if std::env::var_os("BERTH_UPDATE_GOLDEN").is_some() {
-            fs::write(&path, got).unwrap();
-            continue;
-        }
-        let i = got.lines().zip(expected.lines()).take_while(|(g, e)| g == e).count();
-        let line = |text: &str| text.lines().nth(i).unwrap_or("(end)").to_owned();
-        writeln!(wrong, "{name}.txt:{}\n  expected: {}\n  got:      {}", i + 1, line(&expected), line(&got))
-            .unwrap();
+        wrong.extend(difference(&path, &got));
     }
     assert!(wrong.is_empty(), "{wrong}");
 }

@@ -101,8 +101,7 @@ pub(crate) struct Run<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) pre_filter: PreFilter,
     pub(crate) filters: Vec<(Plugin, Box<dyn Filter + 'a>)>,
-    /// Rejected nodes and the first rejection of each.
-    pub(crate) rejected: Vec<(NodeId, Rejection)>,
+    pub(crate) rejected: Vec<NodeId>,
     /// Nodes that no filter was asked about.
     pub(crate) not_considered: Vec<NodeId>,
     pub(crate) feasible: Vec<NodeId>,
@@ -136,6 +135,10 @@ impl Cluster {
     pub fn decide_prepared(&mut self, pod: &PreparedPod) -> Outcome {
         if let Some(outcome) = pod.held_back() {
             return outcome;
+        }
+        if let Some((node, score)) = self.best_by_view(pod) {
+            let node = self.symbols.text(self.nodes.get(node).name).to_owned();
+            return Outcome::Placed { node, score: Some(score) };
         }
         let incoming = self.incoming(pod);
         self.run(&incoming).map_or_else(|| pod.no_profile(), |run| run.outcome())
@@ -217,11 +220,18 @@ impl<'a> Run<'a> {
                 continue;
             }
             let node = NodeRef { id, record };
-            match self.filters.iter().find_map(|(_, filter)| filter.check(node)) {
-                Some(rejection) => self.rejected.push((id, rejection)),
-                None => self.feasible.push(id),
-            }
+            let is_feasible = self.filters.iter().all(|(_, filter)| filter.admits(node));
+            if is_feasible { &mut self.feasible } else { &mut self.rejected }.push(id);
         }
+    }
+
+    /// The first rejection of each rejected node. They are put into words here and not while filtering: most
+    /// decisions find a node, and nobody asks about the others.
+    fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
+        self.rejected.iter().filter_map(|id| {
+            let node = NodeRef { id: *id, record: self.context.cluster.nodes.get(*id) };
+            Some((*id, self.filters.iter().find_map(|(_, filter)| filter.check(node))?))
+        })
     }
 
     fn score(&mut self) {
@@ -283,9 +293,9 @@ impl<'a> Run<'a> {
             return format!("0/{n_nodes} nodes are available: {}.", rejection.reasons.join(", "));
         }
         let mut histogram: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
-        for (_, rejection) in &self.rejected {
-            for reason in &rejection.reasons {
-                *histogram.entry(Cow::Borrowed(reason)).or_default() += 1;
+        for (_, rejection) in self.rejections() {
+            for reason in rejection.reasons {
+                *histogram.entry(reason).or_default() += 1;
             }
         }
         if let PreFilter::Nodes(plugin, _) = &self.pre_filter
@@ -301,7 +311,7 @@ impl<'a> Run<'a> {
 
     fn evaluation(&self) -> Evaluation {
         let name = |id: &NodeId| self.node_name(*id).to_owned();
-        let rejected = self.rejected.iter().map(|(id, r)| (name(id), NodeEvaluation::Rejected(r.clone())));
+        let rejected = self.rejections().map(|(id, r)| (name(&id), NodeEvaluation::Rejected(r)));
         let mut nodes: BTreeMap<_, _> = rejected.collect();
         if let PreFilter::Nodes(plugin, _) = &self.pre_filter {
             nodes.extend(

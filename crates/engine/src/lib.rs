@@ -11,6 +11,7 @@ pub mod replay;
 pub mod simulation;
 mod state;
 mod verdict;
+mod view;
 
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 pub use explain::{

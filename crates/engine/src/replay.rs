@@ -159,7 +159,11 @@ impl Comparison<'_> {
             self.same("best", best, &evaluation.best);
         }
         if step.chosen.is_some() || step.message.is_some() {
-            self.same("chosen", &step.chosen.as_deref(), &evaluation.outcome.node());
+            let name = |node: Option<&str>| node.unwrap_or("no node").to_owned();
+            let (expected, got) = (name(step.chosen.as_deref()), name(evaluation.outcome.node()));
+            if expected != got {
+                self.differ(None, "chosen", expected, got);
+            }
             if step.chosen.is_none() {
                 self.same(
                     "message",

@@ -4,63 +4,22 @@
 //! would; running pods stay where they are; the others are placed by priority, then in input order. Pods that
 //! fit nowhere are tried again as long as others find a place, as a scheduler's queue would do.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod made_nodes;
+mod workloads;
 
-use berth_api::admission::{AdmissionOptions, FieldError, admit};
+pub use made_nodes::MadeNodes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
 use berth_api::expand::{ExpandError, OwnerSelector, expand};
-use berth_api::object::{Node, ObjectMeta, Pod, PriorityClass, ResourceList};
-use berth_api::quantity::Quantity;
-use berth_api::read::{Entry, Inventory, SourceLocation, WorkloadSpec};
+use berth_api::object::{Pod, PriorityClass};
+use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
 use serde_json::Value;
 
+use self::workloads::Workloads;
 use crate::{Cluster, Explanation, Outcome, Settings};
-
-/// Nodes to make when the input has none.
-#[derive(Clone, Debug)]
-pub struct MadeNodes {
-    /// How many.
-    pub n_nodes: usize,
-    /// Over how many zones they are spread, in turn.
-    pub n_zones: usize,
-    /// CPU of each.
-    pub cpu: Quantity,
-    /// Memory of each.
-    pub memory: Quantity,
-    /// Pods each takes.
-    pub pods: Quantity,
-}
-
-impl MadeNodes {
-    /// `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1`.
-    pub fn nodes(&self) -> Vec<Node> {
-        let width = self.n_nodes.to_string().len();
-        let node = |i: usize| {
-            let name = format!("node-{:0width$}", i + 1);
-            let labels = [
-                ("kubernetes.io/hostname", name.clone()),
-                ("kubernetes.io/os", "linux".to_owned()),
-                ("kubernetes.io/arch", "amd64".to_owned()),
-                ("topology.kubernetes.io/zone", format!("zone-{}", i % self.n_zones.max(1) + 1)),
-                ("topology.kubernetes.io/region", "region-1".to_owned()),
-            ];
-            let resources = [("cpu", self.cpu), ("memory", self.memory), ("pods", self.pods)];
-            let resources: ResourceList = resources.map(|(name, q)| (name.to_owned(), q)).into();
-            let mut node = Node {
-                metadata: ObjectMeta {
-                    name,
-                    labels: labels.map(|(k, v)| (k.to_owned(), v)).into(),
-                    ..ObjectMeta::default()
-                },
-                ..Node::default()
-            };
-            node.status.allocatable = Some(resources.clone());
-            node.status.capacity = Some(resources);
-            node
-        };
-        (0..self.n_nodes).map(node).collect()
-    }
-}
 
 /// What a simulation is made from, besides the inventory.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +62,29 @@ impl InvalidObject {
     }
 }
 
+/// The API server would refuse such a pod, but manifests that a later step completes have no images either.
+const NO_IMAGE: &str = "containers without an image: the API server will refuse the pods until they have one";
+
+fn is_missing_image(error: &FieldError) -> bool {
+    error.error_type == ErrorType::Required && error.field.ends_with("].image")
+}
+
+/// Where the fields of a pod stand in its workload.
+fn template_path(workload: &Workload) -> &'static str {
+    match workload.kind() {
+        Kind::CronJob => "spec.jobTemplate.spec.template.",
+        _ => "spec.template.",
+    }
+}
+
+/// A pod that was read or made.
+struct InputPod<'a> {
+    entry: Entry<Pod>,
+    /// As in [`SimulatedPod::workload`].
+    workload: Option<String>,
+    made_from: Option<&'a Workload>,
+}
+
 /// A pod of the simulation.
 #[derive(Clone, Debug)]
 pub struct SimulatedPod {
@@ -122,6 +104,10 @@ impl SimulatedPod {
     /// The node it is on; none when nowhere.
     pub fn node(&self) -> Option<&str> {
         self.outcome.node()
+    }
+
+    fn is_called(&self, namespace: &str, name: &str) -> bool {
+        self.pod.metadata.namespace == namespace && self.pod.metadata.name == name
     }
 
     /// The score of the node at the time it was chosen; none for a pod that ran already or is nowhere.
@@ -150,6 +136,7 @@ pub struct Simulation {
     /// Waiting pods in the order in which they are placed.
     queue: Vec<usize>,
     warnings: Vec<String>,
+    workloads: Vec<(String, String)>,
     node_labels: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -169,24 +156,26 @@ impl Simulation {
         }
         let expansion = expand(&inventory)?;
         let made = expansion.pods.into_iter().map(|made| {
-            let workload = &inventory.workloads[made.workload];
-            let (source, order) = (workload.source.clone(), workload.order);
-            let (object, name) = (made.pod, Some(workload_name(&workload.object)));
-            (Entry { object, raw: made.raw, source, order }, name)
+            let Entry { source, order, object: workload, .. } = &inventory.workloads[made.workload];
+            let entry = Entry { object: made.pod, raw: made.raw, source: source.clone(), order: *order };
+            InputPod { entry, workload: Some(workloads::name(workload)), made_from: Some(workload) }
         });
         let mut pods: Vec<_> = made.collect();
-        let deployments = deployments(&inventory);
+        let workloads = Workloads::new(&inventory);
+        let owner = workloads.owners();
         pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
-            let name = owner_name(&entry.object, &deployments);
-            (entry, name)
+            let workload = owner(&entry.object);
+            InputPod { entry, workload, made_from: None }
         }));
-        pods.sort_by_key(|(entry, _)| entry.order);
+        drop(owner);
+        pods.sort_by_key(|pod| pod.entry.order);
 
         let mut simulation = Simulation {
             cluster: Cluster::new(options.settings),
             pods: Vec::new(),
             queue: Vec::new(),
             warnings: Vec::new(),
+            workloads: workloads.whole,
             node_labels: BTreeMap::new(),
         };
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
@@ -243,12 +232,13 @@ impl Simulation {
 
     fn add_pods(
         &mut self,
-        pods: Vec<(Entry<Pod>, Option<String>)>,
+        pods: Vec<InputPod<'_>>,
         classes: &[PriorityClass],
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
-        for (Entry { object: mut pod, raw, source, .. }, workload) in pods {
+        for InputPod { entry, workload, made_from } in pods {
+            let Entry { object: mut pod, raw, source, .. } = entry;
             if pod.is_terminal() {
                 continue;
             }
@@ -266,17 +256,18 @@ impl Simulation {
                     priority_classes: (known && !classes.is_empty()).then_some(classes),
                     ..AdmissionOptions::default()
                 };
-                let object = format!("Pod {}", pod.key());
-                let admission = admit(&mut pod, &options);
-                self.warnings.extend(
-                    admission
-                        .warnings
-                        .iter()
-                        .map(|w| format!("{}: {w}", workload.as_ref().unwrap_or(&object))),
-                );
-                if !admission.is_accepted() {
-                    let errors = admission.errors.iter().map(|e: &FieldError| e.error.clone());
-                    let errors = errors.chain(admission.denied).collect();
+                let Admission { denied, mut errors, mut warnings } = admit(&mut pod, &options);
+                let n_errors = errors.len();
+                errors.retain(|error| !is_missing_image(error));
+                if errors.len() < n_errors {
+                    warnings.push(NO_IMAGE.to_owned());
+                }
+                let name = || workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));
+                self.warnings.extend(warnings.iter().map(|w| format!("{}: {w}", name())));
+                if denied.is_some() || !errors.is_empty() {
+                    let object = made_from.map_or_else(|| format!("Pod {}", pod.key()), Workload::to_string);
+                    let path = made_from.map_or("", template_path);
+                    let errors = errors.iter().map(|error| format!("{path}{error}")).chain(denied).collect();
                     invalid.push(InvalidObject { object, source: Some(source), errors });
                     continue;
                 }
@@ -287,7 +278,10 @@ impl Simulation {
             self.warnings
                 .push(format!("PriorityClass {class} is not in the input: pods that name it get priority 0"));
         }
-        self.warnings.dedup();
+        let mut seen = HashSet::new();
+        self.warnings.retain(|warning| seen.insert(warning.clone()));
+        // The pods of a workload are refused for the same reasons.
+        invalid.dedup_by(|a, b| a.object == b.object);
         let pods = &self.pods;
         self.queue.sort_by_key(|i| std::cmp::Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
     }
@@ -346,11 +340,17 @@ impl Simulation {
 
     /// Places the pods that come before one in the queue; for explaining that one.
     pub fn run_before(&mut self, namespace: &str, name: &str) {
-        let is_it = |p: &SimulatedPod| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name;
-        if let Some(position) = self.queue.iter().position(|i| is_it(&self.pods[*i])) {
+        if let Some(position) = self.queue.iter().position(|i| self.pods[*i].is_called(namespace, name)) {
             self.queue.truncate(position);
             self.run(|_, _| ());
         }
+    }
+
+    /// Places all waiting pods but one; for explaining that one.
+    pub fn run_others(&mut self, namespace: &str, name: &str) {
+        let pods = &self.pods;
+        self.queue.retain(|i| !pods[*i].is_called(namespace, name));
+        self.run(|_, _| ());
     }
 
     /// All pods, in input order.
@@ -360,7 +360,13 @@ impl Simulation {
 
     /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
-        self.pods.iter().find(|p| p.pod.metadata.namespace == namespace && p.pod.metadata.name == name)
+        self.pods.iter().find(|p| p.is_called(namespace, name))
+    }
+
+    /// Namespace and name, such as `Deployment web`, of every workload of the input that is not part of another;
+    /// some may have no pods.
+    pub fn workloads(&self) -> &[(String, String)] {
+        &self.workloads
     }
 
     /// What was noticed about the input.
@@ -394,36 +400,4 @@ impl Simulation {
         let pod = self.pod(namespace, name)?.pod.clone();
         Some(self.cluster.explain_on(&pod, node))
     }
-}
-
-/// `Deployment web`.
-fn workload_name(workload: &berth_api::read::Workload) -> String {
-    format!("{} {}", workload.kind().name(), workload.metadata().name)
-}
-
-/// The Deployments that own the ReplicaSets of the input, by namespace and name of the ReplicaSet.
-fn deployments(inventory: &Inventory) -> HashMap<(String, String), String> {
-    let owned = inventory.workloads.iter().filter_map(|entry| {
-        let WorkloadSpec::ReplicaSet(set) = &entry.object.spec else { return None };
-        let owner = set.metadata.controller().filter(|o| o.kind == "Deployment")?;
-        Some(((set.metadata.namespace.clone(), set.metadata.name.clone()), owner.name.clone()))
-    });
-    owned.collect()
-}
-
-/// The workload that a pod of the input belongs to. A ReplicaSet called after its template's hash stands for
-/// its Deployment, which a dump of pods alone does not hold.
-fn owner_name(pod: &Pod, deployments: &HashMap<(String, String), String>) -> Option<String> {
-    let owner = pod.metadata.controller()?;
-    if owner.kind != "ReplicaSet" {
-        return Some(format!("{} {}", owner.kind, owner.name));
-    }
-    let known = deployments.get(&(pod.metadata.namespace.clone(), owner.name.clone())).map(String::as_str);
-    let hash = pod.metadata.labels.get("pod-template-hash");
-    let by_name = || owner.name.strip_suffix(hash?.as_str())?.strip_suffix('-');
-    Some(
-        known
-            .or_else(by_name)
-            .map_or_else(|| format!("ReplicaSet {}", owner.name), |name| format!("Deployment {name}")),
-    )
 }

@@ -14,6 +14,8 @@ use crate::render::progress;
 
 /// More nodes than this are not made.
 const MAX_NODES: u64 = 2_000_000;
+/// More warnings than this are only counted.
+const MAX_WARNINGS: usize = 50;
 
 /// The cluster and the rules.
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,8 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, conflicts_with = "strict_v1")]
     exempt_namespaces: Option<Vec<String>>,
     /// Make this many nodes if the input has none
+    ///
+    /// They run Linux on amd64 and offer 100Gi of ephemeral storage besides what the options below say.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
     /// Zones that the made nodes are spread over
@@ -84,7 +88,7 @@ impl ClusterArgs {
             pods: self.node_pods,
         });
         let simulation = Simulation::new(inventory, SimulationOptions { settings, made_nodes })?;
-        simulation.warnings().iter().for_each(|w| output::warning(w));
+        warn(simulation.warnings());
         Ok(simulation)
     }
 
@@ -149,6 +153,14 @@ fn resolve(manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
             Ok(config)
         }
         Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
+    }
+}
+
+fn warn(warnings: &[String]) {
+    warnings.iter().take(MAX_WARNINGS).for_each(output::warning);
+    match warnings.len().saturating_sub(MAX_WARNINGS) {
+        0 => {}
+        more => output::warning(&format!("and {more} more; simulate -o json has all")),
     }
 }
 

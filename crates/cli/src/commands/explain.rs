@@ -66,7 +66,7 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     let mut simulation = args.cluster.simulation(false)?;
     let (namespace, name) = find(&simulation, &pod)?;
     if args.after_others {
-        simulation.run(|_, _| ());
+        simulation.run_others(&namespace, &name);
     } else {
         simulation.run_before(&namespace, &name);
     }
@@ -77,14 +77,15 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     }
     let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
     let explanation = explanation.ok_or_else(|| CliError::NotFound(not_found(&simulation, &pod, &name)))?;
+    let is_node_known = explanation.running_on.as_deref().is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
     match args.output {
-        Format::Table => explanation::write(&mut out, &explanation)?,
+        Format::Table => explanation::write(&mut out, &explanation, args.node.as_deref(), is_node_known)?,
         Format::Json => output::json(&mut out, &explanation)?,
     }
     out.flush()?;
     let is_good = match &explanation.running_on {
-        Some(_) => explanation.broken.is_empty(),
+        Some(_) => is_node_known && explanation.broken.is_empty(),
         None => explanation.node.is_some(),
     };
     Ok(if is_good { Answer::Good } else { Answer::Bad })

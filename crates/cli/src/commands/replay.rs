@@ -1,6 +1,7 @@
 //! `berth replay`.
 
 use std::io::Write;
+use std::path::Path;
 
 use berth_engine::replay::{Difference, replay};
 use clap::ValueEnum;
@@ -10,7 +11,7 @@ use crate::Answer;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::output;
-use crate::recordings::Recordings;
+use crate::recordings::{RecordingError, Recordings};
 use crate::render::{difference, progress};
 
 /// Decide recorded scenarios anew and show where the answers differ
@@ -59,6 +60,9 @@ struct Findings {
 
 /// Replays every file.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
+    if let Some(file) = args.files.iter().find(|f| Path::new(f).is_dir()) {
+        return Err(RecordingError::Directory { file: file.clone() }.into());
+    }
     let inputs = find_inputs(&args.files)?;
     let progress = progress::of_bytes(&inputs);
     let mut out = output::stdout();

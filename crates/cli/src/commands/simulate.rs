@@ -29,8 +29,7 @@ Examples:
 
 Exit codes: 0 everything is placed, 1 some pods are not, 2 bad input or usage
 
-The output of -o json is described in docs/simulate-json.md; -o yaml prints all pods as they were given, with
-spec.nodeName set where a node was found.")]
+The output of -o json is described in docs/simulate-json.md.")]
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -50,7 +49,7 @@ enum Format {
     Wide,
     /// One JSON object
     Json,
-    /// The pods with spec.nodeName set
+    /// All pods as they were given, with spec.nodeName set where a node was found
     Yaml,
 }
 

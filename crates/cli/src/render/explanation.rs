@@ -17,13 +17,25 @@ const MAX_DOMAINS: usize = 10;
 /// This many groups of nodes are told.
 const MAX_GROUPS: usize = 10;
 
-/// Writes all of it.
-pub fn write(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+/// Writes all of it. `only` is the node whose groups alone the explanation holds; `is_node_known` is false for a
+/// pod that runs on a node the cluster does not have.
+pub fn write(
+    out: &mut impl Write,
+    explanation: &Explanation,
+    only: Option<&str>,
+    is_node_known: bool,
+) -> io::Result<()> {
     write_outcome(out, explanation)?;
-    write_running(out, explanation)?;
+    write_running(out, explanation, is_node_known)?;
     write_terms(out, explanation)?;
-    write_excluded(out, explanation)?;
-    write_feasible(out, explanation)?;
+    match only {
+        None => write_excluded(out, explanation)?,
+        Some(node) => {
+            heading(out, &format!("Node {node}"))?;
+            write_groups(out, &explanation.excluded)?;
+        }
+    }
+    write_feasible(out, explanation, only)?;
     if !explanation.hints.is_empty() {
         heading(out, "What would help")?;
         for hint in &explanation.hints {
@@ -55,12 +67,16 @@ fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<
     }
 }
 
-fn write_running(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {
     let Some(node) = &explanation.running_on else { return Ok(()) };
+    if !is_node_known {
+        return writeln!(out, "Whether its rules hold cannot be told: {node} is not in the input");
+    }
     if explanation.broken.is_empty() {
         return writeln!(out, "All its rules still hold on {node}");
     }
     heading(out, &format!("Rules that no longer hold on {node}"))?;
+    writeln!(out, "  {DIM}only required-during-execution rules make a running pod leave{DIM:#}")?;
     write_verdicts(out, &explanation.broken)
 }
 
@@ -83,6 +99,7 @@ pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
     writeln!(out, "    {detail}")?;
     let alone = match *excludes_alone {
         0 => String::new(),
+        1 if *excludes == 1 => "; nothing else excludes it".to_owned(),
         n if n == *excludes => "; nothing else excludes them".to_owned(),
         n => format!("; nothing else excludes {} of them", grouped(n)),
     };
@@ -148,11 +165,13 @@ fn write_verdicts(out: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> 
     Ok(())
 }
 
-fn write_feasible(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+fn write_feasible(out: &mut impl Write, explanation: &Explanation, only: Option<&str>) -> io::Result<()> {
     if explanation.feasible.is_empty() {
         return Ok(());
     }
-    heading(out, "Feasible nodes by score; of the best, the first by name is taken")?;
+    if only.is_none() {
+        heading(out, "Feasible nodes by score; of the best, the first by name is taken")?;
+    }
     for FeasibleNodes { nodes, total, scores } in explanation.feasible.iter().take(MAX_GROUPS) {
         writeln!(out, "  {BOLD}{total}{BOLD:#}  {GOOD}{}{GOOD:#}", abbreviated(nodes, MAX_NODES))?;
         if scores.is_empty() {

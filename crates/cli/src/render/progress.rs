@@ -1,6 +1,6 @@
 //! Progress bars. They go to standard error, and are drawn on a terminal only.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::input::Input;
 
@@ -19,5 +19,6 @@ pub fn of_pods() -> ProgressBar {
 
 fn bar(length: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(length).with_style(style)
+    // Cleared when dropped, too: an error is not to be written behind a bar.
+    ProgressBar::new(length).with_style(style).with_finish(ProgressFinish::AndClear)
 }

@@ -1,8 +1,10 @@
 //! Running the built binary.
 
+#![allow(clippy::unwrap_used)]
+
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What a run of `berth` left behind.
@@ -31,22 +33,5 @@ pub fn berth<T: AsRef<OsStr>>(directory: &Path, args: &[T], stdin: &[u8]) -> Ran
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
         code: output.status.code().unwrap(),
-    }
-}
-
-/// A directory of a test's own, removed at the end.
-pub struct Scratch(pub PathBuf);
-
-impl Scratch {
-    pub fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("berth-cli-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -20,7 +20,7 @@ mod node_name;
 mod node_ports;
 mod node_resources;
 mod node_unschedulable;
-mod pod_topology_spread;
+pub(crate) mod pod_topology_spread;
 mod taint_toleration;
 
 /// The best score of a node by one plugin, before its weight.
@@ -46,6 +46,11 @@ pub(crate) struct NodeRef<'a> {
 pub(crate) trait Filter {
     /// Whether the node is rejected, and in kube-scheduler's words why.
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection>;
+
+    /// Whether the node is not rejected: [`Filter::check`] without its words.
+    fn admits(&self, node: NodeRef<'_>) -> bool {
+        self.check(node).is_none()
+    }
 
     /// The terms it asks about, each on its own, whether or not they reject any node.
     fn terms(&self) -> Vec<Asked>;
@@ -113,7 +118,8 @@ pub(crate) fn filters(context: Context<'_>) -> Vec<(Plugin, Box<dyn Filter + '_>
     plugins.filter_map(|plugin| Some((*plugin, filter(*plugin, context)?))).collect()
 }
 
-fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+/// Prepares one filter; none if it cannot reject.
+pub(crate) fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     match plugin {
         Plugin::NodeUnschedulable => node_unschedulable::filter(context),
         Plugin::NodeName => node_name::filter(context),
@@ -136,22 +142,33 @@ fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Filter + '
 /// # Errors
 /// A rule cannot score this pod; the text is kube-scheduler's.
 pub(crate) fn scorers<'a>(context: Context<'a>, feasible: &[NodeId]) -> Result<Vec<Weighted<'a>>, String> {
+    if let Some(error) = &context.class.rules().preferred_node_affinity_error
+        && context.profile.profile.score.iter().any(|(p, _)| *p == Plugin::NodeAffinity)
+    {
+        return Err(format!("running PreScore plugin \"{}\": {error}", Plugin::NodeAffinity.name()));
+    }
     let mut scorers = Vec::new();
     for (plugin, weight) in &context.profile.profile.score {
         let scorer = match plugin {
-            Plugin::TaintToleration => taint_toleration::scorer(context),
-            Plugin::NodeAffinity => node_affinity::scorer(context)
-                .map_err(|e| format!("running PreScore plugin \"{}\": {e}", plugin.name()))?,
-            Plugin::NodeResourcesFit => node_resources::fit_scorer(context),
-            Plugin::NodeResourcesBalancedAllocation => node_resources::balanced_allocation_scorer(context),
             Plugin::PodTopologySpread => pod_topology_spread::scorer(context, feasible),
             Plugin::InterPodAffinity => inter_pod_affinity::scorer(context),
-            Plugin::ImageLocality => image_locality::scorer(context),
-            _ => None,
+            _ => local_scorer(*plugin, context),
         };
         scorers.extend(scorer.map(|scorer| Weighted { plugin: *plugin, weight: *weight, scorer }));
     }
     Ok(scorers)
+}
+
+/// Prepares a scorer that looks at a node alone; none if it has nothing to say about this pod.
+pub(crate) fn local_scorer<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    match plugin {
+        Plugin::TaintToleration => taint_toleration::scorer(context),
+        Plugin::NodeAffinity => node_affinity::scorer(context),
+        Plugin::NodeResourcesFit => node_resources::fit_scorer(context),
+        Plugin::NodeResourcesBalancedAllocation => node_resources::balanced_allocation_scorer(context),
+        Plugin::ImageLocality => image_locality::scorer(context),
+        _ => None,
+    }
 }
 
 /// kube-scheduler's usual normalization: the largest score becomes [`MAX_NODE_SCORE`].

@@ -133,15 +133,10 @@ struct PreferredNodeAffinity<'a> {
     context: Context<'a>,
 }
 
-/// # Errors
-/// A preferred term does not parse: kube-scheduler fails such a pod.
-pub(super) fn scorer<'a>(context: Context<'a>) -> Result<Option<Box<dyn Scorer + 'a>>, String> {
-    let rules = context.class.rules();
-    if let Some(error) = &rules.preferred_node_affinity_error {
-        return Err(error.clone());
-    }
-    let needed = rules.has_preferred_node_affinity || context.profile.has_added_preferred;
-    Ok(needed.then(|| Box::new(PreferredNodeAffinity { context }) as Box<dyn Scorer>))
+/// Only for pods whose preferred terms parse: kube-scheduler fails the others.
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    let needed = context.class.rules().has_preferred_node_affinity || context.profile.has_added_preferred;
+    needed.then(|| Box::new(PreferredNodeAffinity { context }) as Box<dyn Scorer>)
 }
 
 impl PreferredNodeAffinity<'_> {

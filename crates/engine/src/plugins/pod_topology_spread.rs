@@ -14,18 +14,18 @@ use crate::verdict::{Rejection, Status, Verdict};
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 /// Domains that are nodes are counted node by node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 impl Spread {
     /// Matching pods on one node.
-    fn n_pods_on(&self, cluster: &Cluster, node: NodeId) -> i64 {
+    pub(crate) fn n_pods_on(&self, cluster: &Cluster, node: NodeId) -> i64 {
         let Some(matcher) = self.matcher else { return 0 };
         let counter = cluster.matchers.get(matcher).matching_in(TopologyId::NODE);
         counter.map_or(0, |c| c.get(DomainId(node.0)).count)
     }
 
     /// Whether the policies let the node count.
-    fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
+    pub(crate) fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
         (!self.constraint.honor_node_affinity
             || context.class.satisfies_required_node_affinity(context.cluster, node))
             && (!self.constraint.honor_node_taints || context.tolerates_node(node))
@@ -274,7 +274,7 @@ impl Scorer for ScheduleAnyway<'_> {
 
 /// The natural logarithm of a finite number of at least 1, in the steps of the FreeBSD math library that Go
 /// follows: the platform's own may differ in the last bit, and scores are rounded.
-fn natural_logarithm(x: f64) -> f64 {
+pub(crate) fn natural_logarithm(x: f64) -> f64 {
     const LN2_HI: f64 = 6.931_471_803_691_238e-1;
     const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
     // Coefficients of the approximation by a polynomial in s².
@@ -312,7 +312,7 @@ mod tests {
     use super::natural_logarithm;
 
     #[test]
-    fn natural_logarithm_is_right_to_the_last_bits() {
+    pub(crate) fn natural_logarithm_is_right_to_the_last_bits() {
         for n in 1..100_000 {
             let (ours, platform) = (natural_logarithm(f64::from(n)), f64::from(n).ln());
             assert!((ours - platform).abs() <= platform.abs() * 2.3e-16, "{n}: {ours} {platform}");

@@ -9,6 +9,7 @@ use berth_api::rules::{PodRules, Selector, TaintEffect};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
+use super::change::ChangeLog;
 use super::class::{ClassId, Classes};
 use super::counter::{Counter, Tally};
 use super::identity::{Identities, Identity, IdentityId, IdentityKey};
@@ -16,12 +17,14 @@ use super::image::Images;
 use super::incoming::PreparedPod;
 use super::intern::{Labels, Symbol, Symbols};
 use super::matcher::{Candidate, Carriers, Direction, MatcherId, Matchers, PodQuery};
+use super::name_order::NameOrder;
 use super::namespace::Namespaces;
 use super::node::{NodeId, NodeRecord, Nodes, Resources, TaintRecord};
 use super::pod::{PodId, PodRecord, Pods};
 use super::profile::ProfileState;
 use super::topology::{Topologies, TopologyId};
 use super::workload::WorkloadSelectors;
+use crate::view::Views;
 
 /// Settings that hold for the life of a [`Cluster`].
 #[derive(Clone, Debug)]
@@ -81,7 +84,10 @@ pub struct Cluster {
     pub(crate) identities: Identities,
     pub(crate) classes: Classes,
     pub(crate) workloads: WorkloadSelectors,
-    /// Label keys that some matcher mentions.
+    pub(crate) changes: ChangeLog,
+    pub(crate) name_order: NameOrder,
+    pub(crate) views: Views,
+    /// Label keys that some selector mentions.
     mentioned: FxHashSet<Symbol>,
     /// The empty text.
     pub(crate) empty: Symbol,
@@ -110,6 +116,9 @@ impl Cluster {
             identities: Identities::default(),
             classes: Classes::default(),
             workloads: WorkloadSelectors::default(),
+            changes: ChangeLog::default(),
+            name_order: NameOrder::default(),
+            views: Views::default(),
             mentioned: FxHashSet::default(),
         }
     }
@@ -141,6 +150,7 @@ impl Cluster {
         if !self.namespaces.set(name, labels) {
             return;
         }
+        self.changes.epochs.layout += 1;
         if !self.matchers.iter().any(|(_, m)| m.looks_at_namespace_labels()) {
             return;
         }
@@ -168,12 +178,15 @@ impl Cluster {
         let namespace = self.symbols.intern(&service.metadata.namespace);
         let selector =
             (!service.spec.selector.is_empty()).then(|| service.spec.selector.clone().into_iter().collect());
+        self.mention_text(service.spec.selector.keys());
+        self.changes.epochs.layout += 1;
         self.workloads.set_service(namespace, &service.metadata.name, selector);
     }
 
     /// Removes a service.
     pub fn remove_service(&mut self, namespace: &str, name: &str) {
         let namespace = self.symbols.intern(namespace);
+        self.changes.epochs.layout += 1;
         self.workloads.set_service(namespace, name, None);
     }
 
@@ -187,6 +200,10 @@ impl Cluster {
         selector: Option<Selector>,
     ) {
         let namespace = self.symbols.intern(namespace);
+        let keys: Vec<_> =
+            selector.iter().flat_map(|s| s.requirements()).map(|r| r.key().to_owned()).collect();
+        self.mention_text(keys.iter());
+        self.changes.epochs.layout += 1;
         self.workloads.set_owner(kind, namespace, name, selector);
     }
 
@@ -209,9 +226,13 @@ impl Cluster {
         if let Some(id) = self.nodes.find(name) {
             self.images.remove(&self.nodes.get(id).images);
             let images = self.images.add(&mut self.symbols, &node.status.images);
+            if self.nodes.get(id).images != images {
+                self.changes.epochs.images += 1;
+            }
+            self.changes.push(id);
             if self.nodes.get(id).labels != labels {
                 self.count_node(id, -1);
-                self.topologies.set_node(id, Some(&labels));
+                self.note_topologies(id, Some(&labels));
                 self.nodes.get_mut(id).labels = labels;
                 self.count_node(id, 1);
             }
@@ -239,7 +260,13 @@ impl Cluster {
             ports: Vec::new(),
             pods: Vec::new(),
         });
-        self.topologies.set_node(id, Some(&self.nodes.get(id).labels));
+        let labels = self.nodes.get(id).labels.clone();
+        self.note_topologies(id, Some(&labels));
+        if self.name_order.insert(&node.metadata.name, id) {
+            self.changes.epochs.layout += 1;
+        }
+        self.changes.epochs.images += 1;
+        self.changes.push(id);
         for pod in self.pods.homeless.remove(&name).unwrap_or_default() {
             self.settle(pod, id);
         }
@@ -253,7 +280,10 @@ impl Cluster {
             let name = self.pods.get(pod).node_name;
             self.pods.homeless.entry(name).or_default().push(pod);
         }
-        self.topologies.set_node(id, None);
+        self.note_topologies(id, None);
+        self.name_order.remove(name);
+        self.changes.epochs.images += 1;
+        self.changes.push(id);
         if let Some(record) = self.nodes.remove(id) {
             self.images.remove(&record.images);
         }
@@ -341,7 +371,14 @@ impl Cluster {
         self.charge(pod, node, -1);
     }
 
+    fn note_topologies(&mut self, node: NodeId, labels: Option<&Labels>) {
+        if self.topologies.set_node(node, labels) {
+            self.changes.epochs.layout += 1;
+        }
+    }
+
     fn charge(&mut self, pod: PodId, node: NodeId, sign: i64) {
+        self.changes.push(node);
         let record = self.pods.get(pod);
         let (class, identity) = (record.class, record.identity);
         let compiled = self.classes.get(class);
@@ -430,13 +467,11 @@ impl Cluster {
         matching: impl IntoIterator<Item = TopologyId>,
         carriers: impl IntoIterator<Item = TopologyId>,
     ) -> MatcherId {
-        let keys = queries.iter().flat_map(|q| q.labels.requirements()).map(|r| r.key());
-        let new_keys: Vec<_> = keys.filter(|key| self.mentioned.insert(*key)).collect();
-        if !new_keys.is_empty() {
-            self.split_identities(&new_keys);
-        }
+        let keys: Vec<_> = queries.iter().flat_map(|q| q.labels.requirements()).map(|r| r.key()).collect();
+        self.mention(&keys);
         let (id, new) = self.matchers.intern(queries);
         if new {
+            self.changes.epochs.terms += 1;
             for i in 0..self.identities.iter().count() {
                 let identity = self.identities.get(IdentityId(i as u32));
                 let pod = self.candidate(&identity.key);
@@ -465,10 +500,24 @@ impl Cluster {
         for topology in carriers {
             let carriers = &mut self.matchers.get_mut(id).carriers;
             if carriers.iter().all(|(t, _)| *t != topology) {
+                self.changes.epochs.terms += 1;
                 carriers.push((topology, Carriers::default()));
             }
         }
         id
+    }
+
+    fn mention_text<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
+        let keys: Vec<_> = keys.map(|key| self.symbols.intern(key)).collect();
+        self.mention(&keys);
+    }
+
+    /// Takes note that some selector looks at these label keys.
+    fn mention(&mut self, keys: &[Symbol]) {
+        let new_keys: Vec<_> = keys.iter().copied().filter(|key| self.mentioned.insert(*key)).collect();
+        if !new_keys.is_empty() {
+            self.split_identities(&new_keys);
+        }
     }
 
     /// Some selector mentions label keys for the first time: pods that differ in them are no longer alike.

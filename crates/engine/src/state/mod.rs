@@ -1,5 +1,6 @@
 //! The state of a cluster and its indexes: what the rules read.
 
+pub(crate) mod change;
 pub(crate) mod class;
 pub(crate) mod cluster;
 pub(crate) mod counter;
@@ -8,6 +9,7 @@ pub(crate) mod image;
 pub(crate) mod incoming;
 pub(crate) mod intern;
 pub(crate) mod matcher;
+pub(crate) mod name_order;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod node_condition;

@@ -153,6 +153,11 @@ impl Nodes {
         self.by_name.get(&name).copied()
     }
 
+    /// A node, if it exists.
+    pub(crate) fn find_by_id(&self, id: NodeId) -> Option<&NodeRecord> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
     /// A node known to exist: ids are handed out and taken back by this store alone.
     pub(crate) fn get(&self, id: NodeId) -> &NodeRecord {
         self.slots[id.0 as usize].as_ref().expect("node ids are only kept for nodes that exist")

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
+
 use super::intern::{Labels, Symbol};
 use super::node::NodeId;
 
@@ -27,9 +29,41 @@ struct Topology {
     by_values: HashMap<Box<[Symbol]>, u32>,
     /// Domain of each node, `NO_DOMAIN` where it lacks a key.
     of_node: Vec<u32>,
+    /// Number of nodes in each domain.
+    n_nodes: FxHashMap<u32, u32>,
+    /// Whether a domain has, or has had, several nodes.
+    shared: bool,
 }
 
 impl Topology {
+    fn new(keys: Box<[Symbol]>) -> Topology {
+        let (by_values, of_node, n_nodes) = Default::default();
+        Topology { keys, by_values, of_node, n_nodes, shared: false }
+    }
+
+    /// Notes the domain of a node; tells whether that made the topology a shared one.
+    fn set(&mut self, node: NodeId, domain: u32) -> bool {
+        let index = node.0 as usize;
+        if self.of_node.len() <= index {
+            self.of_node.resize(index + 1, NO_DOMAIN);
+        }
+        let before = std::mem::replace(&mut self.of_node[index], domain);
+        if let Some(n) = self.n_nodes.get_mut(&before) {
+            *n -= 1;
+            if *n == 0 {
+                self.n_nodes.remove(&before);
+            }
+        }
+        if domain == NO_DOMAIN {
+            return false;
+        }
+        let n = self.n_nodes.entry(domain).or_default();
+        *n += 1;
+        let becomes_shared = *n > 1 && !self.shared;
+        self.shared |= becomes_shared;
+        becomes_shared
+    }
+
     fn domain(&mut self, labels: &Labels) -> u32 {
         if let [key] = *self.keys {
             return labels.get(key).map_or(NO_DOMAIN, |value| value.0);
@@ -50,7 +84,7 @@ pub(crate) struct Topologies {
 
 impl Default for Topologies {
     fn default() -> Self {
-        let node = Topology { keys: Box::default(), by_values: HashMap::new(), of_node: Vec::new() };
+        let node = Topology::new(Box::default());
         Topologies { by_keys: HashMap::new(), all: vec![node] }
     }
 }
@@ -68,10 +102,10 @@ impl Topologies {
         if let Some(id) = self.by_keys.get(&keys) {
             return *id;
         }
-        let mut topology = Topology { keys: keys.clone(), by_values: HashMap::new(), of_node: Vec::new() };
+        let mut topology = Topology::new(keys.clone());
         for (node, labels) in nodes {
             let domain = topology.domain(labels);
-            set(&mut topology.of_node, node, domain);
+            topology.set(node, domain);
         }
         let id = TopologyId(self.all.len() as u32);
         self.all.push(topology);
@@ -79,12 +113,19 @@ impl Topologies {
         id
     }
 
-    /// Takes note of a node's labels; `None` when the node goes.
-    pub(crate) fn set_node(&mut self, node: NodeId, labels: Option<&Labels>) {
+    /// Takes note of a node's labels; `None` when the node goes. Tells whether a topology became a shared one.
+    pub(crate) fn set_node(&mut self, node: NodeId, labels: Option<&Labels>) -> bool {
+        let mut becomes_shared = false;
         for topology in &mut self.all[1..] {
             let domain = labels.map_or(NO_DOMAIN, |labels| topology.domain(labels));
-            set(&mut topology.of_node, node, domain);
+            becomes_shared |= topology.set(node, domain);
         }
+        becomes_shared
+    }
+
+    /// Whether domains may have several nodes; otherwise each is one node.
+    pub(crate) fn is_shared(&self, topology: TopologyId) -> bool {
+        self.all[topology.0 as usize].shared
     }
 
     /// The domain a node is in; none when it lacks a key.
@@ -101,12 +142,4 @@ impl Topologies {
     pub(crate) fn keys(&self, topology: TopologyId) -> &[Symbol] {
         &self.all[topology.0 as usize].keys
     }
-}
-
-fn set(of_node: &mut Vec<u32>, node: NodeId, domain: u32) {
-    let index = node.0 as usize;
-    if of_node.len() <= index {
-        of_node.resize(index + 1, NO_DOMAIN);
-    }
-    of_node[index] = domain;
 }

@@ -112,6 +112,10 @@ impl Filter for NodeResourcesFit<'_> {
         Some(Rejection { plugin: Plugin::NodeResourcesFit, status, reasons })
     }
 
+    fn admits(&self, node: NodeRef<'_>) -> bool {
+        self.shortages(node).is_empty()
+    }
+
     fn terms(&self) -> Vec<Asked> {
         let requests = &self.context.class.requests;
         let named = [

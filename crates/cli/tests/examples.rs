@@ -1,0 +1,48 @@
+//! The examples of the repository, one folder for each topic of the documentation.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod expected;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use common::berth;
+use expected::difference;
+
+const RUNS: [(&str, &[&str]); 10] = [
+    ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
+    ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
+    ("zone-affinity", &["explain", "-f", "examples/zone-affinity", "ledger"]),
+    ("scheduler-profiles", &["simulate", "-f", "examples/scheduler-profiles", "--topology-key", "pool"]),
+    ("tenants", &["simulate", "-f", "examples/tenants", "--topology-key", "node-pool"]),
+    ("label-range", &["simulate", "-f", "examples/label-range"]),
+    ("label-range", &["simulate", "-f", "examples/label-range", "--strict-v1"]),
+    ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3"]),
+    ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
+    ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
+];
+
+#[test]
+fn every_example_does_what_it_says() {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate_folder.join("../..");
+    let mut wrong = String::new();
+    for entry in fs::read_dir(root.join("examples")).unwrap() {
+        let folder = entry.unwrap().file_name().into_string().unwrap();
+        let mut got = String::new();
+        for (_, args) in RUNS.iter().filter(|(name, _)| *name == folder) {
+            let ran = berth(&root, args, b"");
+            writeln!(got, "$ berth {}\n{}", args.join(" "), ran.stdout).unwrap();
+            for line in ran.stderr.lines() {
+                writeln!(got, "! {line}").unwrap();
+            }
+            writeln!(got, "[exit {}]\n", ran.code).unwrap();
+        }
+        assert!(!got.is_empty(), "examples/{folder} is run by no test");
+        wrong.extend(difference(&crate_folder.join(format!("tests/golden/examples/{folder}.txt")), &got));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

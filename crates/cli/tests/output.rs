@@ -1,0 +1,47 @@
+//! Where output goes matters: colours, and readers that go away.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+const POD: &str =
+    "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
+
+fn simulate() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+    command.args(["simulate", "-f", "-", "--nodes", "1"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let mut child = simulate().spawn().unwrap();
+    // The program waits for its input, so that the reader is gone before anything is written.
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(POD.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(141), ""));
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_ask() {
+    let is_coloured = |variables: &[&str], args: &[&str]| {
+        let mut command = simulate();
+        command.envs(variables.iter().map(|name| (name, "1"))).args(args);
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(POD.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        output.stdout.contains(&0x1b)
+    };
+    assert!(!is_coloured(&[], &[]));
+    assert!(is_coloured(&[], &["--color", "always"]));
+    assert!(is_coloured(&["CLICOLOR_FORCE"], &[]));
+    assert!(!is_coloured(&["CLICOLOR_FORCE", "NO_COLOR"], &[]));
+    assert!(!is_coloured(&["CLICOLOR_FORCE"], &["--color", "never"]));
+}

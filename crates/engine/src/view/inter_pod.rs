@@ -1,0 +1,212 @@
+//! The counters that inter-pod rules read for one class, sorted by whether a domain is one node or many.
+
+use berth_api::config::Plugin;
+use smallvec::SmallVec;
+
+use super::group::Features;
+use crate::plugins::Context;
+use crate::state::cluster::Cluster;
+use crate::state::counter::{Counter, Tally};
+use crate::state::matcher::MatcherId;
+use crate::state::node::NodeId;
+use crate::state::topology::{DomainId, TopologyId};
+
+/// A counter: pods that match a matcher, or that carry a term with it, in a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Source {
+    kind: Kind,
+    matcher: MatcherId,
+    topology: TopologyId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Matching,
+    RequiredAntiAffinity,
+    RequiredAffinity,
+    Preferred,
+}
+
+impl Source {
+    fn counter<'a>(&self, cluster: &'a Cluster) -> Option<&'a Counter> {
+        let matcher = cluster.matchers.get(self.matcher);
+        if self.kind == Kind::Matching {
+            return matcher.matching_in(self.topology);
+        }
+        let (_, carriers) = matcher.carriers.iter().find(|(t, _)| *t == self.topology)?;
+        Some(match self.kind {
+            Kind::RequiredAntiAffinity => &carriers.required_anti_affinity,
+            Kind::RequiredAffinity => &carriers.required_affinity,
+            Kind::Preferred | Kind::Matching => &carriers.preferred,
+        })
+    }
+
+    fn is_empty(&self, cluster: &Cluster) -> bool {
+        self.counter(cluster).is_none_or(Counter::is_empty)
+    }
+
+    fn tally_in(&self, cluster: &Cluster, domain: Option<DomainId>) -> Tally {
+        domain.and_then(|d| Some(self.counter(cluster)?.get(d))).unwrap_or_default()
+    }
+
+    fn tally(&self, cluster: &Cluster, node: NodeId) -> Tally {
+        self.tally_in(cluster, cluster.topologies.domain(self.topology, node))
+    }
+}
+
+/// A source that scores, by the number of pods or the sum of their weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Preference {
+    source: Source,
+    by_count: bool,
+    factor: i64,
+}
+
+impl Preference {
+    fn score(&self, tally: Tally) -> i64 {
+        self.factor * if self.by_count { tally.count } else { tally.weight }
+    }
+}
+
+/// Everything that inter-pod rules read for one class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct InterPod {
+    /// Required affinity: per term, the topologies any of which may match.
+    affinity: Vec<SmallVec<[Source; 1]>>,
+    matches_itself: bool,
+    /// Where none of these may count anything: the pod's own anti-affinity, and that of others.
+    anti_affinity: Vec<Source>,
+    preferences: Vec<Preference>,
+}
+
+impl InterPod {
+    pub(super) fn new(context: Context<'_>) -> InterPod {
+        let Context { cluster, class, incoming, profile } = context;
+        let identity = cluster.identities.get(incoming.identity);
+        let source = |kind, matcher, topology| Source { kind, matcher, topology };
+        let against = || {
+            identity.matched_by_existing.iter().flat_map(|matcher| {
+                let carriers = &cluster.matchers.get(*matcher).carriers;
+                carriers.iter().map(|(topology, _)| (*matcher, *topology))
+            })
+        };
+        let mut rules = InterPod::default();
+        if profile.profile.filter.contains(&Plugin::InterPodAffinity) {
+            for term in &class.required_affinity {
+                let topologies = term.topologies.iter();
+                rules.affinity.push(topologies.map(|t| source(Kind::Matching, term.matcher, *t)).collect());
+            }
+            let first = class.required_affinity.first();
+            rules.matches_itself = first.is_some_and(|t| identity.matched.binary_search(&t.matcher).is_ok());
+            for term in &class.required_anti_affinity {
+                let topologies = term.topologies.iter();
+                rules.anti_affinity.extend(topologies.map(|t| source(Kind::Matching, term.matcher, *t)));
+            }
+            rules.anti_affinity.extend(against().map(|(m, t)| source(Kind::RequiredAntiAffinity, m, t)));
+        }
+        let args = &profile.profile.inter_pod_affinity;
+        let scores = profile.profile.score.iter().any(|(p, _)| *p == Plugin::InterPodAffinity);
+        if !scores || (class.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods) {
+            return rules;
+        }
+        for term in &class.preferred {
+            for (topology, sign) in &term.topologies {
+                let source = source(Kind::Matching, term.matcher, *topology);
+                rules.preferences.push(Preference { source, by_count: true, factor: term.weight * sign });
+            }
+        }
+        for (matcher, topology) in against() {
+            let preferred = source(Kind::Preferred, matcher, topology);
+            rules.preferences.push(Preference { source: preferred, by_count: false, factor: 1 });
+            if args.hard_pod_affinity_weight > 0 {
+                let required = source(Kind::RequiredAffinity, matcher, topology);
+                let factor = args.hard_pod_affinity_weight;
+                rules.preferences.push(Preference { source: required, by_count: false, factor });
+            }
+        }
+        rules
+    }
+
+    /// Whether `self` can take the place of `before` as it is: it only adds sources that count nothing yet,
+    /// in topologies that were looked at already.
+    pub(super) fn extends(
+        &self,
+        before: &InterPod,
+        cluster: &Cluster,
+        known: impl Fn(TopologyId) -> bool,
+    ) -> bool {
+        let harmless = |source: &Source| source.is_empty(cluster) && known(source.topology);
+        self.affinity == before.affinity
+            && self.matches_itself == before.matches_itself
+            && self.anti_affinity.iter().all(|s| before.anti_affinity.contains(s) || harmless(s))
+            && self.preferences.iter().all(|p| before.preferences.contains(p) || harmless(&p.source))
+    }
+
+    /// All topologies that are looked at.
+    pub(super) fn topologies(&self) -> impl Iterator<Item = TopologyId> + '_ {
+        let affinity = self.affinity.iter().flatten();
+        let preferences = self.preferences.iter().map(|p| &p.source);
+        affinity.chain(&self.anti_affinity).chain(preferences).map(|s| s.topology)
+    }
+
+    /// Required affinity terms are bits of [`Features::affinity_terms`]: more than fit cannot be viewed.
+    pub(super) fn fits(&self) -> bool {
+        self.affinity.len() <= 64
+    }
+
+    /// Looks at one node by the topologies of single nodes; tells whether it may be feasible.
+    pub(super) fn look_at(&self, cluster: &Cluster, node: NodeId, features: &mut Features) -> bool {
+        let single = |source: &&Source| !cluster.topologies.is_shared(source.topology);
+        for (i, term) in self.affinity.iter().enumerate() {
+            if !term.iter().any(|s| cluster.topologies.domain(s.topology, node).is_some()) {
+                return false;
+            }
+            let satisfied = term.iter().filter(single).any(|s| s.tally(cluster, node).count > 0);
+            features.affinity_terms |= u64::from(satisfied) << i;
+        }
+        let preferences = self.preferences.iter().filter(|p| single(&&p.source));
+        features.inter_pod = preferences.map(|p| p.score(p.source.tally(cluster, node))).sum();
+        self.anti_affinity.iter().filter(single).all(|s| s.tally(cluster, node).count == 0)
+    }
+
+    /// Whether the pod may be the first of its group now.
+    pub(super) fn is_first_of_group(&self, cluster: &Cluster) -> bool {
+        self.matches_itself && self.affinity.iter().flatten().all(|s| s.is_empty(cluster))
+    }
+
+    /// Looks at one cell by the topologies of several nodes a domain.
+    pub(super) fn look_at_cell(
+        &self,
+        cluster: &Cluster,
+        domain: impl Fn(TopologyId) -> Option<DomainId>,
+    ) -> CellRules {
+        let shared = |source: &&Source| cluster.topologies.is_shared(source.topology);
+        let tally = |s: &Source| s.tally_in(cluster, domain(s.topology));
+        let mut affinity_terms = 0;
+        for (i, term) in self.affinity.iter().enumerate() {
+            let satisfied = term.iter().filter(shared).any(|s| tally(s).count > 0);
+            affinity_terms |= u64::from(satisfied) << i;
+        }
+        let preferences = self.preferences.iter().filter(|p| shared(&&p.source));
+        CellRules {
+            allowed: self.anti_affinity.iter().filter(shared).all(|s| tally(s).count == 0),
+            affinity_terms,
+            score: preferences.map(|p| p.score(tally(&p.source))).sum(),
+        }
+    }
+
+    /// All required affinity terms.
+    pub(super) fn all_affinity_terms(&self) -> u64 {
+        if self.affinity.len() == 64 { u64::MAX } else { (1 << self.affinity.len()) - 1 }
+    }
+}
+
+/// What inter-pod rules make of a cell.
+pub(super) struct CellRules {
+    /// No anti-affinity forbids it.
+    pub(super) allowed: bool,
+    /// Required affinity terms that are satisfied.
+    pub(super) affinity_terms: u64,
+    /// Raw score.
+    pub(super) score: i64,
+}

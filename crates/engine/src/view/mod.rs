@@ -1,0 +1,390 @@
+//! Views: what one class of pods makes of every node, kept up to date as nodes change.
+//!
+//! A view answers where the next pod of its class goes without looking at the nodes again. Nodes that share
+//! the domains of all topologies in play form a cell; in a cell, nodes with equal features (what goes into
+//! normalization or is judged anew) form a group; in a group, nodes with equal sums of all other scores form
+//! a bucket, ordered by name. A decision walks cells and groups, of which there are few, and takes the first
+//! node of the best bucket. A change of a node moves that node alone; a change of a counter of a topology with
+//! many nodes a domain moves none.
+//!
+//! Only the best node comes out of a view. Reasons, scores by plugin and messages come from asking every node
+//! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`View::new`] says which).
+
+mod group;
+mod inter_pod;
+mod spread;
+
+use berth_api::config::Plugin;
+use berth_api::rules::NodeSelectorRule;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::plugins::pod_topology_spread::natural_logarithm;
+use crate::plugins::{self, Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
+use crate::state::change::Epochs;
+use crate::state::class::ClassId;
+use crate::state::cluster::Cluster;
+use crate::state::identity::IdentityId;
+use crate::state::incoming::{Incoming, PreparedPod};
+use crate::state::node::NodeId;
+use crate::state::topology::{DomainId, TopologyId};
+use group::{Cells, Features};
+use inter_pod::InterPod;
+use spread::Constraints;
+
+/// The views of the classes in use.
+#[derive(Default)]
+pub(crate) struct Views {
+    by_class: FxHashMap<(ClassId, IdentityId), Box<View>>,
+}
+
+/// What one class of pods makes of every node.
+struct View {
+    incoming: Incoming,
+    /// Position in the log of changes up to which nodes are as they are.
+    seen: u64,
+    epochs: Epochs,
+    /// Whether images of the class are on any node.
+    has_images: bool,
+    /// Topologies whose domains make the cells.
+    topologies: SmallVec<[TopologyId; 2]>,
+    inter_pod: InterPod,
+    constraints: Constraints,
+    cells: Cells,
+}
+
+impl Cluster {
+    /// The best node for a pod and its total score, by the view of its class. `None` if no node is feasible, or
+    /// the pod is one that no view fits.
+    pub(crate) fn best_by_view(&mut self, pod: &PreparedPod) -> Option<(NodeId, i64)> {
+        if self.changes.trim(self.nodes.len()) {
+            let changes = &self.changes;
+            self.views.by_class.retain(|_, view| changes.since(view.seen).is_some());
+        }
+        let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
+        let key = (pod.class, identity);
+        let known = self.views.by_class.remove(&key).filter(|_| pod.node_name.is_none());
+        let known = known.and_then(|mut view| view.catch_up(self).then_some(view));
+        let mut view = match known {
+            Some(view) => view,
+            None => {
+                let incoming = self.incoming(pod);
+                Box::new(View::new(self, incoming)?)
+            }
+        };
+        let best = view.best(self);
+        self.views.by_class.insert(key, view);
+        best
+    }
+
+    fn context<'a>(&'a self, incoming: &'a Incoming) -> Option<Context<'a>> {
+        let class = self.classes.get(incoming.class);
+        let profile = &self.profiles[class.key.profile?];
+        Some(Context { cluster: self, incoming, class, profile })
+    }
+}
+
+impl View {
+    /// Looks at every node.
+    ///
+    /// None for pods that name their node themselves or by `metadata.name`, and for those whose rules do not
+    /// parse: they need no view.
+    fn new(cluster: &Cluster, incoming: Incoming) -> Option<View> {
+        let context = cluster.context(&incoming)?;
+        let rules = context.class.rules();
+        let names_nodes = |r: &NodeSelectorRule| r.node_names.is_some();
+        let unfit = incoming.node_name.is_some()
+            || rules.pod_term_error.is_some()
+            || rules.preferred_node_affinity_error.is_some()
+            || rules.required_node_affinity.iter().any(names_nodes);
+        let inter_pod = InterPod::new(context);
+        if unfit || !inter_pod.fits() {
+            return None;
+        }
+        let constraints = Constraints::new(context);
+        let of_constraints = constraints.all.iter().filter(|c| !c.by_node).map(|c| c.topology);
+        let shared = |t: &TopologyId| cluster.topologies.is_shared(*t);
+        let mut topologies: SmallVec<[TopologyId; 2]> =
+            inter_pod.topologies().filter(shared).chain(of_constraints).collect();
+        topologies.sort_unstable();
+        topologies.dedup();
+        let has_images = context.class.images.iter().any(|i| cluster.images.n_nodes(*i) > 0);
+        let mut view = View {
+            seen: cluster.changes.end(),
+            epochs: cluster.changes.epochs,
+            has_images,
+            topologies,
+            inter_pod,
+            constraints,
+            cells: Cells::default(),
+            incoming,
+        };
+        view.look_at(cluster, cluster.nodes.iter().map(|(id, _)| id));
+        view.cells.settle();
+        Some(view)
+    }
+
+    /// Looks at the nodes that have changed; tells whether that was enough.
+    fn catch_up(&mut self, cluster: &Cluster) -> bool {
+        let now = cluster.changes.epochs;
+        let Some(context) = cluster.context(&self.incoming) else { return false };
+        if now != self.epochs {
+            let has_images = context.class.images.iter().any(|i| cluster.images.n_nodes(*i) > 0);
+            let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
+            if now.layout != self.epochs.layout || images_changed {
+                return false;
+            }
+            if now.terms != self.epochs.terms {
+                let inter_pod = InterPod::new(context);
+                let known = |t| !cluster.topologies.is_shared(t) || self.topologies.contains(&t);
+                if !inter_pod.extends(&self.inter_pod, cluster, known) {
+                    return false;
+                }
+                self.inter_pod = inter_pod;
+            }
+            self.epochs = now;
+        }
+        let Some(changed) = cluster.changes.since(self.seen) else { return false };
+        if !changed.is_empty() {
+            let distinct: FxHashSet<NodeId> = changed.iter().copied().collect();
+            self.look_at(cluster, distinct.into_iter());
+            self.seen = cluster.changes.end();
+        }
+        true
+    }
+
+    /// Puts nodes where they belong now.
+    fn look_at(&mut self, cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) {
+        let Some(context) = cluster.context(&self.incoming) else { return };
+        let local = Local::new(context);
+        for id in nodes {
+            let record = cluster.nodes.find_by_id(id);
+            let mut features = Features::default();
+            // Constraints count nodes whether they are feasible or not, and forget those that have gone.
+            let mut feasible = self.constraints.look_at(context, id, record, &mut features);
+            let Some(record) = record else {
+                self.cells.put(id, 0, None);
+                continue;
+            };
+            let node = NodeRef { id, record };
+            feasible = feasible && local.allows(node) && self.inter_pod.look_at(cluster, id, &mut features);
+            let place = feasible.then(|| {
+                let key = self.topologies.iter().map(|t| cluster.topologies.domain(*t, id)).collect();
+                let sum = local.score(node, &mut features);
+                (key, features, sum)
+            });
+            self.cells.put(id, cluster.name_order.of(id), place);
+        }
+    }
+
+    /// The best node, and its total score.
+    fn best(&mut self, cluster: &Cluster) -> Option<(NodeId, i64)> {
+        let profile = cluster.context(&self.incoming)?.profile;
+        let weight = |plugin| profile.profile.score.iter().find(|(p, _)| *p == plugin).map_or(0, |(_, w)| *w);
+        let candidates = self.candidates(cluster);
+
+        let inter_pod = Range::of(candidates.iter().map(|c| c.inter_pod));
+        let max_taints = candidates.iter().map(|c| c.taints).max()?;
+        let max_node_affinity = candidates.iter().map(|c| c.node_affinity).max()?;
+        let spread = self.spread_scores(cluster, &candidates);
+        let considered = || spread.iter().zip(&candidates).filter(|(_, c)| !c.ignored).map(|(s, _)| *s);
+        let (min_spread, max_spread) =
+            (considered().min().unwrap_or(i64::MAX), considered().max().unwrap_or(0));
+
+        let weights = [
+            weight(Plugin::TaintToleration),
+            weight(Plugin::NodeAffinity),
+            weight(Plugin::InterPodAffinity),
+            weight(Plugin::PodTopologySpread),
+        ];
+        let mut best: Option<(i64, u32, NodeId)> = None;
+        for (i, candidate) in candidates.iter().enumerate() {
+            let share = |raw: i64, max: i64| if max == 0 { raw } else { MAX_NODE_SCORE * raw / max };
+            let mut total = weights[0] * (MAX_NODE_SCORE - share(candidate.taints, max_taints))
+                + weights[1] * share(candidate.node_affinity, max_node_affinity)
+                + weights[2] * inter_pod.normalized(candidate.inter_pod);
+            if !spread.is_empty() {
+                total += weights[3]
+                    * match max_spread {
+                        _ if candidate.ignored => 0,
+                        0 => MAX_NODE_SCORE,
+                        max => MAX_NODE_SCORE * (max + min_spread - spread[i]) / max,
+                    };
+            }
+            let highest = total + self.cells.best_sum(candidate.cell, candidate.group);
+            if best.is_some_and(|(best, ..)| highest < best) {
+                continue;
+            }
+            let (sum, order, node) = self.cells.first_of_best(candidate.cell, candidate.group)?;
+            let better = best.is_none_or(|(best, first, _)| {
+                (total + sum, std::cmp::Reverse(order)) > (best, std::cmp::Reverse(first))
+            });
+            if better {
+                best = Some((total + sum, order, node));
+            }
+        }
+        best.map(|(total, _, node)| (node, total))
+    }
+
+    /// The groups whose nodes are feasible now.
+    fn candidates(&self, cluster: &Cluster) -> SmallVec<[Candidate; 16]> {
+        let all_terms = self.inter_pod.all_affinity_terms();
+        let first_of_group = self.inter_pod.is_first_of_group(cluster);
+        let hard = || self.constraints.all.iter().filter(|c| c.hard);
+        let mut candidates = SmallVec::new();
+        for (i, cell) in self.cells.all.iter().enumerate() {
+            let domain = |topology| self.domain(&cell.key, topology);
+            let rules = self.inter_pod.look_at_cell(cluster, domain);
+            let skewed = hard().filter(|c| !c.by_node).any(|c| {
+                let n_pods = domain(c.topology).map_or(0, |d| c.n_pods_in(d));
+                c.exceeds_skew(n_pods)
+            });
+            if !rules.allowed || skewed {
+                continue;
+            }
+            for (j, group) in cell.groups.iter().enumerate().filter(|(_, g)| g.n_nodes > 0) {
+                let features = &group.features;
+                let satisfied =
+                    (features.affinity_terms | rules.affinity_terms) == all_terms || first_of_group;
+                if satisfied && !self.is_skewed_by_node(features) {
+                    candidates.push(Candidate {
+                        cell: i,
+                        group: j,
+                        n_nodes: group.n_nodes,
+                        taints: features.taints,
+                        node_affinity: features.node_affinity,
+                        inter_pod: features.inter_pod + rules.score,
+                        ignored: features.ignored,
+                    });
+                }
+            }
+        }
+        candidates
+    }
+
+    fn domain(&self, key: &group::CellKey, topology: TopologyId) -> Option<DomainId> {
+        let position = self.topologies.iter().position(|t| *t == topology)?;
+        key[position]
+    }
+
+    fn is_skewed_by_node(&self, features: &Features) -> bool {
+        let by_node = self.constraints.all.iter().filter(|c| c.by_node).zip(&features.spread);
+        by_node.filter(|(c, _)| c.hard).any(|(c, n_pods)| c.exceeds_skew(n_pods.unwrap_or(0)))
+    }
+
+    /// Raw scores of the soft spread constraints, by candidate; empty without such constraints.
+    fn spread_scores(&self, cluster: &Cluster, candidates: &[Candidate]) -> Vec<i64> {
+        let soft = || self.constraints.all.iter().filter(|c| !c.hard);
+        if soft().next().is_none() {
+            return Vec::new();
+        }
+        let considered = || candidates.iter().filter(|c| !c.ignored);
+        let domain = |candidate: &Candidate, topology| {
+            let key = &self.cells.all[candidate.cell].key;
+            (self.domain(key, topology), self.constraints.soft_domain(cluster, self.domain(key, topology)))
+        };
+        let weights = soft().map(|c| {
+            let n_domains = if c.by_node {
+                considered().map(|c| c.n_nodes).sum()
+            } else {
+                considered().map(|candidate| domain(candidate, c.topology).1).collect::<FxHashSet<_>>().len()
+            };
+            natural_logarithm((n_domains + 2) as f64)
+        });
+        let weights: SmallVec<[f64; 4]> = weights.collect();
+        let score = |candidate: &Candidate| {
+            if candidate.ignored {
+                return 0;
+            }
+            let features = &self.cells.all[candidate.cell].groups[candidate.group].features;
+            let by_node = self.constraints.all.iter().filter(|c| c.by_node).zip(&features.spread);
+            let mut by_node = by_node.filter(|(c, _)| !c.hard).map(|(_, n_pods)| *n_pods);
+            let mut score = 0.0;
+            for (constraint, weight) in soft().zip(&weights) {
+                let n_pods = if constraint.by_node {
+                    by_node.next().flatten()
+                } else {
+                    domain(candidate, constraint.topology).0.map(|d| constraint.n_pods_in(d))
+                };
+                if let Some(n_pods) = n_pods {
+                    score += n_pods as f64 * weight + (constraint.max_skew - 1) as f64;
+                }
+            }
+            score.round() as i64
+        };
+        candidates.iter().map(score).collect()
+    }
+}
+
+/// A group whose nodes are feasible.
+struct Candidate {
+    cell: usize,
+    group: usize,
+    n_nodes: usize,
+    taints: i64,
+    node_affinity: i64,
+    inter_pod: i64,
+    ignored: bool,
+}
+
+/// Lowest and highest of some raw scores.
+struct Range {
+    min: i64,
+    max: i64,
+}
+
+impl Range {
+    fn of(scores: impl Iterator<Item = i64> + Clone) -> Range {
+        Range { min: scores.clone().min().unwrap_or(0), max: scores.max().unwrap_or(0) }
+    }
+
+    fn normalized(&self, score: i64) -> i64 {
+        if self.max == self.min {
+            return 0;
+        }
+        let share = (score - self.min) as f64 / (self.max - self.min) as f64;
+        (MAX_NODE_SCORE as f64 * share) as i64
+    }
+}
+
+/// The rules that look at a node alone.
+struct Local<'a> {
+    filters: SmallVec<[Box<dyn Filter + 'a>; 6]>,
+    taints: Option<Box<dyn Scorer + 'a>>,
+    node_affinity: Option<Box<dyn Scorer + 'a>>,
+    /// Scorers whose scores need no normalization, with their weights.
+    others: SmallVec<[(i64, Box<dyn Scorer + 'a>); 3]>,
+}
+
+impl<'a> Local<'a> {
+    fn new(context: Context<'a>) -> Local<'a> {
+        let filters = context.profile.profile.filter.iter();
+        let local = filters.filter(|p| !matches!(p, Plugin::InterPodAffinity | Plugin::PodTopologySpread));
+        let mut rules = Local {
+            filters: local.filter_map(|p| plugins::filter(*p, context)).collect(),
+            taints: None,
+            node_affinity: None,
+            others: SmallVec::new(),
+        };
+        for (plugin, weight) in &context.profile.profile.score {
+            match plugin {
+                Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
+                Plugin::TaintToleration => rules.taints = plugins::local_scorer(*plugin, context),
+                Plugin::NodeAffinity => rules.node_affinity = plugins::local_scorer(*plugin, context),
+                _ => rules.others.extend(plugins::local_scorer(*plugin, context).map(|s| (*weight, s))),
+            }
+        }
+        rules
+    }
+
+    fn allows(&self, node: NodeRef<'_>) -> bool {
+        self.filters.iter().all(|f| f.check(node).is_none())
+    }
+
+    /// Fills in the features that are scores, and sums up the scores that need no normalization.
+    fn score(&self, node: NodeRef<'_>, features: &mut Features) -> i64 {
+        features.taints = self.taints.as_ref().map_or(0, |s| s.score(node));
+        features.node_affinity = self.node_affinity.as_ref().map_or(0, |s| s.score(node));
+        self.others.iter().map(|(weight, s)| weight * s.score(node)).sum()
+    }
+}

@@ -1,0 +1,171 @@
+//! Spread constraints of one class, with their pods counted per domain as nodes change.
+
+use std::collections::BTreeMap;
+
+use berth_api::config::Plugin;
+use berth_api::rules::WhenUnsatisfiable;
+use rustc_hash::FxHashMap;
+
+use super::group::Features;
+use crate::plugins::Context;
+use crate::plugins::pod_topology_spread::HOSTNAME;
+use crate::state::cluster::Cluster;
+use crate::state::incoming::Spread;
+use crate::state::node::{NodeId, NodeRecord};
+use crate::state::topology::{DomainId, TopologyId};
+
+/// A constraint and its counts.
+pub(super) struct Constraint {
+    /// Index in the pod's constraints.
+    index: usize,
+    pub(super) topology: TopologyId,
+    pub(super) hard: bool,
+    /// Counted by node, as a feature of the node, rather than by the domain of its cell.
+    pub(super) by_node: bool,
+    pub(super) max_skew: i64,
+    pub(super) self_match: i64,
+    min_domains: i64,
+    domains: FxHashMap<DomainId, Domain>,
+    /// Number of domains by number of pods.
+    by_pods: BTreeMap<i64, usize>,
+    /// The domain in which each node is counted, and the pods it adds; none for nodes that do not count.
+    nodes: Vec<Option<(DomainId, i32)>>,
+}
+
+#[derive(Default)]
+struct Domain {
+    n_nodes: usize,
+    n_pods: i64,
+}
+
+impl Constraint {
+    /// The constraints that the profile looks at.
+    pub(super) fn all(context: Context<'_>) -> Vec<Constraint> {
+        let profile = &context.profile.profile;
+        let filters = profile.filter.contains(&Plugin::PodTopologySpread);
+        let scores = profile.score.iter().any(|(p, _)| *p == Plugin::PodTopologySpread);
+        let constraint = |(index, spread): (usize, &Spread)| {
+            let rule = &spread.constraint;
+            let hard = rule.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
+            let single = !context.cluster.topologies.is_shared(spread.topology);
+            let constraint = Constraint {
+                index,
+                topology: spread.topology,
+                hard,
+                by_node: if hard { single } else { rule.topology_key == HOSTNAME },
+                max_skew: rule.max_skew,
+                self_match: spread.self_match,
+                min_domains: rule.min_domains,
+                domains: FxHashMap::default(),
+                by_pods: BTreeMap::new(),
+                nodes: Vec::new(),
+            };
+            (if hard { filters } else { scores }).then_some(constraint)
+        };
+        context.incoming.spread.iter().enumerate().filter_map(constraint).collect()
+    }
+
+    /// Takes note of the domain in which a node counts now, and of its pods.
+    fn count(&mut self, node: NodeId, now: Option<(DomainId, i32)>) {
+        let index = node.0 as usize;
+        if self.nodes.len() <= index {
+            self.nodes.resize(index + 1, None);
+        }
+        let before = std::mem::replace(&mut self.nodes[index], now);
+        if before == now {
+            return;
+        }
+        if let Some((domain, n)) = before {
+            self.change(domain, -1, -i64::from(n));
+        }
+        if let Some((domain, n)) = now {
+            self.change(domain, 1, n.into());
+        }
+    }
+
+    fn change(&mut self, id: DomainId, n_nodes: isize, n_pods: i64) {
+        let domain = self.domains.entry(id).or_default();
+        if let Some(n) = self.by_pods.get_mut(&domain.n_pods).filter(|_| domain.n_nodes > 0) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_pods.remove(&domain.n_pods);
+            }
+        }
+        domain.n_nodes = domain.n_nodes.wrapping_add_signed(n_nodes);
+        domain.n_pods += n_pods;
+        if domain.n_nodes == 0 {
+            self.domains.remove(&id);
+        } else if self.hard {
+            *self.by_pods.entry(domain.n_pods).or_default() += 1;
+        }
+    }
+
+    /// Matching pods in a domain, on nodes that count.
+    pub(super) fn n_pods_in(&self, domain: DomainId) -> i64 {
+        self.domains.get(&domain).map_or(0, |d| d.n_pods)
+    }
+
+    /// Whether one more pod where `n_pods` match is too many.
+    pub(super) fn exceeds_skew(&self, n_pods: i64) -> bool {
+        let minimum = self.by_pods.first_key_value().map_or(i64::from(i32::MAX), |(n, _)| *n);
+        let minimum = if (self.domains.len() as i64) < self.min_domains { 0 } else { minimum };
+        n_pods + self.self_match - minimum > self.max_skew
+    }
+}
+
+/// All constraints of a class.
+pub(super) struct Constraints {
+    pub(super) all: Vec<Constraint>,
+    /// Soft constraints skip nodes that lack one of their keys; kube-scheduler's defaults do not.
+    require_all: bool,
+}
+
+impl Constraints {
+    pub(super) fn new(context: Context<'_>) -> Constraints {
+        Constraints { all: Constraint::all(context), require_all: !context.incoming.system_spread }
+    }
+
+    /// Counts a node as it is now, and looks at it; tells whether it may be feasible.
+    pub(super) fn look_at(
+        &mut self,
+        context: Context<'_>,
+        id: NodeId,
+        node: Option<&NodeRecord>,
+        features: &mut Features,
+    ) -> bool {
+        if self.all.is_empty() {
+            return true;
+        }
+        let cluster = context.cluster;
+        let has_all = |hard: bool| {
+            let mut constraints = self.all.iter().filter(|c| c.hard == hard);
+            constraints.all(|c| cluster.topologies.domain(c.topology, id).is_some())
+        };
+        let (has_hard, has_soft) = (has_all(true), has_all(false) || !self.require_all);
+        features.ignored = !has_soft;
+        for constraint in &mut self.all {
+            let spread = &context.incoming.spread[constraint.index];
+            let n_pods = spread.n_pods_on(cluster, id);
+            if constraint.by_node && !constraint.hard {
+                let domain = cluster.topologies.domain(constraint.topology, id);
+                features.spread.push(domain.map(|_| n_pods));
+                continue;
+            }
+            let eligible = if constraint.hard { has_hard } else { has_soft };
+            let counted = node.is_some_and(|node| eligible && spread.includes(context, node)).then(|| {
+                let domain = cluster.topologies.domain(constraint.topology, id);
+                (domain.unwrap_or(DomainId(cluster.empty.0)), n_pods as i32)
+            });
+            constraint.count(id, counted);
+            if constraint.by_node {
+                features.spread.push(Some(counted.map_or(0, |(_, n)| n.into())));
+            }
+        }
+        has_hard
+    }
+
+    /// The domain of a cell, for a soft constraint.
+    pub(super) fn soft_domain(&self, cluster: &Cluster, domain: Option<DomainId>) -> Option<DomainId> {
+        if self.require_all { domain } else { domain.or(Some(DomainId(cluster.empty.0))) }
+    }
+}

@@ -1,0 +1,105 @@
+//! Simulations of what people write.
+
+use berth_api::quantity::Quantity;
+use berth_api::read::Inventory;
+use berth_engine::simulation::{MadeNodes, Simulation, SimulationError, SimulationOptions};
+
+fn simulation(text: &str) -> Result<Simulation, SimulationError> {
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    let made_nodes = MadeNodes {
+        n_nodes: 2,
+        n_zones: 2,
+        cpu: Quantity::from_units(4),
+        memory: Quantity::from_units(16 << 30),
+        pods: Quantity::from_units(110),
+    };
+    let options = SimulationOptions { made_nodes: Some(made_nodes), ..SimulationOptions::default() };
+    let mut simulation = Simulation::new(inventory, options)?;
+    simulation.run(|_, _| ());
+    Ok(simulation)
+}
+
+fn n_placed(simulation: &Simulation) -> usize {
+    simulation.pods().iter().filter(|pod| pod.node().is_some()).count()
+}
+
+/// A StatefulSet of three with this pod spec.
+fn three(spec: &str) -> String {
+    format!(
+        "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{replicas: 3, \
+         selector: {{matchLabels: {{app: db}}}}, \
+         template: {{metadata: {{labels: {{app: db}}}}, spec: {spec}}}}}}}"
+    )
+}
+
+#[test]
+fn containers_without_an_image_kept_a_manifest_from_being_simulated() {
+    let simulation =
+        simulation(&three("{containers: [{name: a}, {name: b}]}")).expect("images do not matter");
+    assert_eq!(n_placed(&simulation), 3);
+    assert_eq!(
+        simulation.warnings(),
+        [
+            "StatefulSet db: containers without an image: the API server will refuse the pods until they have one"
+        ]
+    );
+}
+
+#[test]
+fn an_error_in_a_template_was_told_once_for_each_replica() {
+    let spec = "{containers: [{name: a, image: i, ports: [{containerPort: 70000}]}]}";
+    let error = simulation(&three(spec)).err().expect("the port is out of range").to_string();
+    assert_eq!(
+        error,
+        "input:1: StatefulSet default/db: spec.template.spec.containers[0].ports[0].containerPort: \
+         Invalid value: 70000: must be between 1 and 65535, inclusive"
+    );
+}
+
+#[test]
+fn two_warnings_of_a_template_were_told_once_for_each_replica() {
+    let spec = "{containers: [{name: a, image: i}], affinity: {nodeAffinity: {\
+        preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [\
+        {key: failure-domain.beta.kubernetes.io/zone, operator: Exists}, \
+        {key: failure-domain.beta.kubernetes.io/region, operator: Exists}]}}]}}}";
+    let simulation = simulation(&three(spec)).expect("the pods are valid");
+    assert_eq!(simulation.warnings().len(), 2, "{:?}", simulation.warnings());
+}
+
+#[test]
+fn made_nodes_had_no_ephemeral_storage() {
+    let spec = "{containers: [{name: a, image: i, resources: {requests: {ephemeral-storage: 1Gi}}}]}";
+    assert_eq!(n_placed(&simulation(&three(spec)).expect("the pods are valid")), 3);
+}
+
+#[test]
+fn a_workload_without_pods_was_not_among_the_workloads() {
+    let text = "\
+        {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: windows}, spec: {\
+         selector: {matchLabels: {app: w}}, template: {metadata: {labels: {app: w}}, spec: {\
+         nodeSelector: {kubernetes.io/os: windows}, containers: [{name: c, image: i}]}}}}";
+    let simulation = simulation(text).expect("the DaemonSet is valid");
+    assert!(simulation.pods().is_empty());
+    assert_eq!(simulation.workloads(), [("default".to_owned(), "DaemonSet windows".to_owned())]);
+}
+
+#[test]
+fn a_run_of_a_cron_job_was_counted_apart_from_it() {
+    let cron_job = "\
+        {apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {jobTemplate: {spec: {template: {spec: {\
+         restartPolicy: Never, containers: [{name: c, image: i}]}}}}}}";
+    let job = "\
+        {apiVersion: batch/v1, kind: Job, metadata: {name: nightly-29, ownerReferences: [\
+         {apiVersion: batch/v1, kind: CronJob, name: nightly, controller: true}]}, spec: {template: {spec: {\
+         restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
+    let pod = "\
+        {apiVersion: v1, kind: Pod, metadata: {name: nightly-29-x, ownerReferences: [\
+         {apiVersion: batch/v1, kind: Job, name: nightly-29, controller: true}]}, \
+         spec: {nodeName: node-1, containers: [{name: c, image: i}]}}";
+    for documents in [vec![cron_job, job, pod], vec![cron_job, pod]] {
+        let simulation = simulation(&documents.join("\n---\n")).expect("the objects are valid");
+        let workloads: Vec<_> = simulation.pods().iter().map(|pod| pod.workload.as_deref()).collect();
+        assert_eq!(workloads, [Some("CronJob nightly")]);
+        assert_eq!(simulation.workloads(), [("default".to_owned(), "CronJob nightly".to_owned())]);
+    }
+}
