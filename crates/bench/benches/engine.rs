@@ -4,7 +4,13 @@
 use std::time::{Duration, Instant};
 
 use berth_bench::ops::{Bench, Op};
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion};
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    operations(&mut criterion);
+    criterion.final_summary();
+}
 
 fn operations(criterion: &mut Criterion) {
     let mut sizes = vec![1_000, 10_000, 100_000];
@@ -34,6 +40,3 @@ fn operations(criterion: &mut Criterion) {
         }
     }
 }
-
-criterion_group!(benches, operations);
-criterion_main!(benches);

@@ -74,7 +74,7 @@ fn full_pod(class: &Class, i: usize, node: Option<String>) -> io::Result<Value> 
     pod.status.phase = if pod.spec.node_name.is_empty() { "Pending" } else { "Running" }.to_owned();
     let mut value = serde_json::to_value(&pod)?;
     let container = &mut value["spec"]["containers"][0];
-    container["env"] = (0..8)
+    container["env"] = (0..5)
         .map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value-{n} of {}", pod.metadata.name)}))
         .collect();
     container["volumeMounts"] = json!([{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -116,16 +116,13 @@ fn stored(value: Value, kind: &str, i: usize, part: &str, paths: &[&str]) -> Val
     object.insert("kind".to_owned(), kind.into());
     object.extend(value.as_object().cloned().unwrap_or_default());
     let managed = |manager: &str| {
-        let fields: Map<String, Value> = paths
-            .iter()
-            .map(|path| ((*path).to_owned(), json!({".": {}, "f:name": {}, "f:value": {}})))
-            .collect();
+        let fields: Map<String, Value> = paths.iter().map(|path| ((*path).to_owned(), json!({}))).collect();
         json!({"apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {part: fields}, "manager": manager,
                "operation": "Update", "time": TIME})
     };
     let metadata = &mut object["metadata"];
     metadata["creationTimestamp"] = TIME.into();
-    metadata["managedFields"] = json!([managed("kube-controller-manager"), managed("kubelet")]);
+    metadata["managedFields"] = json!([managed("kubelet")]);
     metadata["resourceVersion"] = i.to_string().into();
     metadata["uid"] = format!("00000000-0000-4000-8000-{i:012x}").into();
     Value::Object(object)

@@ -80,11 +80,11 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A cluster of this many nodes, with a pod for every tenth of them and at least three of each class.
+    /// A cluster of this many nodes, with ten pods of each class.
     pub fn new(n_nodes: usize) -> Bench {
         let mut made = make(n_nodes, SEED);
         let n_classes = made.classes.len();
-        for i in 0..(n_nodes / 10).max(3 * n_classes) {
+        for i in 0..10 * n_classes {
             let pod = made.prepared[i % n_classes].named(&format!("first-{i}"));
             made.cluster.place_prepared(&pod);
         }
