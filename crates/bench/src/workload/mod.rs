@@ -55,7 +55,9 @@ impl WorkloadFile {
     pub fn read(path: &Path) -> Result<WorkloadFile, WorkloadError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| WorkloadError::Io { path: path.to_owned(), error })?;
-        let cases = serde_saphyr::from_str(&text)
+        // The excerpt that the parser would add takes lines of its own.
+        let options = serde_saphyr::options! { with_snippet: false };
+        let cases = serde_saphyr::from_str_with_options(&text, options)
             .map_err(|error| WorkloadError::Format { path: path.to_owned(), message: error.to_string() })?;
         Ok(WorkloadFile { path: path.to_owned(), cases })
     }
