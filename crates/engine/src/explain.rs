@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
+use berth_api::rules::dialect_notes;
 use serde::Serialize;
 
 use crate::decision::{Outcome, Run, Scored};
@@ -40,6 +41,9 @@ pub struct Explanation {
     pub feasible: Vec<FeasibleNodes>,
     /// For a running pod: what speaks against the node it is on, now.
     pub broken: Vec<Verdict>,
+    /// Places in the pod that Kubernetes' v1 fields and the proposals' fields read differently.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dialect_notes: Vec<String>,
     /// What would help a pod that goes nowhere.
     pub hints: Vec<String>,
 }
@@ -162,6 +166,7 @@ impl Cluster {
         let assigned = self.assigned_node(&namespace, &name);
         self.remove_pod(&namespace, &name);
 
+        let notes = dialect_notes(pod, self.settings.extensions);
         let mut explanation = Explanation {
             namespace,
             name,
@@ -173,6 +178,7 @@ impl Cluster {
             excluded: Vec::new(),
             feasible: Vec::new(),
             broken: Vec::new(),
+            dialect_notes: notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect(),
             hints: Vec::new(),
         };
         let outcome = match prepared.held_back() {
