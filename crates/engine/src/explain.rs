@@ -8,7 +8,7 @@ use berth_api::rules::dialect_notes;
 use serde::Serialize;
 
 use crate::decision::{Outcome, Run, Scored};
-use crate::plugins::NodeRef;
+use crate::plugins::{NodeRef, with_unit};
 use crate::state::cluster::Cluster;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
@@ -366,6 +366,8 @@ fn hint(verdict: &Verdict) -> String {
         };
         if n == 0 { "the pods".to_owned() } else { format!("{}{more}", names.join(", ")) }
     };
+    let resource = verdict.reason.strip_prefix("Insufficient ").unwrap_or("pods");
+    let amount = |n| with_unit(resource, n);
     match verdict.plugin {
         Plugin::NodeUnschedulable => "uncordon the node".to_owned(),
         Plugin::NodeName => "change spec.nodeName".to_owned(),
@@ -376,12 +378,12 @@ fn hint(verdict: &Verdict) -> String {
             format!(
                 "ask for less, or add a larger node: {}, and the node has {} in all",
                 verdict.detail,
-                count("allocatable")
+                amount(count("allocatable"))
             )
         }
         Plugin::NodeResourcesFit => {
             let missing = count("requested") + count("used") - count("allocatable");
-            format!("free {missing} more: {}", verdict.detail)
+            format!("free {} more: {}", amount(missing), verdict.detail)
         }
         Plugin::PodTopologySpread if verdict.counts.is_empty() => {
             format!("label the node ({}): {}", domain(), verdict.detail)
