@@ -4,9 +4,10 @@ use serde_json::Value;
 
 /// A crate, and the workspace crates its normal and build dependencies may name: those the arrows lead to,
 /// however many steps away.
-const DRAWN: [(&str, &[&str]); 11] = [
+const DRAWN: [(&str, &[&str]); 12] = [
     ("berth-api", &[]),
     ("berth-engine", &["berth-api"]),
+    ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-watch", &["berth-api", "berth-engine"]),
     ("berth-scheduler", &["berth-api", "berth-engine", "berth-watch"]),
     ("berth-enforcer", &["berth-api", "berth-engine", "berth-watch"]),
@@ -18,6 +19,7 @@ const DRAWN: [(&str, &[&str]); 11] = [
         &[
             "berth-api",
             "berth-engine",
+            "berth-bench",
             "berth-watch",
             "berth-scheduler",
             "berth-enforcer",

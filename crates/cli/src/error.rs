@@ -5,6 +5,8 @@ use std::io;
 
 use berth_api::config::ConfigErrors;
 use berth_api::read::{InputError, SourceLocation};
+use berth_bench::load::LoadError;
+use berth_bench::workload::WorkloadError;
 use berth_engine::simulation::SimulationError;
 
 use crate::input::OpenError;
@@ -29,6 +31,12 @@ pub enum CliError {
     /// The objects are not valid.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// A benchmark file cannot be used.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A dump cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// A scheduler configuration is not valid.
     #[error("{}", EachAt { place, errors })]
     Config {

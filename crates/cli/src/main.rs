@@ -16,15 +16,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, explain, replay, simulate};
+use crate::commands::{bench, completions, explain, replay, simulate};
 use crate::error::CliError;
 use crate::output::Color;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    everything is placed (simulate), the pod fits (explain), no differences (replay)
+  0    everything is placed (simulate), the pod fits (explain), no differences (replay),
+       measured (bench)
   1    some pods are not placed (simulate), the pod does not fit or one of its rules no longer
-       holds (explain), differences were found (replay)
+       holds (explain), differences were found (replay), a workload is broken or a
+       placement against its rules (bench)
   2    bad input or usage
   141  the reader of the output went away";
 
@@ -33,7 +35,8 @@ Examples:
   berth simulate -f manifests/ --nodes 12 --zones 3
   kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
   berth explain -f cluster.yaml team-a/web-0
-  berth replay recording.jsonl.gz";
+  berth replay recording.jsonl.gz
+  berth bench scale --nodes 10000 --pods 10000";
 
 /// Decides and explains where Kubernetes pods run
 #[derive(Debug, Parser)]
@@ -51,6 +54,7 @@ enum Command {
     Simulate(simulate::Args),
     Explain(explain::Args),
     Replay(replay::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::Replay(args) => replay::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
     };
     match answer {

@@ -1,5 +1,6 @@
 //! What people read: tables, lists and sentences. Nothing is decided here.
 
+pub mod bench;
 pub mod difference;
 pub mod explanation;
 pub mod names;

@@ -28,6 +28,13 @@ pub struct PreparedPod {
     pub(crate) unknown_scheduler: Option<Box<str>>,
 }
 
+impl PreparedPod {
+    /// The same pod under another name: of many pods that differ in nothing else, one needs to be prepared.
+    pub fn named(&self, name: &str) -> PreparedPod {
+        PreparedPod { name: name.into(), ..self.clone() }
+    }
+}
+
 /// What is asked of the cluster for a pod that is to be placed.
 pub(crate) struct Incoming {
     pub(crate) class: ClassId,

@@ -1,0 +1,158 @@
+//! Durations, their distribution, peak memory, and the fingerprint of a sequence of decisions.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// Runs `f` and tells how long it took.
+pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let value = f();
+    (value, start.elapsed())
+}
+
+/// Durations of single operations.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    nanos: Vec<u64>,
+}
+
+impl Samples {
+    /// Takes in a duration.
+    pub fn add(&mut self, duration: Duration) {
+        self.nanos.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Takes in all of `other`.
+    pub fn extend(&mut self, other: &Samples) {
+        self.nanos.extend_from_slice(&other.nanos);
+    }
+
+    /// What they come to.
+    pub fn figures(mut self) -> Figures {
+        self.nanos.sort_unstable();
+        let total_nanos: u64 = self.nanos.iter().fold(0, |sum, n| sum.saturating_add(*n));
+        let seconds = total_nanos as f64 / 1e9;
+        let rate = if seconds > 0.0 { self.nanos.len() as f64 / seconds } else { 0.0 };
+        Figures {
+            decisions: self.nanos.len(),
+            decisions_per_second: (rate * 10.0).round() / 10.0,
+            p50_us: self.percentile_us(50),
+            p99_us: self.percentile_us(99),
+            max_us: self.percentile_us(100),
+        }
+    }
+
+    /// The smallest duration that `percent` of all do not exceed. The samples are sorted.
+    fn percentile_us(&self, percent: usize) -> f64 {
+        let rank = (self.nanos.len() * percent).div_ceil(100);
+        rank.checked_sub(1).and_then(|i| self.nanos.get(i)).map_or(0.0, |nanos| *nanos as f64 / 1000.0)
+    }
+}
+
+/// Rate and distribution of decisions, each with its assignment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// How many.
+    pub decisions: usize,
+    /// Their number by the sum of their durations.
+    pub decisions_per_second: f64,
+    /// Median duration in microseconds.
+    pub p50_us: f64,
+    /// The duration that 99% do not exceed, in microseconds.
+    pub p99_us: f64,
+    /// Longest duration in microseconds.
+    pub max_us: f64,
+}
+
+impl Figures {
+    /// Each figure's median over several runs; of an even number of runs, the lower middle.
+    pub fn median(runs: &[Figures]) -> Figures {
+        let median = |figure: fn(&Figures) -> f64| {
+            let mut values: Vec<f64> = runs.iter().map(figure).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+        };
+        Figures {
+            decisions: runs.first().map_or(0, |f| f.decisions),
+            decisions_per_second: median(|f| f.decisions_per_second),
+            p50_us: median(|f| f.p50_us),
+            p99_us: median(|f| f.p99_us),
+            max_us: median(|f| f.max_us),
+        }
+    }
+}
+
+/// FNV-1a, 64 bits, over `namespace/name=node` lines: equal decisions in equal order have equal checksums.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum(u64);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Checksum(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Checksum {
+    /// Takes in a decision; `node` is empty for a pod that goes nowhere.
+    pub fn add(&mut self, namespace: &str, name: &str, node: &str) {
+        for part in [namespace, "/", name, "=", node, "\n"] {
+            for byte in part.bytes() {
+                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+    }
+
+    /// As 16 hexadecimal digits.
+    pub fn hex(self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
+/// Forgets the peak of this process's memory so far, where the system can.
+pub fn reset_peak_rss() {
+    // Where it cannot, the peak is that of the process's whole life.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The most memory this process had in use, in bytes; on Linux only.
+pub fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_durations_that_were_seen() {
+        let mut samples = Samples::default();
+        (1..=200).rev().for_each(|us| samples.add(Duration::from_micros(us)));
+        let figures = samples.figures();
+        assert_eq!((figures.p50_us, figures.p99_us, figures.max_us), (100.0, 198.0, 200.0));
+        assert_eq!((figures.decisions, figures.decisions_per_second), (200, 9950.2));
+        assert_eq!(Samples::default().figures(), Figures::default());
+    }
+
+    #[test]
+    fn medians_are_taken_figure_by_figure() {
+        let run = |rate, max_us| Figures { decisions_per_second: rate, max_us, ..Figures::default() };
+        let median = Figures::median(&[run(1.0, 9.0), run(3.0, 7.0), run(2.0, 8.0)]);
+        assert_eq!((median.decisions_per_second, median.max_us), (2.0, 8.0));
+    }
+
+    #[test]
+    fn the_checksum_is_fnv_1a() {
+        assert_eq!(Checksum::default().hex(), "cbf29ce484222325");
+        let mut checksum = Checksum::default();
+        checksum.add("a", "b", "c");
+        // Of the bytes "a/b=c\n".
+        let expected = b"a/b=c\n"
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(1_099_511_628_211));
+        assert_eq!(checksum.hex(), format!("{expected:016x}"));
+    }
+}

@@ -1,0 +1,266 @@
+//! The pods of a made cluster: forty classes, each like the pods of one Deployment.
+
+use std::fmt;
+
+use berth_api::admission::{AdmissionOptions, admit};
+use berth_api::object::{
+    Affinity, Container, LabelSelector, Namespace, NodeAffinity, NodeSelector, NodeSelectorTerm, ObjectMeta,
+    Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm, SelectorRequirement, Toleration,
+    TopologySpreadConstraint, WeightedPodAffinityTerm,
+};
+use berth_api::quantity::Quantity;
+use serde::{Serialize, Serializer};
+
+use super::nodes::{DISK, HOSTNAME, INSTANCE_TYPE, ZONE};
+
+/// How many classes there are.
+pub const N_CLASSES: usize = 40;
+const N_NAMESPACES: usize = 4;
+
+/// What the rules of a class are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Requests only.
+    Plain,
+    /// Requests, and a toleration of the taint that keeps others off.
+    Tolerating,
+    /// Required node affinity.
+    NodeAffinity,
+    /// Preferred node affinity.
+    PreferredNodeAffinity,
+    /// Required affinity to its own pods, by zone.
+    ZoneAffinityToItself,
+    /// Required affinity to another class, by zone.
+    ZoneAffinityToOther,
+    /// Required anti-affinity to its own pods, by host name.
+    HostAntiAffinity,
+    /// Preferred affinity to another class, by zone.
+    PreferredZoneAffinity,
+    /// Preferred anti-affinity to its own pods, by host name.
+    PreferredHostAntiAffinity,
+    /// Spread over zones, required.
+    ZoneSpread,
+    /// Spread over zones, preferred.
+    PreferredZoneSpread,
+}
+
+impl Kind {
+    /// In the order of reports, with the number of classes of each.
+    pub const ALL: [(Kind, usize); 11] = [
+        (Kind::Plain, 8),
+        (Kind::Tolerating, 2),
+        (Kind::NodeAffinity, 4),
+        (Kind::PreferredNodeAffinity, 2),
+        (Kind::ZoneAffinityToItself, 5),
+        (Kind::ZoneAffinityToOther, 4),
+        (Kind::HostAntiAffinity, 6),
+        (Kind::PreferredZoneAffinity, 2),
+        (Kind::PreferredHostAntiAffinity, 3),
+        (Kind::ZoneSpread, 2),
+        (Kind::PreferredZoneSpread, 2),
+    ];
+
+    /// Whether a class of this kind looks at no other pods and asks nothing of a node but room.
+    pub fn is_plain(self) -> bool {
+        matches!(self, Kind::Plain | Kind::Tolerating)
+    }
+
+    /// Whether it has affinity or anti-affinity to pods.
+    pub fn is_inter_pod(self) -> bool {
+        matches!(
+            self,
+            Kind::ZoneAffinityToItself
+                | Kind::ZoneAffinityToOther
+                | Kind::HostAntiAffinity
+                | Kind::PreferredZoneAffinity
+                | Kind::PreferredHostAntiAffinity
+        )
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Plain => "plain",
+            Kind::Tolerating => "plain, tolerating a taint",
+            Kind::NodeAffinity => "node affinity",
+            Kind::PreferredNodeAffinity => "preferred node affinity",
+            Kind::ZoneAffinityToItself => "zone affinity to itself",
+            Kind::ZoneAffinityToOther => "zone affinity to another",
+            Kind::HostAntiAffinity => "hostname anti-affinity",
+            Kind::PreferredZoneAffinity => "preferred zone affinity",
+            Kind::PreferredHostAntiAffinity => "preferred hostname anti-affinity",
+            Kind::ZoneSpread => "zone spread",
+            Kind::PreferredZoneSpread => "preferred zone spread",
+        })
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A class: its pods differ in name only.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// What its rules are about.
+    pub kind: Kind,
+    /// Its pods, but for the name.
+    pub template: Pod,
+}
+
+/// The classes, kinds interleaved; the first of each namespace is plain.
+pub fn classes() -> Vec<Class> {
+    let kinds: Vec<Kind> =
+        Kind::ALL.iter().flat_map(|(kind, count)| std::iter::repeat_n(*kind, *count)).collect();
+    // 3 and 40 have no common divisor: each kind comes up as often as it should.
+    (0..N_CLASSES).map(|i| class(i, kinds[i * 3 % N_CLASSES])).collect()
+}
+
+/// The namespaces the classes are in.
+pub fn namespaces() -> Vec<Namespace> {
+    let namespace = |i| {
+        let name = namespace_name(i);
+        let labels = [("kubernetes.io/metadata.name".to_owned(), name.clone())].into();
+        Namespace { metadata: ObjectMeta { name, labels, ..ObjectMeta::default() } }
+    };
+    (0..N_NAMESPACES).map(namespace).collect()
+}
+
+fn namespace_name(i: usize) -> String {
+    format!("team-{}", i % N_NAMESPACES)
+}
+
+fn class(i: usize, kind: Kind) -> Class {
+    let mut pod = Pod::default();
+    pod.metadata.namespace = namespace_name(i);
+    pod.metadata.labels = [("app".to_owned(), app(i)), ("tier".to_owned(), format!("tier-{}", i % 3))].into();
+    let cpu = Quantity::from_millis([100, 200, 250, 400][i / 7 % 4]);
+    let memory = Quantity::from_units([128 << 20, 256 << 20, 512 << 20, 1 << 30][i / 3 % 4]);
+    let mut container = Container { name: "main".to_owned(), image: app(i), ..Container::default() };
+    container.resources.requests = [("cpu".to_owned(), cpu), ("memory".to_owned(), memory)].into();
+    pod.spec.containers = vec![container];
+
+    let node = |node_affinity| Affinity { node_affinity: Some(node_affinity), ..Affinity::default() };
+    let near = |pod_affinity| Affinity { pod_affinity: Some(pod_affinity), ..Affinity::default() };
+    let far =
+        |pod_anti_affinity| Affinity { pod_anti_affinity: Some(pod_anti_affinity), ..Affinity::default() };
+    // The first class of the same namespace: all are decided in order at first, so its pods are there.
+    let other = i % N_NAMESPACES;
+    let spec = &mut pod.spec;
+    match kind {
+        Kind::Plain => {}
+        Kind::Tolerating => {
+            let toleration = Toleration {
+                key: "dedicated".to_owned(),
+                operator: "Exists".to_owned(),
+                ..Default::default()
+            };
+            spec.tolerations = vec![toleration];
+        }
+        Kind::NodeAffinity => spec.affinity = Some(node(required_node(DISK, &["ssd"]))),
+        Kind::PreferredNodeAffinity => {
+            spec.affinity = Some(node(preferred_node(INSTANCE_TYPE, &["large", "huge"])));
+        }
+        Kind::ZoneAffinityToItself => spec.affinity = Some(near(required(term(i, ZONE)))),
+        Kind::ZoneAffinityToOther => spec.affinity = Some(near(required(term(other, ZONE)))),
+        Kind::HostAntiAffinity => spec.affinity = Some(far(required(term(i, HOSTNAME)))),
+        Kind::PreferredZoneAffinity => spec.affinity = Some(near(preferred(term(other, ZONE)))),
+        Kind::PreferredHostAntiAffinity => spec.affinity = Some(far(preferred(term(i, HOSTNAME)))),
+        Kind::ZoneSpread => spec.topology_spread_constraints = vec![spread(i, "DoNotSchedule")],
+        Kind::PreferredZoneSpread => spec.topology_spread_constraints = vec![spread(i, "ScheduleAnyway")],
+    }
+    // A pod needs a name to be admitted; the tests see to it that all are.
+    pod.metadata.name = app(i);
+    admit(&mut pod, &AdmissionOptions::default());
+    Class { kind, template: pod }
+}
+
+fn app(i: usize) -> String {
+    format!("app-{i:02}")
+}
+
+fn selector(i: usize) -> Option<LabelSelector> {
+    Some(LabelSelector { match_labels: [("app".to_owned(), app(i))].into(), ..LabelSelector::default() })
+}
+
+fn term(i: usize, topology_key: &str) -> PodAffinityTerm {
+    PodAffinityTerm {
+        label_selector: selector(i),
+        topology_key: topology_key.to_owned(),
+        ..PodAffinityTerm::default()
+    }
+}
+
+fn required(term: PodAffinityTerm) -> PodAffinity {
+    PodAffinity { required_during_scheduling_ignored_during_execution: vec![term], ..PodAffinity::default() }
+}
+
+fn preferred(pod_affinity_term: PodAffinityTerm) -> PodAffinity {
+    PodAffinity {
+        preferred_during_scheduling_ignored_during_execution: vec![WeightedPodAffinityTerm {
+            weight: 50,
+            pod_affinity_term,
+        }],
+        ..PodAffinity::default()
+    }
+}
+
+fn node_term(key: &str, values: &[&str]) -> NodeSelectorTerm {
+    let values = values.iter().map(|v| (*v).to_owned()).collect();
+    let requirement = SelectorRequirement { key: key.to_owned(), operator: "In".to_owned(), values };
+    NodeSelectorTerm { match_expressions: vec![requirement], ..NodeSelectorTerm::default() }
+}
+
+fn required_node(key: &str, values: &[&str]) -> NodeAffinity {
+    NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+            node_selector_terms: vec![node_term(key, values)],
+        }),
+        ..NodeAffinity::default()
+    }
+}
+
+fn preferred_node(key: &str, values: &[&str]) -> NodeAffinity {
+    let preference = Some(node_term(key, values));
+    NodeAffinity {
+        preferred_during_scheduling_ignored_during_execution: vec![PreferredSchedulingTerm {
+            weight: 10,
+            preference,
+            match_expressions: vec![],
+        }],
+        ..NodeAffinity::default()
+    }
+}
+
+fn spread(i: usize, when_unsatisfiable: &str) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1 + (i % 2 * 4) as i32,
+        topology_key: ZONE.to_owned(),
+        when_unsatisfiable: when_unsatisfiable.to_owned(),
+        label_selector: selector(i),
+        ..TopologySpreadConstraint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_is_valid_and_every_kind_there() {
+        let classes = classes();
+        for class in &classes {
+            let mut pod = class.template.clone();
+            let admission = admit(&mut pod, &AdmissionOptions::default());
+            assert!(admission.is_accepted(), "{}: {:?}", class.kind, admission.errors);
+            assert_eq!(pod, class.template);
+        }
+        for (kind, count) in Kind::ALL {
+            assert_eq!(classes.iter().filter(|c| c.kind == kind).count(), count, "{kind}");
+        }
+        assert!(classes[..N_NAMESPACES].iter().all(|c| c.kind.is_plain()));
+    }
+}

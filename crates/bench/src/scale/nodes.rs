@@ -1,0 +1,84 @@
+//! The nodes of a made cluster, each made when it is asked for.
+
+use berth_api::object::{Node, ObjectMeta, Taint};
+use berth_api::quantity::Quantity;
+
+/// Zone label.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Host name label.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Instance type label.
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// Disk label.
+pub const DISK: &str = "example.com/disk";
+const RACK: &str = "example.com/rack";
+
+const N_ZONES: usize = 10;
+const NODES_PER_RACK: usize = 40;
+
+/// Name, CPUs, memory in GiB, pods.
+const SIZES: [(&str, i64, i64, i64); 4] =
+    [("small", 4, 16, 58), ("medium", 8, 32, 110), ("large", 16, 64, 110), ("huge", 32, 128, 250)];
+
+/// Numbers that look random and are a function of `seed` and `i` (SplitMix64).
+pub fn scattered(seed: u64, i: u64) -> u64 {
+    let mut z = seed.wrapping_add(i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The name of a node. The order of names is that of numbers.
+pub fn node_name(i: usize) -> String {
+    format!("node-{i:07}")
+}
+
+/// The number of the node of this name.
+pub fn node_index(name: &str) -> Option<usize> {
+    name.strip_prefix("node-")?.parse().ok()
+}
+
+/// A node: racks of 40 nodes, given to ten zones in turn; four sizes; 30% have an SSD, 5% a taint that keeps
+/// pods off, 2% one that asks to stay off.
+pub fn node(seed: u64, i: usize) -> Node {
+    let random = scattered(seed, i as u64);
+    let of_hundred = |shift: u32| (random >> shift) % 100;
+    let (size, cpus, gibibytes, pods) = SIZES[match of_hundred(0) {
+        0..40 => 0,
+        40..75 => 1,
+        75..95 => 2,
+        _ => 3,
+    }];
+    let rack = i / NODES_PER_RACK;
+    let disk = if of_hundred(16) < 30 { "ssd" } else { "hdd" };
+    let name = node_name(i);
+    let labels = [
+        (HOSTNAME, name.clone()),
+        (ZONE, format!("zone-{}", rack % N_ZONES)),
+        (RACK, format!("rack-{rack:05}")),
+        (INSTANCE_TYPE, size.to_owned()),
+        (DISK, disk.to_owned()),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
+    let taint = match of_hundred(32) {
+        0..5 => Some(("dedicated", "NoSchedule")),
+        5..7 => Some(("maintenance", "PreferNoSchedule")),
+        _ => None,
+    };
+    let amounts = [
+        ("cpu", Quantity::from_units(cpus)),
+        ("memory", Quantity::from_units(gibibytes << 30)),
+        ("pods", Quantity::from_units(pods)),
+    ];
+    let mut node = Node { metadata: ObjectMeta { name, labels, ..ObjectMeta::default() }, ..Node::default() };
+    node.spec.taints = taint
+        .map(|(key, effect)| Taint {
+            key: key.to_owned(),
+            value: "true".to_owned(),
+            effect: effect.to_owned(),
+        })
+        .into_iter()
+        .collect();
+    node.status.allocatable = Some(amounts.map(|(name, amount)| (name.to_owned(), amount)).into());
+    node
+}

@@ -1,0 +1,202 @@
+//! The format of the files.
+
+use std::collections::BTreeMap;
+
+use berth_api::object::ResourceList;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::Stop;
+
+/// A test case: operations, and the workloads that they are run for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Case {
+    /// Name.
+    pub name: String,
+    /// Feature gates of all workloads.
+    #[serde(default)]
+    pub(super) feature_gates: BTreeMap<String, bool>,
+    /// A KubeSchedulerConfiguration.
+    pub(super) scheduler_config_path: Option<String>,
+    /// Template of pods whose operation names none.
+    pub(super) default_pod_template_path: Option<String>,
+    #[serde(default)]
+    workload_template: Vec<Value>,
+    /// The workloads.
+    #[serde(default)]
+    pub workloads: Vec<Workload>,
+}
+
+/// Parameters for the operations of a test case.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workload {
+    /// Name.
+    pub name: String,
+    /// What it is for, such as `performance`.
+    #[serde(default)]
+    pub labels: Vec<String>,
+    /// Feature gates that differ from the test case's.
+    #[serde(default)]
+    pub(super) feature_gates: BTreeMap<String, bool>,
+    /// Parameters.
+    #[serde(default)]
+    pub params: BTreeMap<String, Value>,
+}
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    CreateNodes(usize, CreateNodes),
+    CreateNamespaces(usize, CreateNamespaces),
+    CreatePods(usize, CreatePods),
+    CreatePodSets(usize, CreatePodSets),
+    CreateAny(usize, CreateAny),
+    /// Decisions here are made in order: whatever a barrier waits for has happened.
+    Barrier,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreateNodes {
+    pub node_template_path: Option<String>,
+    pub node_allocatable_strategy: Option<NodeAllocatableStrategy>,
+    pub label_node_prepare_strategy: Option<LabelNodePrepareStrategy>,
+    pub unique_node_label_strategy: Option<UniqueNodeLabelStrategy>,
+}
+
+/// Allocatable amounts that differ from the template's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NodeAllocatableStrategy {
+    pub node_allocatable: ResourceList,
+}
+
+/// A label whose values the nodes take in turn.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LabelNodePrepareStrategy {
+    pub label_key: String,
+    pub label_values: Vec<String>,
+}
+
+/// A label with a value of its own on each node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct UniqueNodeLabelStrategy {
+    pub label_key: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreateNamespaces {
+    pub prefix: String,
+    pub namespace_template_path: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreatePods {
+    #[serde(default)]
+    pub collect_metrics: bool,
+    /// Each pod is decided when it is created, so there is nothing to wait for.
+    #[serde(default, rename = "skipWaitToCompletion")]
+    _skip_wait_to_completion: bool,
+    pub namespace: Option<String>,
+    pub pod_template_path: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreatePodSets {
+    pub namespace_prefix: String,
+    pub create_pods_op: Value,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreateAny {
+    #[serde(default)]
+    pub namespace: String,
+    pub template_path: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Barrier {
+    #[serde(rename = "stageRequirement")]
+    _stage_requirement: Option<String>,
+}
+
+/// Feature gates that change how the reference does its work, not what it decides.
+const GATES_WITHOUT_BEARING: [&str; 6] = [
+    "DynamicResourceAllocation",
+    "NodeDeclaredFeatures",
+    "NodeInclusionPolicyInPodTopologySpread",
+    "SchedulerAsyncAPICalls",
+    "SchedulerAsyncPreemption",
+    "SchedulerQueueingHints",
+];
+
+impl Case {
+    /// The operations, with the parameters of one workload.
+    pub(super) fn ops(&self, workload: &Workload) -> Result<Vec<Op>, Stop> {
+        let gates = self.feature_gates.iter().chain(&workload.feature_gates);
+        // The workload's word is the last.
+        let gates: BTreeMap<_, _> = gates.collect();
+        for (gate, on) in gates {
+            if *on && !GATES_WITHOUT_BEARING.contains(&gate.as_str()) {
+                return Err(Stop::NotSupported(format!("feature gate {gate}")));
+            }
+        }
+        self.workload_template.iter().map(|op| parse(op, &workload.params)).collect()
+    }
+}
+
+/// Reads an operation and looks up its count.
+pub(super) fn parse(op: &Value, params: &BTreeMap<String, Value>) -> Result<Op, Stop> {
+    let mut fields = op.as_object().cloned().unwrap_or_default();
+    let opcode = fields.remove("opcode");
+    let Some(Value::String(opcode)) = opcode else {
+        return Err(Stop::Failed("an operation has no opcode".to_owned()));
+    };
+    let count = count(&mut fields, params).map_err(|e| Stop::Failed(format!("{opcode}: {e}")))?;
+    let needed = || count.ok_or_else(|| Stop::Failed(format!("{opcode}: count is missing")));
+    Ok(match opcode.as_str() {
+        "createNodes" => Op::CreateNodes(needed()?, typed(&opcode, fields)?),
+        "createNamespaces" => Op::CreateNamespaces(needed()?, typed(&opcode, fields)?),
+        "createPods" => Op::CreatePods(needed()?, typed(&opcode, fields)?),
+        "createPodSets" => Op::CreatePodSets(needed()?, typed(&opcode, fields)?),
+        "createAny" => Op::CreateAny(count.unwrap_or(1), typed(&opcode, fields)?),
+        "barrier" => typed::<Barrier>(&opcode, fields).map(|_| Op::Barrier)?,
+        _ => return Err(Stop::NotSupported(format!("operation {opcode}"))),
+    })
+}
+
+fn typed<T: DeserializeOwned>(opcode: &str, fields: Map<String, Value>) -> Result<T, Stop> {
+    serde_json::from_value(Value::Object(fields)).map_err(|e| {
+        let message = e.to_string();
+        match message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
+            Some((field, _)) => Stop::NotSupported(format!("{field} of {opcode}")),
+            None => Stop::Failed(format!("{opcode}: {message}")),
+        }
+    })
+}
+
+/// `count`, or the parameter that `countParam` names as `$name`.
+fn count(fields: &mut Map<String, Value>, params: &BTreeMap<String, Value>) -> Result<Option<usize>, String> {
+    let literal = fields.remove("count");
+    let value = match fields.remove("countParam") {
+        None => literal,
+        Some(name) => {
+            let name = name.as_str().and_then(|n| n.strip_prefix('$')).unwrap_or_default().to_owned();
+            Some(params.get(&name).cloned().ok_or_else(|| format!("there is no parameter {name:?}"))?)
+        }
+    };
+    value.map_or(Ok(None), |value| {
+        let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
+        count.map(Some).ok_or_else(|| format!("{value} is not a count"))
+    })
+}

@@ -1,0 +1,169 @@
+//! Kubernetes' `scheduler_perf` files, as they are.
+//!
+//! A file lists test cases; a test case has operations and workloads, which give the operations' parameters.
+//! What the engine has no part in (queueing, API calls, preemption, devices) is not imitated: a workload that
+//! needs it is reported as not supported, with the reason.
+
+mod format;
+mod run;
+mod templates;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+pub use format::{Case, Workload};
+
+use crate::measure::Figures;
+use templates::Templates;
+
+/// Why a benchmark file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// A file cannot be read.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The file does not hold test cases.
+    #[error("{path}: {message}: this must be a list of test cases as in Kubernetes' scheduler_perf")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What the parser met.
+        message: String,
+    },
+}
+
+/// A benchmark file.
+#[derive(Clone, Debug)]
+pub struct WorkloadFile {
+    /// Where it is; the paths in it are relative to its directory.
+    pub path: PathBuf,
+    /// Its test cases.
+    pub cases: Vec<Case>,
+}
+
+impl WorkloadFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not a list of test cases.
+    pub fn read(path: &Path) -> Result<WorkloadFile, WorkloadError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| WorkloadError::Io { path: path.to_owned(), error })?;
+        let cases = serde_saphyr::from_str(&text)
+            .map_err(|error| WorkloadError::Format { path: path.to_owned(), message: error.to_string() })?;
+        Ok(WorkloadFile { path: path.to_owned(), cases })
+    }
+
+    /// Runs a workload `repeat` times; `progress` is told how many pods were decided of how many.
+    ///
+    /// The figures are medians over the runs.
+    pub fn run(
+        &self,
+        case: &Case,
+        workload: &Workload,
+        repeat: usize,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Report {
+        let mut report = Report {
+            case: case.name.clone(),
+            workload: workload.name.clone(),
+            status: Status::Ok,
+            reason: None,
+            runs: 0,
+            result: None,
+        };
+        let directory = self.path.parent().unwrap_or(Path::new(""));
+        let mut runs: Vec<Measured> = Vec::new();
+        for _ in 0..repeat.max(1) {
+            match run::run(case, workload, Templates::new(directory), progress) {
+                Ok(measured) => runs.push(measured),
+                Err(stop) => {
+                    (report.status, report.reason) = match stop {
+                        Stop::NotSupported(reason) => (Status::NotSupported, Some(reason)),
+                        Stop::Failed(reason) => (Status::Failed, Some(reason)),
+                    };
+                    return report;
+                }
+            }
+        }
+        report.runs = runs.len();
+        let figures: Vec<_> = runs.iter().map(|m| m.figures).collect();
+        let prepare_us = runs.iter().map(|m| m.prepare_us_per_pod).fold(f64::MAX, f64::min);
+        let peak_rss_bytes = runs.iter().map(|m| m.peak_rss_bytes).max().flatten();
+        if runs.iter().any(|m| m.checksum != runs[0].checksum) {
+            report.status = Status::Failed;
+            report.reason = Some("the runs decided differently".to_owned());
+        }
+        report.result = runs.into_iter().next().map(|first| Measured {
+            figures: Figures::median(&figures),
+            prepare_us_per_pod: prepare_us,
+            peak_rss_bytes,
+            ..first
+        });
+        report
+    }
+}
+
+/// What came of a workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Test case.
+    pub case: String,
+    /// Workload.
+    pub workload: String,
+    /// Whether it ran.
+    pub status: Status,
+    /// Why it did not, or what is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How many times it ran.
+    pub runs: usize,
+    /// What was measured.
+    #[serde(flatten)]
+    pub result: Option<Measured>,
+}
+
+/// Whether a workload ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// To its end.
+    Ok,
+    /// It needs what this benchmark does not do.
+    NotSupported,
+    /// It is broken, or a file it names is.
+    Failed,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Nodes at the end.
+    pub nodes: usize,
+    /// Rate and distribution of the measured decisions.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Measured pods that fit nowhere.
+    pub unplaced: usize,
+    /// Pods of the phases before that fit nowhere or are held back by gates.
+    pub setup_unplaced: usize,
+    /// What making a measured pod ready for the engine took, in microseconds; not part of the decision.
+    pub prepare_us_per_pod: f64,
+    /// Peak memory of the process during this workload.
+    pub peak_rss_bytes: Option<u64>,
+    /// Fingerprint of the measured decisions, in order.
+    pub checksum: String,
+}
+
+/// Why a workload came to no end.
+#[derive(Debug)]
+enum Stop {
+    NotSupported(String),
+    Failed(String),
+}

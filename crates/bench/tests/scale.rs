@@ -1,0 +1,45 @@
+//! Made clusters: decided, checked, dumped and loaded.
+
+use berth_bench::load::Loader;
+use berth_bench::ops::{Bench, Op};
+use berth_bench::scale::{Report, Scale, run};
+
+fn scale(nodes: usize, pods: usize, seed: u64) -> Report {
+    run(Scale { nodes, pods, seed }, &mut |_| ())
+}
+
+#[test]
+fn a_cluster_is_filled_and_keeps_every_rule() {
+    let first = scale(200, 2000, 7);
+    assert_eq!((first.figures.decisions, first.unplaced), (2000, 0));
+    assert_eq!((first.check.pods, &first.check.violations), (2000, &vec![]));
+    assert_eq!(first.checksum, scale(200, 2000, 7).checksum);
+    assert_ne!(first.checksum, scale(200, 2000, 8).checksum);
+}
+
+#[test]
+fn a_cluster_too_small_leaves_pods_over() {
+    let report = scale(5, 2000, 7);
+    assert!(report.unplaced > 0);
+    assert_eq!((report.check.pods + report.unplaced, report.check.n_violations), (2000, 0));
+}
+
+#[test]
+fn a_dump_is_loaded_as_it_was_written() {
+    let mut dump = Vec::new();
+    berth_bench::dump::write(&mut dump, 20, 100, 7).unwrap();
+    let mut loader = Loader::default();
+    loader.read(dump.as_slice(), "dump").unwrap();
+    let report = loader.report();
+    assert_eq!((report.nodes, report.pods, report.objects), (20, 100, 124));
+    assert_eq!(report.bytes, dump.len() as u64);
+}
+
+#[test]
+fn operations_can_be_repeated() {
+    let mut bench = Bench::new(50);
+    for op in Op::ALL {
+        assert_eq!(bench.repeat(op, 60).figures().decisions, 60, "{op}");
+        assert_eq!(op.to_string().parse(), Ok(op));
+    }
+}

@@ -1,0 +1,183 @@
+//! Kubernetes' own benchmark files: every one is read, and the small workloads are run.
+
+// What is at hand in a test is there.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use berth_bench::workload::{Report, Status, WorkloadFile};
+
+/// The files, or none where the shared folder is missing.
+fn files() -> Vec<WorkloadFile> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads");
+    let paths =
+        ["affinity", "misc", "topology_spreading"].map(|f| folder.join(f).join("performance-config.yaml"));
+    if !folder.exists() {
+        eprintln!("{} not found: no workloads are run", folder.display());
+        return Vec::new();
+    }
+    paths.iter().map(|path| WorkloadFile::read(path).unwrap()).collect()
+}
+
+fn run(file: &WorkloadFile, case: &str, workload: &str) -> Report {
+    let case = file.cases.iter().find(|c| c.name == case).unwrap();
+    let workload = case.workloads.iter().find(|w| w.name == workload).unwrap();
+    file.run(case, workload, 1, &mut |_, _| ())
+}
+
+#[test]
+fn every_file_is_read() {
+    let names: Vec<Vec<_>> = files()
+        .iter()
+        .map(|f| f.cases.iter().map(|c| (c.name.clone(), c.workloads.len())).collect())
+        .collect();
+    if let [affinity, misc, spreading] = names.as_slice() {
+        assert_eq!((affinity.len(), misc.len(), spreading.len()), (12, 9, 4));
+        assert!(names.iter().flatten().all(|(_, n_workloads)| *n_workloads >= 3));
+    }
+}
+
+#[test]
+fn small_workloads_run_to_their_end_and_decide_the_same_again() {
+    for file in files() {
+        for case in &file.cases {
+            for workload in case.workloads.iter().filter(|w| w.labels.iter().any(|l| l == "integration-test"))
+            {
+                let label = format!("{} {}", case.name, workload.name);
+                let first = file.run(case, workload, 2, &mut |_, _| ());
+                let churns = ["PreemptionAsync", "Unschedulable", "SchedulingWithMixedChurn"];
+                let deletes = ["SchedulingWhileGated", "SchedulingDeletedPodsWithFinalizers"];
+                match case.name.as_str() {
+                    name if churns.contains(&name) => {
+                        assert_eq!(first.reason.as_deref(), Some("operation churn"), "{label}");
+                    }
+                    name if deletes.contains(&name) => {
+                        assert_eq!(first.reason.as_deref(), Some("operation deletePods"), "{label}");
+                    }
+                    // Its templates are not among the shared files.
+                    "SchedulingWithExtendedResource" => assert_ne!(first.status, Status::Ok, "{label}"),
+                    name => {
+                        assert_eq!(
+                            (first.status, first.runs),
+                            (Status::Ok, 2),
+                            "{label}: {:?}",
+                            first.reason
+                        );
+                        let result = first.result.as_ref().unwrap();
+                        let expected = workload.params["measurePods"].as_u64().unwrap();
+                        assert_eq!(result.figures.decisions as u64, expected, "{label}");
+                        // Pods are not preempted here.
+                        let unplaced = if name == "PreemptionBasic" { expected } else { 0 };
+                        assert_eq!(result.unplaced as u64, unplaced, "{label}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn queueing_does_not_change_decisions() {
+    for file in files().iter().filter(|f| f.cases.iter().any(|c| c.name == "SchedulingPodAffinity")) {
+        let checksum = |workload| run(file, "SchedulingPodAffinity", workload).result.unwrap().checksum;
+        assert_eq!(checksum("5Nodes"), checksum("5Nodes_QueueingHintsEnabled"));
+        assert_ne!(checksum("5Nodes"), checksum("500Nodes"));
+    }
+}
+
+/// A benchmark file of a test's own, and the templates it names.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, files: &[(&str, &str)]) -> Scratch {
+        let path = std::env::temp_dir().join(format!("berth-bench-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (file, text) in files {
+            std::fs::write(path.join(file), text).unwrap();
+        }
+        Scratch(path)
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        let file = WorkloadFile::read(&self.0.join("config.yaml")).unwrap();
+        let mut reports = Vec::new();
+        for case in &file.cases {
+            for workload in &case.workloads {
+                reports.push(file.run(case, workload, 1, &mut |_, _| ()));
+            }
+        }
+        reports
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The decisions of one workload that measures two pods, after these operations.
+fn measured(name: &str, operations: &str, files: &[(&str, &str)]) -> Report {
+    let config = format!(
+        "- name: case\n  workloadTemplate:\n{operations}\n  - {{opcode: createPods, count: 2, collectMetrics: true, podTemplatePath: pod.yaml}}\n  workloads:\n  - {{name: w, params: {{n: 3}}}}\n"
+    );
+    let mut all = vec![("config.yaml", config.as_str())];
+    all.extend_from_slice(files);
+    Scratch::new(name, &all).reports().remove(0)
+}
+
+const POD: &str = "apiVersion: v1
+kind: Pod
+metadata: {generateName: p-, labels: {a: b}}
+spec:
+  nodeSelector: {slot: one}
+  containers: [{name: main, image: x, resources: {requests: {cpu: 3}}}]
+";
+
+#[test]
+fn strategies_label_and_size_nodes() {
+    let result = |name, operation: &str| {
+        let report = measured(name, operation, &[("pod.yaml", POD)]);
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        let result = report.result.unwrap();
+        (result.nodes, result.unplaced)
+    };
+    let labels = |values: &str| {
+        format!(
+            "  - {{opcode: createNodes, countParam: $n, labelNodePrepareStrategy: {{labelKey: slot, labelValues: [{values}]}}}}"
+        )
+    };
+    // A node has 4 CPUs, a pod wants 3: each needs a node of its own.
+    assert_eq!(result("all", &labels("one")), (3, 0));
+    assert_eq!(result("in-turn", &labels("one, two")), (3, 0));
+    assert_eq!(result("one-in-three", &labels("one, two, three")), (3, 1));
+    let unique = "  - {opcode: createNodes, count: 3, uniqueNodeLabelStrategy: {labelKey: slot}}";
+    assert_eq!(result("unique", unique), (3, 2));
+    let node = (
+        "node.yaml",
+        "{apiVersion: v1, kind: Node, metadata: {generateName: n-, labels: {slot: one}}, status: {capacity: {cpu: 4, memory: 1Gi, pods: 9}}}",
+    );
+    let operation = "  - {opcode: createNodes, count: 1, nodeTemplatePath: node.yaml, nodeAllocatableStrategy: {nodeAllocatable: {cpu: \"6\"}}}";
+    let report = measured("allocatable", operation, &[("pod.yaml", POD), node]);
+    assert_eq!(report.result.unwrap().unplaced, 0);
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    let reason = |name, operation: &str, pod: &str| {
+        let report = measured(name, operation, &[("pod.yaml", pod)]);
+        assert_eq!(report.result, None);
+        (report.status, report.reason.unwrap())
+    };
+    let not_supported = |reason: &str| (Status::NotSupported, reason.to_owned());
+    assert_eq!(reason("op", "  - {opcode: sleep, duration: 1s}", POD), not_supported("operation sleep"));
+    let volumes = "  - {opcode: createPods, count: 1, persistentVolumeTemplatePath: pv.yaml}";
+    assert_eq!(reason("field", volumes, POD), not_supported("persistentVolumeTemplatePath of createPods"));
+    let pod = POD.replace("p-", "\"{{.Index}}-\"");
+    assert_eq!(
+        reason("placeholder", "  - {opcode: barrier}", &pod),
+        not_supported("pod.yaml: placeholders in a template")
+    );
+    let (status, text) = reason("count", "  - {opcode: createNodes, countParam: $m}", POD);
+    assert_eq!((status, text.as_str()), (Status::Failed, "createNodes: there is no parameter \"m\""));
+}

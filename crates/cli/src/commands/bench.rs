@@ -1,0 +1,230 @@
+//! `berth bench`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_bench::load::Loader;
+use berth_bench::ops::{Bench, Op};
+use berth_bench::scale::{self, Scale};
+use berth_bench::workload::{Status, WorkloadFile};
+use berth_bench::{dump, measure};
+use clap::ValueEnum;
+use serde_json::json;
+
+use crate::Answer;
+use crate::error::CliError;
+use crate::input::find_inputs;
+use crate::output;
+use crate::render::{bench as render, progress};
+
+/// Measure how fast decisions are made
+///
+/// Runs the workloads of a file of Kubernetes' scheduler_perf benchmark, each in an engine of its own, and times
+/// every decision of the measured phase, the pod's assignment included. Reading and preparing pods is not part
+/// of a decision. All nodes are considered. What the engine has no part in (queueing, preemption, churn) is
+/// reported as not supported.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  berth bench affinity/performance-config.yaml --case SchedulingPodAffinity --workload 5000Nodes_5000Pods
+  berth bench misc/performance-config.yaml --case SchedulingBasic --repeat 5 -o json
+  berth bench scale --nodes 100000 --pods 100000
+  berth bench dump --nodes 5000 --pods 150000 > dump.json
+  berth bench load dump.json
+  berth bench ops --nodes 10000 --op decide --count 1000
+
+Exit codes: 0 measured, 1 a workload is broken or a rule was not kept, 2 bad input or usage"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// A scheduler_perf file (performance-config.yaml); paths in it are relative to it
+    #[arg(required = true, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Run this test case only
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Run the workloads of this name only
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Run each workload this many times and show the medians
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    repeat: u16,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Scale(ScaleArgs),
+    Load(LoadArgs),
+    Dump(DumpArgs),
+    Ops(OpsArgs),
+}
+
+/// Fill a made cluster with pods of forty classes, and check the placement
+///
+/// Nodes are in racks of 40, racks in ten zones; some have taints, sizes and disks differ. The classes have zone
+/// affinity, hostname anti-affinity, preferences, node affinity, spread constraints, or no rules at all, and come
+/// in turn. In the end a check that shares no code with the engine looks at every required rule, all capacities
+/// and every required spread.
+#[derive(Debug, clap::Args)]
+struct ScaleArgs {
+    /// Nodes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
+    nodes: u32,
+    /// Pods
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=99_999_999))]
+    pods: u32,
+    /// Settles the sizes, labels and taints of nodes, and the order of pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+/// Read objects into an engine and show how fast that is
+#[derive(Debug, clap::Args)]
+struct LoadArgs {
+    /// Objects in YAML or JSON: files, directories or -
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+/// Print a made cluster as kubectl would, with everything that is of no interest to placement
+#[derive(Debug, clap::Args)]
+struct DumpArgs {
+    /// Nodes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
+    nodes: u32,
+    /// Pods, which run on the nodes in turn
+    #[arg(long, value_name = "N")]
+    pods: u32,
+    /// Settles the sizes, labels and taints of nodes, and the order of pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Do one operation many times, for tools that count instructions
+#[derive(Debug, clap::Args)]
+struct OpsArgs {
+    /// Nodes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
+    nodes: u32,
+    /// add-pod, remove-pod, decide (of a known class), decide-new (of a new class) or label-node
+    #[arg(long)]
+    op: Op,
+    /// How many times
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    count: u32,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For reading
+    Table,
+    /// JSON
+    Json,
+}
+
+/// Measures.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    let mut out = output::stdout();
+    let answer = match (&args.command, &args.file) {
+        (Some(Command::Scale(args)), _) => scale(&mut out, args)?,
+        (Some(Command::Load(args)), _) => load(&mut out, args)?,
+        (Some(Command::Dump(args)), _) => {
+            dump::write(&mut out, args.nodes as usize, args.pods as usize, args.seed)?;
+            Answer::Good
+        }
+        (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
+        (None, Some(file)) => workloads(&mut out, args, &WorkloadFile::read(file)?)?,
+        (None, None) => return Err(CliError::NotFound("no file is given".to_owned())),
+    };
+    out.flush()?;
+    Ok(answer)
+}
+
+fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<Answer, CliError> {
+    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
+    let cases = file.cases.iter().filter(|c| is_asked(&args.case, &c.name));
+    let asked: Vec<_> = cases
+        .flat_map(|case| case.workloads.iter().map(move |workload| (case, workload)))
+        .filter(|(_, workload)| is_asked(&args.workload, &workload.name))
+        .collect();
+    if asked.is_empty() {
+        let names: Vec<_> = file.cases.iter().map(|c| c.name.as_str()).collect();
+        let text =
+            format!("{}: no such workload; the test cases are: {}", file.path.display(), names.join(", "));
+        return Err(CliError::NotFound(text));
+    }
+    let progress = progress::of_pods();
+    let mut reports = Vec::new();
+    for (case, workload) in asked {
+        reports.push(file.run(case, workload, args.repeat.into(), &mut |n_decided, n_pods| {
+            progress.set_length(n_pods as u64);
+            progress.set_position(n_decided as u64);
+        }));
+    }
+    progress.finish_and_clear();
+    match args.output {
+        Format::Table => render::workloads(out, &reports)?,
+        Format::Json => output::json(out, &reports)?,
+    }
+    let is_broken = reports.iter().any(|r| r.status == Status::Failed);
+    Ok(if is_broken { Answer::Bad } else { Answer::Good })
+}
+
+fn scale(out: &mut impl Write, args: &ScaleArgs) -> Result<Answer, CliError> {
+    let scale = Scale { nodes: args.nodes as usize, pods: args.pods as usize, seed: args.seed };
+    let progress = progress::of_pods();
+    progress.set_length(scale.pods as u64);
+    let report = scale::run(scale, &mut |n_decided| progress.set_position(n_decided as u64));
+    progress.finish_and_clear();
+    match args.output {
+        Format::Table => render::scale(out, &report)?,
+        Format::Json => output::json(out, &report)?,
+    }
+    Ok(if report.check.n_violations > 0 { Answer::Bad } else { Answer::Good })
+}
+
+fn load(out: &mut impl Write, args: &LoadArgs) -> Result<Answer, CliError> {
+    let inputs = find_inputs(&args.files)?;
+    let progress = progress::of_bytes(&inputs);
+    let mut loader = Loader::default();
+    for input in &inputs {
+        loader.read(input.open(|n_bytes| progress.inc(n_bytes))?, &input.name())?;
+    }
+    progress.finish_and_clear();
+    let report = loader.report();
+    match args.output {
+        Format::Table => render::load(out, &report)?,
+        Format::Json => output::json(out, &report)?,
+    }
+    Ok(Answer::Good)
+}
+
+fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<Answer, CliError> {
+    let figures = Bench::new(args.nodes as usize).repeat(args.op, args.count as usize).figures();
+    let peak_rss_bytes = measure::peak_rss_bytes();
+    match args.output {
+        Format::Table => render::operation(out, args.op, args.nodes, &figures, peak_rss_bytes)?,
+        Format::Json => output::json(
+            out,
+            &json!({"op": args.op.to_string(), "nodes": args.nodes, "count": figures.decisions,
+                "per_second": figures.decisions_per_second, "p50_us": figures.p50_us, "p99_us": figures.p99_us,
+                "max_us": figures.max_us, "peak_rss_bytes": peak_rss_bytes}),
+        )?,
+    }
+    Ok(Answer::Good)
+}

@@ -1,0 +1,141 @@
+//! What benchmarks measured.
+
+use std::io::{self, Write};
+
+use berth_bench::measure::Figures;
+use berth_bench::ops::Op;
+use berth_bench::workload::{Report, Status};
+use berth_bench::{load, scale};
+
+use super::names::{counted, grouped};
+use super::table::{Cell, Table};
+use crate::output::{ATTENTION, BAD, GOOD};
+
+const FIGURES: [&str; 4] = ["PER SECOND", "P50 US", "P99 US", "MAX US"];
+
+fn cells(figures: &Figures) -> [Cell; 4] {
+    let rate = grouped(figures.decisions_per_second.round() as usize);
+    let us = |value: f64| Cell::from(format!("{value:.1}"));
+    [Cell::from(rate), us(figures.p50_us), us(figures.p99_us), us(figures.max_us)]
+}
+
+fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{} MiB", grouped((bytes >> 20) as usize)))
+}
+
+/// Workloads: figures of those that ran, reasons of the others.
+pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
+    let headings = ["CASE", "WORKLOAD", "NODES", "DECISIONS", "UNPLACED"];
+    let mut table =
+        Table::new(headings.into_iter().chain(FIGURES).chain(["PEAK MEMORY", "CHECKSUM", "STATUS"]));
+    for report in reports {
+        let (style, status) = match report.status {
+            Status::Ok => (GOOD, "ok"),
+            Status::NotSupported => (ATTENTION, "not supported"),
+            Status::Failed => (BAD, "failed"),
+        };
+        let reason = report.reason.iter().map(|r| format!(": {r}"));
+        let status =
+            Cell::styled(std::iter::once(status.to_owned()).chain(reason).collect::<String>(), style);
+        let mut row = vec![Cell::from(&report.case), Cell::from(&report.workload)];
+        match &report.result {
+            Some(result) => {
+                let counts = [result.nodes, result.figures.decisions, result.unplaced];
+                row.extend(counts.map(|n| Cell::from(grouped(n))));
+                row.extend(cells(&result.figures));
+                row.extend([
+                    Cell::from(mebibytes(result.peak_rss_bytes)),
+                    Cell::from(&result.checksum),
+                    status,
+                ]);
+            }
+            None => {
+                row.extend(std::iter::repeat_n(Cell::from("-"), 9));
+                row.push(status);
+            }
+        }
+        table.row(row);
+    }
+    table.write(out, "")
+}
+
+/// A made cluster.
+pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
+    let mut table = Table::new(["CLASSES", "DECISIONS"].into_iter().chain(FIGURES));
+    let mut row = |name: &str, figures: &Figures| {
+        let start = [Cell::from(name), Cell::from(grouped(figures.decisions))];
+        table.row(start.into_iter().chain(cells(figures)));
+    };
+    report.kinds.iter().for_each(|kind| row(&kind.kind, &kind.figures));
+    row("first of each class", &report.first_of_class);
+    row("all", &report.figures);
+    table.write(out, "")?;
+    writeln!(
+        out,
+        "\n{}, {}, seed {}: set up in {:.2} s, decided in {:.2} s (pods named in {:.2} s), {} unplaced",
+        counted(report.nodes, "node"),
+        counted(report.pods, "pod"),
+        report.seed,
+        report.setup_seconds,
+        report.decision_seconds,
+        report.prepare_seconds,
+        grouped(report.unplaced)
+    )?;
+    writeln!(out, "peak memory {}, checksum {}", mebibytes(report.peak_rss_bytes), report.checksum)?;
+    writeln!(
+        out,
+        "rate of pods with inter-pod rules by that of plain pods: {:.2}",
+        report.inter_pod_to_plain
+    )?;
+    let check = &report.check;
+    if check.n_violations == 0 {
+        let pods = counted(check.pods, "pod");
+        return writeln!(
+            out,
+            "{GOOD}checked{GOOD:#} in {:.2} s: {pods} keep all rules",
+            report.check_seconds
+        );
+    }
+    writeln!(out, "{BAD}{}{BAD:#}", counted(check.n_violations, "violation"))?;
+    for violation in &check.violations {
+        writeln!(
+            out,
+            "  {:?}: class {}, node {}: {}",
+            violation.rule, violation.template, violation.node, violation.detail
+        )?;
+    }
+    Ok(())
+}
+
+/// A loaded dump.
+pub fn load(out: &mut impl Write, report: &load::Report) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} ({}, {}) in {:.2} s: {:.1} MB at {:.1} MB/s, {} objects/s, peak memory {}",
+        counted(report.objects, "object"),
+        counted(report.nodes, "node"),
+        counted(report.pods, "running pod"),
+        report.seconds,
+        report.bytes as f64 / 1e6,
+        report.megabytes_per_second,
+        grouped(report.objects_per_second.round() as usize),
+        mebibytes(report.peak_rss_bytes)
+    )
+}
+
+/// An operation done many times.
+pub fn operation(
+    out: &mut impl Write,
+    op: Op,
+    n_nodes: u32,
+    figures: &Figures,
+    peak_rss_bytes: Option<u64>,
+) -> io::Result<()> {
+    let mut table =
+        Table::new(["OPERATION", "NODES", "COUNT"].into_iter().chain(FIGURES).chain(["PEAK MEMORY"]));
+    let start =
+        [Cell::from(op), Cell::from(grouped(n_nodes as usize)), Cell::from(grouped(figures.decisions))];
+    let end = [Cell::from(mebibytes(peak_rss_bytes))];
+    table.row(start.into_iter().chain(cells(figures)).chain(end));
+    table.write(out, "")
+}
