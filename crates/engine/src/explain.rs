@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
+use berth_api::rules::dialect_notes;
 use serde::Serialize;
 
 use crate::decision::{Outcome, Run, Scored};
-use crate::plugins::NodeRef;
+use crate::plugins::{NodeRef, with_unit};
 use crate::state::cluster::Cluster;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
@@ -40,6 +41,9 @@ pub struct Explanation {
     pub feasible: Vec<FeasibleNodes>,
     /// For a running pod: what speaks against the node it is on, now.
     pub broken: Vec<Verdict>,
+    /// Places in the pod that Kubernetes' v1 fields and the proposals' fields read differently.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dialect_notes: Vec<String>,
     /// What would help a pod that goes nowhere.
     pub hints: Vec<String>,
 }
@@ -162,6 +166,7 @@ impl Cluster {
         let assigned = self.assigned_node(&namespace, &name);
         self.remove_pod(&namespace, &name);
 
+        let notes = dialect_notes(pod, self.settings.extensions);
         let mut explanation = Explanation {
             namespace,
             name,
@@ -173,6 +178,7 @@ impl Cluster {
             excluded: Vec::new(),
             feasible: Vec::new(),
             broken: Vec::new(),
+            dialect_notes: notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect(),
             hints: Vec::new(),
         };
         let outcome = match prepared.held_back() {
@@ -360,6 +366,8 @@ fn hint(verdict: &Verdict) -> String {
         };
         if n == 0 { "the pods".to_owned() } else { format!("{}{more}", names.join(", ")) }
     };
+    let resource = verdict.reason.strip_prefix("Insufficient ").unwrap_or("pods");
+    let amount = |n| with_unit(resource, n);
     match verdict.plugin {
         Plugin::NodeUnschedulable => "uncordon the node".to_owned(),
         Plugin::NodeName => "change spec.nodeName".to_owned(),
@@ -370,12 +378,12 @@ fn hint(verdict: &Verdict) -> String {
             format!(
                 "ask for less, or add a larger node: {}, and the node has {} in all",
                 verdict.detail,
-                count("allocatable")
+                amount(count("allocatable"))
             )
         }
         Plugin::NodeResourcesFit => {
             let missing = count("requested") + count("used") - count("allocatable");
-            format!("free {missing} more: {}", verdict.detail)
+            format!("free {} more: {}", amount(missing), verdict.detail)
         }
         Plugin::PodTopologySpread if verdict.counts.is_empty() => {
             format!("label the node ({}): {}", domain(), verdict.detail)

@@ -18,5 +18,6 @@ pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, ScorePart, TermSummary,
 };
 pub use state::cluster::{Cluster, Settings};
-pub use state::incoming::{MAX_ALL_TOPOLOGIES, PreparedPod};
+pub use state::compile::MAX_ALL_TOPOLOGIES;
+pub use state::incoming::PreparedPod;
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};

@@ -1,8 +1,9 @@
 //! The selector of a workload, held against the labels of its template.
 
-use super::{Context, ExpandError, daemon::matches_value};
+use super::{Context, ExpandError};
 use crate::object::{LabelSelector, ObjectMeta, StringMap, Workload};
 use crate::read::decode_at;
+use crate::rules::Selector;
 
 /// The selector of a Deployment, ReplicaSet, StatefulSet or DaemonSet.
 ///
@@ -35,19 +36,12 @@ pub(super) fn check_template(
     selector: &LabelSelector,
     labels: &StringMap,
 ) -> Result<(), ExpandError> {
-    if matches(selector, labels) {
+    let matches =
+        Selector::parse(Some(selector)).is_ok_and(|s| s.matches(|key| labels.get(key).map(String::as_str)));
+    if matches {
         return Ok(());
     }
     let written = serde_json::json!(labels);
     let message = "`selector` does not match template `labels`: change one of them";
     Err(context.invalid("spec.template.metadata.labels", format!("Invalid value: {written}: {message}")))
-}
-
-fn matches(selector: &LabelSelector, labels: &StringMap) -> bool {
-    let value = |key: &String| labels.get(key).map(String::as_str);
-    selector.match_labels.iter().all(|(key, wanted)| value(key) == Some(wanted))
-        && selector.match_expressions.iter().all(|r| {
-            matches!(r.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
-                && matches_value(r, value(&r.key))
-        })
 }

@@ -6,6 +6,7 @@
 //! that does not parse matches no node; pod terms or preferences that do not parse make the pod
 //! unschedulable with an error).
 
+mod dialect;
 mod node;
 mod pod_term;
 mod resources;
@@ -13,6 +14,7 @@ mod selector;
 mod spread;
 mod toleration;
 
+pub use dialect::{DialectNote, dialect_notes};
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
 pub use resources::{DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests};

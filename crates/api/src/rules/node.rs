@@ -2,7 +2,7 @@
 
 use super::selector::Comparison;
 use super::{Dialect, PodRules, Requirement};
-use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement};
+use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
 
 /// A required node selector: its terms are ORed; without terms it matches no node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +79,20 @@ impl NodeSelectorRule {
         let terms = selector.node_selector_terms.iter().map(|t| NodeTerm::parse(t, dialect)).collect();
         let node_names = if dialect == Dialect::V1 { Self::node_names(selector) } else { None };
         NodeSelectorRule { path, dialect, required_during_execution, terms, node_names }
+    }
+
+    /// Whether a node with this name and these labels satisfies it.
+    pub fn matches(&self, name: &str, labels: &StringMap) -> bool {
+        let holds = |requirement: &NodeRequirement| match requirement {
+            NodeRequirement::Label(requirement) => {
+                requirement.matches(labels.get(requirement.key()).map(String::as_str))
+            }
+            NodeRequirement::Name { name: wanted, equal } => (wanted == name) == *equal,
+        };
+        self.terms.iter().any(|term| match term {
+            NodeTerm::Nothing | NodeTerm::Invalid(_) => false,
+            NodeTerm::All(requirements) => requirements.iter().all(holds),
+        })
     }
 
     fn node_names(selector: &NodeSelector) -> Option<Vec<String>> {

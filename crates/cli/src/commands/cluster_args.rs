@@ -169,5 +169,5 @@ fn note_skipped(inventory: &Inventory) {
         return;
     }
     let kinds: Vec<_> = inventory.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-    output::note(&format!("skipped, as having no bearing on placement: {}", kinds.join(", ")));
+    output::note(&format!("kinds that are not looked at: {}", kinds.join(", ")));
 }

@@ -36,13 +36,19 @@ pub fn write(
         }
     }
     write_feasible(out, explanation, only)?;
-    if !explanation.hints.is_empty() {
-        heading(out, "What would help")?;
-        for hint in &explanation.hints {
-            writeln!(out, "  - {hint}")?;
-        }
+    write_list(
+        out,
+        "Read differently in v1 fields and in the proposals' fields",
+        &explanation.dialect_notes,
+    )?;
+    write_list(out, "What would help", &explanation.hints)
+}
+
+fn write_list(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
+    if !lines.is_empty() {
+        heading(out, title)?;
     }
-    Ok(())
+    lines.iter().try_for_each(|line| writeln!(out, "  - {line}"))
 }
 
 fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {

@@ -23,6 +23,8 @@ mod node_unschedulable;
 pub(crate) mod pod_topology_spread;
 mod taint_toleration;
 
+pub(crate) use node_resources::with_unit;
+
 /// The best score of a node by one plugin, before its weight.
 pub(crate) const MAX_NODE_SCORE: i64 = 100;
 

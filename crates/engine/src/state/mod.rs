@@ -3,7 +3,9 @@
 pub(crate) mod change;
 pub(crate) mod class;
 pub(crate) mod cluster;
+pub(crate) mod compile;
 pub(crate) mod counter;
+pub(crate) mod counting;
 pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod incoming;

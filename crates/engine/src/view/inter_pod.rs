@@ -68,6 +68,9 @@ impl Preference {
     }
 }
 
+/// Required affinity terms are bits of [`Features::affinity_terms`].
+pub(super) const MAX_AFFINITY_TERMS: usize = 63;
+
 /// Everything that inter-pod rules read for one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InterPod {
@@ -149,11 +152,6 @@ impl InterPod {
         affinity.chain(&self.anti_affinity).chain(preferences).map(|s| s.topology)
     }
 
-    /// Required affinity terms are bits of [`Features::affinity_terms`]: more than fit cannot be viewed.
-    pub(super) fn fits(&self) -> bool {
-        self.affinity.len() <= 64
-    }
-
     /// Looks at one node by the topologies of single nodes; tells whether it may be feasible.
     pub(super) fn look_at(&self, cluster: &Cluster, node: NodeId, features: &mut Features) -> bool {
         let single = |source: &&Source| !cluster.topologies.is_shared(source.topology);
@@ -197,7 +195,7 @@ impl InterPod {
 
     /// All required affinity terms.
     pub(super) fn all_affinity_terms(&self) -> u64 {
-        if self.affinity.len() == 64 { u64::MAX } else { (1 << self.affinity.len()) - 1 }
+        (1 << self.affinity.len()) - 1
     }
 }
 

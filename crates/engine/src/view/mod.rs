@@ -8,7 +8,7 @@
 //! many nodes a domain moves none.
 //!
 //! Only the best node comes out of a view. Reasons, scores by plugin and messages come from asking every node
-//! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`View::new`] says which).
+//! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`Class::fits_a_view`] says which).
 
 mod group;
 mod inter_pod;
@@ -22,14 +22,14 @@ use smallvec::SmallVec;
 use crate::plugins::pod_topology_spread::natural_logarithm;
 use crate::plugins::{self, Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
 use crate::state::change::Epochs;
-use crate::state::class::ClassId;
+use crate::state::class::{Class, ClassId};
 use crate::state::cluster::Cluster;
 use crate::state::identity::IdentityId;
 use crate::state::incoming::{Incoming, PreparedPod};
 use crate::state::node::NodeId;
 use crate::state::topology::{DomainId, TopologyId};
 use group::{Cells, Features};
-use inter_pod::InterPod;
+use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
 use spread::Constraints;
 
 /// The views of the classes in use.
@@ -57,13 +57,16 @@ impl Cluster {
     /// The best node for a pod and its total score, by the view of its class. `None` if no node is feasible, or
     /// the pod is one that no view fits.
     pub(crate) fn best_by_view(&mut self, pod: &PreparedPod) -> Option<(NodeId, i64)> {
+        if pod.node_name.is_some() || !self.classes.get(pod.class).fits_a_view() {
+            return None;
+        }
         if self.changes.trim(self.nodes.len()) {
             let changes = &self.changes;
             self.views.by_class.retain(|_, view| changes.since(view.seen).is_some());
         }
         let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
         let key = (pod.class, identity);
-        let known = self.views.by_class.remove(&key).filter(|_| pod.node_name.is_none());
+        let known = self.views.by_class.remove(&key);
         let known = known.and_then(|mut view| view.catch_up(self).then_some(view));
         let mut view = match known {
             Some(view) => view,
@@ -84,23 +87,24 @@ impl Cluster {
     }
 }
 
+impl Class {
+    /// Whether a view can hold what the class makes of nodes. Pods that name their nodes by `metadata.name`, and
+    /// those whose rules do not parse, need none.
+    fn fits_a_view(&self) -> bool {
+        let rules = self.rules();
+        let names_nodes = |r: &NodeSelectorRule| r.node_names.is_some();
+        rules.pod_term_error.is_none()
+            && rules.preferred_node_affinity_error.is_none()
+            && !rules.required_node_affinity.iter().any(names_nodes)
+            && self.required_affinity.len() <= MAX_AFFINITY_TERMS
+    }
+}
+
 impl View {
-    /// Looks at every node.
-    ///
-    /// None for pods that name their node themselves or by `metadata.name`, and for those whose rules do not
-    /// parse: they need no view.
+    /// Looks at every node; none without a profile for the class.
     fn new(cluster: &Cluster, incoming: Incoming) -> Option<View> {
         let context = cluster.context(&incoming)?;
-        let rules = context.class.rules();
-        let names_nodes = |r: &NodeSelectorRule| r.node_names.is_some();
-        let unfit = incoming.node_name.is_some()
-            || rules.pod_term_error.is_some()
-            || rules.preferred_node_affinity_error.is_some()
-            || rules.required_node_affinity.iter().any(names_nodes);
         let inter_pod = InterPod::new(context);
-        if unfit || !inter_pod.fits() {
-            return None;
-        }
         let constraints = Constraints::new(context);
         let of_constraints = constraints.all.iter().filter(|c| !c.by_node).map(|c| c.topology);
         let shared = |t: &TopologyId| cluster.topologies.is_shared(*t);

@@ -1,0 +1,233 @@
+//! Compiling a pod's rules against the cluster's symbols, topologies and matchers.
+
+use std::sync::Arc;
+
+use berth_api::config::DEFAULT_SCHEDULER_NAME;
+use berth_api::object::Pod;
+use berth_api::rules::{Dialect, PodTerm, TopologyScope};
+use smallvec::{SmallVec, smallvec};
+
+use super::class::{Carried, Class, ClassId, ClassKey, PreferredTerm, RequiredTerm};
+use super::cluster::Cluster;
+use super::intern::{Labels, Symbol};
+use super::matcher::{CarriedKind, NamespaceMatcher, PodQuery};
+use super::node::Resources;
+use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
+use super::selector::LabelMatcher;
+use super::topology::TopologyId;
+use super::workload::WorkloadSelectors;
+
+impl Cluster {
+    /// The class of a pod, made if need be.
+    pub(crate) fn class_of(&mut self, pod: &Pod) -> ClassId {
+        let rules = self.rules_of(pod);
+        let profile = self.profile_index(pod);
+        let owner = pod.metadata.controller().filter(|o| {
+            let defaults = profile.is_some_and(|i| !self.profiles[i].default_constraints.is_empty());
+            defaults && rules.spread_constraints.is_empty() && WorkloadSelectors::counts(o)
+        });
+        let owner = owner.map(|o| (o.kind.clone(), o.name.clone()));
+        let namespace = self.symbols.intern(&pod.metadata.namespace);
+        let key = ClassKey { namespace, profile, rules, owner };
+        match self.classes.find(&key) {
+            Some(id) => id,
+            None => {
+                let class = self.compile_class(key);
+                self.classes.insert(class)
+            }
+        }
+    }
+
+    fn profile_index(&self, pod: &Pod) -> Option<usize> {
+        let name = match pod.spec.scheduler_name.as_str() {
+            "" => DEFAULT_SCHEDULER_NAME,
+            name => name,
+        };
+        self.profiles.iter().position(|p| p.profile.scheduler_name == name)
+    }
+
+    fn compile_class(&mut self, key: ClassKey) -> Class {
+        let rules = &key.rules;
+        let symbols = &mut self.symbols;
+        let requests = Resources::of_pod(symbols, &rules.requests);
+        let images = rules.images.iter().map(|i| symbols.intern(i)).collect();
+        let node_selector =
+            rules.node_selector.iter().map(|(k, v)| (symbols.intern(k), symbols.intern(v))).collect();
+        let required_node_affinity = rules
+            .required_node_affinity
+            .iter()
+            .map(|r| NodeSelectorMatcher::compile(symbols, &r.terms))
+            .collect();
+        let preferred_node_affinity = rules
+            .preferred_node_affinity
+            .iter()
+            .map(|t| NodeMatcher::all(symbols, &t.requirements))
+            .collect();
+
+        let mut carried = Vec::new();
+        let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut carried);
+        let required_anti_affinity =
+            self.compile_required_anti_affinity(&rules.required_anti_affinity, key.namespace, &mut carried);
+        let affinity = rules.preferred_affinity.iter().map(|p| (p.weight, &p.term));
+        let anti_affinity = rules.preferred_anti_affinity.iter().map(|p| (-p.weight, &p.term));
+        let preferred = affinity.chain(anti_affinity);
+        let preferred =
+            preferred.map(|(weight, term)| self.compile_preferred(weight, term, &mut carried)).collect();
+        Class {
+            requests,
+            images,
+            node_selector,
+            required_node_affinity,
+            preferred_node_affinity,
+            required_affinity,
+            required_anti_affinity,
+            preferred,
+            carried: carried.into(),
+            key: Arc::new(key),
+        }
+    }
+
+    /// The terms share one matcher: kube-scheduler counts a pod for any of them only if it matches all.
+    fn compile_required_affinity(
+        &mut self,
+        terms: &[PodTerm],
+        carried: &mut Vec<Carried>,
+    ) -> Box<[RequiredTerm]> {
+        let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
+        let mut topologies = Vec::new();
+        for term in terms {
+            let query = self.query(term, false);
+            // As a wish towards others each term acts alone, and one over all topologies counts a pod once.
+            let combined = self.combined_topologies(&term.topology);
+            let matcher = self.matcher(smallvec![query.clone()], [], combined.iter().map(|(t, _)| *t));
+            carried.extend(combined.into_iter().map(|(topology, sign)| Carried {
+                matcher,
+                topology,
+                kind: CarriedKind::RequiredAffinity,
+                weight: sign,
+            }));
+            topologies.push(self.single_topologies(&term.topology));
+            if !queries.contains(&query) {
+                queries.push(query);
+            }
+        }
+        if terms.is_empty() {
+            return Box::default();
+        }
+        let matcher = self.matcher(queries, topologies.iter().flatten().copied(), []);
+        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
+        topologies.into_iter().enumerate().map(term).collect()
+    }
+
+    fn compile_required_anti_affinity(
+        &mut self,
+        terms: &[PodTerm],
+        namespace: Symbol,
+        carried: &mut Vec<Carried>,
+    ) -> Box<[RequiredTerm]> {
+        let mut compiled = Vec::new();
+        for (index, term) in terms.iter().enumerate() {
+            let exempting = self.exempts(term);
+            if exempting && self.is_exempt(namespace) {
+                continue;
+            }
+            let query = self.query(term, exempting);
+            let topologies = self.single_topologies(&term.topology);
+            let matcher =
+                self.matcher(smallvec![query], topologies.iter().copied(), topologies.iter().copied());
+            carried.extend(topologies.iter().map(|topology| Carried {
+                matcher,
+                topology: *topology,
+                kind: CarriedKind::RequiredAntiAffinity,
+                weight: 1,
+            }));
+            compiled.push(RequiredTerm { index, matcher, topologies });
+        }
+        compiled.into()
+    }
+
+    fn compile_preferred(
+        &mut self,
+        weight: i64,
+        term: &PodTerm,
+        carried: &mut Vec<Carried>,
+    ) -> PreferredTerm {
+        let query = self.query(term, false);
+        let topologies = self.combined_topologies(&term.topology);
+        let ids = topologies.iter().map(|(t, _)| *t);
+        let carrier = self.matcher(smallvec![query.clone()], [], ids.clone());
+        carried.extend(topologies.iter().map(|(topology, sign)| Carried {
+            matcher: carrier,
+            topology: *topology,
+            kind: CarriedKind::Preferred,
+            weight: weight * sign,
+        }));
+        let matcher = self.matcher(smallvec![self.as_preferred_of_incoming(term, query)], ids, []);
+        PreferredTerm { weight, matcher, topologies }
+    }
+
+    /// The question a preferred term asks when it is the incoming pod's.
+    ///
+    /// kube-scheduler 1.36 resolves the namespace selector of such a term to names, but then still tries
+    /// the selector itself on no labels at all: one that holds without labels (`NotIn`, `DoesNotExist`)
+    /// takes in every namespace. Required terms, and preferred terms of running pods, are not affected.
+    fn as_preferred_of_incoming(&self, term: &PodTerm, mut query: PodQuery) -> PodQuery {
+        if term.dialect == Dialect::V1 && query.namespaces.selector.matches(&self.symbols, &Labels::default())
+        {
+            query.namespaces =
+                NamespaceMatcher { names: Box::default(), selector: LabelMatcher::everything() };
+        }
+        query
+    }
+
+    /// Whether exempt namespaces are outside a term of anti-affinity.
+    pub(crate) fn exempts(&self, term: &PodTerm) -> bool {
+        self.settings.extensions && (term.dialect == Dialect::Proposal || self.settings.exempt_from_v1)
+    }
+
+    fn query(&mut self, term: &PodTerm, without_exempt: bool) -> PodQuery {
+        let mut names: Box<[Symbol]> = term.namespaces.names.iter().map(|n| self.symbols.intern(n)).collect();
+        names.sort_unstable();
+        let selector = LabelMatcher::compile(&mut self.symbols, &term.namespaces.selector);
+        let labels = LabelMatcher::compile(&mut self.symbols, &term.selector);
+        PodQuery {
+            namespaces: NamespaceMatcher { names, selector },
+            labels,
+            live_only: false,
+            without_exempt,
+        }
+    }
+
+    fn topology_keys(&mut self, scope: &TopologyScope) -> Vec<Symbol> {
+        let mut keys: Vec<_> = match scope {
+            TopologyScope::Key(key) => vec![self.symbols.intern(key)],
+            TopologyScope::All => {
+                self.settings.all_topologies.iter().map(|k| self.symbols.intern(k)).collect()
+            }
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn single_topologies(&mut self, scope: &TopologyScope) -> SmallVec<[TopologyId; 1]> {
+        self.topology_keys(scope).into_iter().map(|key| self.topology(vec![key])).collect()
+    }
+
+    /// The topologies, with signs, whose counts add up to the number of pods that share at least one
+    /// domain of the scope with a node.
+    fn combined_topologies(&mut self, scope: &TopologyScope) -> SmallVec<[(TopologyId, i64); 1]> {
+        let keys = self.topology_keys(scope);
+        let subsets = 1..1u32 << keys.len().min(MAX_ALL_TOPOLOGIES);
+        let combine = |subset: u32| {
+            let chosen: Vec<_> =
+                keys.iter().enumerate().filter(|(i, _)| subset >> i & 1 == 1).map(|(_, k)| *k).collect();
+            let sign = if chosen.len() % 2 == 1 { 1 } else { -1 };
+            (self.topology(chosen), sign)
+        };
+        subsets.map(combine).collect()
+    }
+}
+
+/// "All topologies" may stand for this many label keys at most: their combinations are counted.
+pub const MAX_ALL_TOPOLOGIES: usize = 6;
