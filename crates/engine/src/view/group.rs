@@ -99,6 +99,8 @@ pub(super) struct Cells {
     pub(super) all: Vec<Cell>,
     by_key: FxHashMap<CellKey, u32>,
     slots: Vec<Slot>,
+    /// The cell and group that were found last.
+    last: (u32, u32),
 }
 
 impl Cells {
@@ -112,8 +114,7 @@ impl Cells {
         let slot = match place {
             None => NOWHERE,
             Some((key, features, sum)) => {
-                let cell = self.cell(key);
-                let group = self.all[cell as usize].group(features);
+                let (cell, group) = self.find(key, features);
                 Slot { cell, group, sum: sum as i32 }
             }
         };
@@ -135,6 +136,18 @@ impl Cells {
         if before != NOWHERE {
             self.all[before.cell as usize].take_out(before);
         }
+    }
+
+    /// The cell and group of a node, made if need be. Neighbours are often alike: the last answer is tried first.
+    fn find(&mut self, key: CellKey, features: Features) -> (u32, u32) {
+        if let Some(cell) = self.all.get(self.last.0 as usize).filter(|c| c.key == key)
+            && cell.groups.get(self.last.1 as usize).is_some_and(|g| g.n_nodes > 0 && g.features == features)
+        {
+            return self.last;
+        }
+        let cell = self.cell(key);
+        self.last = (cell, self.all[cell as usize].group(features));
+        self.last
     }
 
     fn cell(&mut self, key: CellKey) -> u32 {

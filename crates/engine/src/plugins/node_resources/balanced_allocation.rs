@@ -16,24 +16,18 @@ pub(in super::super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Score
     asks.then(|| Box::new(BalancedAllocation { resources }) as Box<dyn Scorer>)
 }
 
-impl BalancedAllocation {
-    /// How even the use is: 100 for perfectly, 50 at the least.
-    fn evenness(&self, node: NodeRef<'_>, with_pod: bool) -> i64 {
-        let utilizations =
-            self.resources.iter().filter_map(|r| Some((r.request, r.utilization(node, false)?)));
-        let fractions = utilizations.map(|(request, Utilization { allocatable, requested })| {
-            let requested = if with_pod { requested } else { requested - request };
-            (requested as f64 / allocatable as f64).min(1.0)
-        });
-        let deviation = standard_deviation(&fractions.collect::<SmallVec<[f64; 4]>>());
-        ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
-    }
-}
-
 impl Scorer for BalancedAllocation {
     /// By how much the pod makes the use more even (up to 100) or less (down to 50); 75 for no change.
     fn score(&self, node: NodeRef<'_>) -> i64 {
-        let change = self.evenness(node, true) - self.evenness(node, false);
+        let (mut with_pod, mut without) = (Fractions::new(), Fractions::new());
+        for resource in &self.resources {
+            if let Some(Utilization { allocatable, requested }) = resource.utilization(node, false) {
+                let fraction = |requested: i64| (requested as f64 / allocatable as f64).min(1.0);
+                with_pod.push(fraction(requested));
+                without.push(fraction(requested - resource.request));
+            }
+        }
+        let change = evenness(&with_pod) - evenness(&without);
         (MAX_NODE_SCORE + MAX_NODE_SCORE / 2 + change) / 2
     }
 
@@ -44,6 +38,14 @@ impl Scorer for BalancedAllocation {
         };
         self.resources.iter().filter_map(part).collect()
     }
+}
+
+/// Used share of each resource.
+type Fractions = SmallVec<[f64; 4]>;
+
+/// How even the use is: 100 for perfectly, 50 at the least.
+fn evenness(fractions: &[f64]) -> i64 {
+    ((1.0 - standard_deviation(fractions)) * MAX_NODE_SCORE as f64) as i64
 }
 
 /// In the very operations of kube-scheduler, so that truncation comes out the same.
