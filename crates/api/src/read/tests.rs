@@ -375,3 +375,14 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn carriage_returns_in_an_under_indented_scalar_do_not_make_reading_slow() {
+    let lines = "\r".repeat(200);
+    let text =
+        format!("apiVersion: v1\nkind: Pod\nmetadata:{lines}\n  name: \"a\n{lines}b\"\n{lines} c: \"x\ny\"");
+    let read = collect_manifests(&text, "cr.yaml");
+    assert!(read.is_err() || read.is_ok_and(|m| m.len() == 1));
+    let carriage_returns_only = "apiVersion: v1\rkind: Pod\rmetadata:\r  name: \"a\rb\"\r";
+    assert_eq!(collect_manifests(carriage_returns_only, "cr.yaml").unwrap()[0].name(), "a b");
+}

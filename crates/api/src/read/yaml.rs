@@ -18,7 +18,7 @@ use super::{MAX_DEPTH, Manifest, ReadError, SourceLocation, error};
 pub(super) const MAX_ALIASED_BYTES: usize = 64 << 20;
 
 /// How much text may be read again because of continuation lines that had to be indented.
-const MAX_REREAD_BYTES: usize = 256 << 20;
+const MAX_REREAD_BYTES: usize = 32 << 20;
 
 /// Reads one document after the other.
 pub(super) fn read<E: From<ReadError>>(
@@ -30,7 +30,7 @@ pub(super) fn read<E: From<ReadError>>(
     let (mut document, mut lines_before, mut reread_bytes) = (0, 0, 0);
     for part in split_documents(text) {
         let mut text = Cow::Borrowed(part);
-        let mut n_handed_over = 0;
+        let (mut n_handed_over, mut last_indented) = (0, 0);
         loop {
             let mut reader = Reader::new(&text, file.clone(), document, lines_before);
             let mut n_read = 0;
@@ -46,7 +46,11 @@ pub(super) fn read<E: From<ReadError>>(
             let documents_so_far = reader.document;
             reread_bytes += part.len();
             match under_indented_line {
-                Some(line) if reread_bytes <= MAX_REREAD_BYTES => text = indent_line(&text, line).into(),
+                // A line that was indented already is one that indenting does not help.
+                Some(line) if line > last_indented && reread_bytes <= MAX_REREAD_BYTES => {
+                    text = indent_line(&text, line).into();
+                    last_indented = line;
+                }
                 _ => {
                     result?;
                     document = documents_so_far;
@@ -87,7 +91,14 @@ fn split_documents(text: &str) -> impl Iterator<Item = &str> {
 /// Indents a continuation line of a quoted scalar. That changes no meaning, for its indentation is folded.
 fn indent_line(text: &str, line: usize) -> String {
     const FAR: usize = 128;
-    let start = text.match_indices('\n').nth(line.saturating_sub(2)).map_or(0, |(at, _)| at + 1);
+    // As the parser counts them, lines end with LF, CR LF or CR.
+    let bytes = text.as_bytes();
+    let ends_line = |at: &usize| match bytes[*at] {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    let start = (0..bytes.len()).filter(ends_line).nth(line.saturating_sub(2)).map_or(0, |at| at + 1);
     let (before, after) = text.split_at(start);
     format!("{before}{:FAR$}{after}", "")
 }
