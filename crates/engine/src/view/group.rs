@@ -87,7 +87,7 @@ impl Bucket {
 pub(super) struct Slot {
     cell: u32,
     group: u32,
-    sum: i32,
+    sum: i64,
 }
 
 /// Nodes that are not feasible stand nowhere.
@@ -115,7 +115,7 @@ impl Cells {
             None => NOWHERE,
             Some((key, features, sum)) => {
                 let (cell, group) = self.find(key, features);
-                Slot { cell, group, sum: sum as i32 }
+                Slot { cell, group, sum }
             }
         };
         if slot == before {
@@ -125,7 +125,7 @@ impl Cells {
         if slot != NOWHERE {
             let group = &mut self.all[slot.cell as usize].groups[slot.group as usize];
             group.n_nodes += 1;
-            let bucket = group.buckets.entry(slot.sum.into()).or_default();
+            let bucket = group.buckets.entry(slot.sum).or_default();
             bucket.n_nodes += 1;
             bucket.recent.push(Reverse((order, node.0)));
             // Twice as many entries as nodes at the most, and a few.
@@ -170,7 +170,7 @@ impl Cells {
         let slots = &self.slots;
         let mut last = self.all[cell].groups[group].buckets.last_entry()?;
         let sum = *last.key();
-        let slot = Slot { cell: cell as u32, group: group as u32, sum: sum as i32 };
+        let slot = Slot { cell: cell as u32, group: group as u32, sum };
         let (order, node) = last.get_mut().first(|n| slots[n as usize] == slot)?;
         Some((sum, order, NodeId(node)))
     }
@@ -180,7 +180,7 @@ impl Cells {
         for (i, cell) in self.all.iter_mut().enumerate() {
             for (j, group) in cell.groups.iter_mut().enumerate() {
                 for (sum, bucket) in &mut group.buckets {
-                    let slot = Slot { cell: i as u32, group: j as u32, sum: *sum as i32 };
+                    let slot = Slot { cell: i as u32, group: j as u32, sum: *sum };
                     bucket.settle(|n| self.slots[n as usize] == slot);
                 }
             }
@@ -214,10 +214,10 @@ impl Cell {
 
     fn take_out(&mut self, slot: Slot) {
         let group = &mut self.groups[slot.group as usize];
-        if let Some(bucket) = group.buckets.get_mut(&slot.sum.into()) {
+        if let Some(bucket) = group.buckets.get_mut(&slot.sum) {
             bucket.n_nodes -= 1;
             if bucket.n_nodes == 0 {
-                group.buckets.remove(&slot.sum.into());
+                group.buckets.remove(&slot.sum);
             }
         }
         group.n_nodes -= 1;
