@@ -12,7 +12,7 @@ use crate::state::cluster::Cluster;
 use crate::state::identity::IdentityId;
 use crate::state::incoming::{Incoming, PreparedPod};
 use crate::state::node::NodeId;
-use crate::verdict::{Rejection, Status};
+use crate::verdict::Rejection;
 
 /// What becomes of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -329,13 +329,6 @@ impl<'a> Run<'a> {
         };
         let best = self.best().into_iter().map(str::to_owned).collect();
         Evaluation { outcome: self.outcome(), pre_filter, nodes, best }
-    }
-}
-
-impl Rejection {
-    /// Whether a change elsewhere could lift it.
-    pub fn is_resolvable(&self) -> bool {
-        self.status == Status::Unschedulable
     }
 }
 
