@@ -1,11 +1,10 @@
 //! Arguments that describe a cluster, and the simulation they come to.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::quantity::Quantity;
-use berth_api::read::{Inventory, Manifest, SourceLocation};
-use berth_engine::Settings;
+use berth_api::read::Inventory;
 use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
 
+use super::rules_args::RulesArgs;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::output;
@@ -27,20 +26,8 @@ pub struct ClusterArgs {
     /// a second time.
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILE")]
     pub files: Vec<String>,
-    /// Scheduler configuration (KubeSchedulerConfiguration v1); the defaults of kube-scheduler without it
-    #[arg(long, value_name = "FILE")]
-    config: Option<String>,
-    /// Leave Berth's extensions out: decide exactly as kube-scheduler does
-    ///
-    /// The proposals' fields are ignored with a warning, Gt and Lt in pod affinity are errors, and no namespace
-    /// is exempt from anti-affinity.
-    #[arg(long)]
-    strict_v1: bool,
-    /// Pods in these namespaces neither block nor are blocked by anti-affinity, that of v1 fields included
-    ///
-    /// Without it, pods in kube-system are exempt from anti-affinity in the proposals' fields only.
-    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, conflicts_with = "strict_v1")]
-    exempt_namespaces: Option<Vec<String>>,
+    #[command(flatten)]
+    rules: RulesArgs,
     /// Make this many nodes if the input has none
     ///
     /// They run Linux on amd64 and offer 100Gi of ephemeral storage besides what the options below say.
@@ -79,7 +66,7 @@ impl ClusterArgs {
                 output::note(&format!("--nodes is not used: the input has {}", counted(n, "node")))
             }
         }
-        let settings = self.settings(&inventory)?;
+        let settings = self.rules.settings(&inventory.scheduler_configurations)?;
         let made_nodes = self.nodes.map(|n_nodes| MadeNodes {
             n_nodes: n_nodes as usize,
             n_zones: self.zones as usize,
@@ -91,51 +78,10 @@ impl ClusterArgs {
         warn(simulation.warnings());
         Ok(simulation)
     }
-
-    fn settings(&self, inventory: &Inventory) -> Result<Settings, CliError> {
-        let config = self.scheduler_config(inventory)?;
-        if self.strict_v1 {
-            return Ok(Settings::strict_v1(config));
-        }
-        let settings = Settings { config, ..Settings::default() };
-        Ok(match &self.exempt_namespaces {
-            None => settings,
-            Some(names) => Settings { exempt_namespaces: names.clone(), exempt_from_v1: true, ..settings },
-        })
-    }
-
-    /// From `--config`, or else from the input.
-    fn scheduler_config(&self, inventory: &Inventory) -> Result<SchedulerConfig, CliError> {
-        let in_input = &inventory.scheduler_configurations;
-        let Some(path) = &self.config else {
-            return match in_input.as_slice() {
-                [] => Ok(SchedulerConfig::default()),
-                [one] => resolve(one),
-                [first, second, ..] => Err(CliError::SeveralConfigs {
-                    first: first.source.clone(),
-                    second: second.source.clone(),
-                }),
-            };
-        };
-        if let [first, ..] = in_input.as_slice() {
-            output::note(&format!(
-                "{}: KubeSchedulerConfiguration is not used: --config is given",
-                first.source
-            ));
-        }
-        let mut in_file = Inventory::default();
-        read(&mut in_file, std::slice::from_ref(path))?;
-        match in_file.scheduler_configurations.as_slice() {
-            [one] => resolve(one),
-            [first, second, ..] => {
-                Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
-            }
-            [] => Err(CliError::NoConfig { file: path.clone() }),
-        }
-    }
 }
 
-fn read(inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
+/// Reads files into the inventory, showing progress.
+pub(super) fn read(inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
     let inputs = find_inputs(files)?;
     let progress = progress::of_bytes(&inputs);
     for input in &inputs {
@@ -143,17 +89,6 @@ fn read(inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
     }
     progress.finish_and_clear();
     Ok(())
-}
-
-fn resolve(manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
-    let place: &SourceLocation = &manifest.source;
-    match SchedulerConfig::read(&manifest.value) {
-        Ok((config, warnings)) => {
-            warnings.iter().for_each(|w| output::warning(&format!("{place}: {w}")));
-            Ok(config)
-        }
-        Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
-    }
 }
 
 fn warn(warnings: &[String]) {

@@ -5,4 +5,5 @@ mod cluster_args;
 pub mod completions;
 pub mod explain;
 pub mod replay;
+mod rules_args;
 pub mod simulate;

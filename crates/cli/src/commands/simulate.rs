@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use berth_engine::simulation::Simulation;
+use berth_engine::simulation::{SimulatedPod, Simulation};
 use clap::ValueEnum;
 
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
 use crate::error::CliError;
 use crate::output;
-use crate::render::placement::{self, Columns};
+use crate::render::placement::{self, Columns, Row};
 use crate::render::progress;
 use crate::report::Report;
 use crate::summary::{Summary, failures};
@@ -70,7 +70,13 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         Format::Table | Format::Wide => {
             let failures = failures(&mut simulation);
             let columns = if args.output == Format::Wide { Columns::Wide } else { Columns::Narrow };
-            placement::write(&mut out, &simulation, columns, &summary, &failures)?;
+            placement::write(
+                &mut out,
+                &rows(&simulation, &summary.topology_key),
+                columns,
+                &summary,
+                &failures,
+            )?;
         }
         Format::Json => {
             let failures = failures(&mut simulation);
@@ -80,6 +86,21 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     }
     out.flush()?;
     Ok(if is_good { Answer::Good } else { Answer::Bad })
+}
+
+/// The pods that were to be placed.
+fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
+    let waiting = simulation.pods().iter().filter(|p| !p.ran);
+    let row = |p: &SimulatedPod| Row {
+        namespace: p.pod.metadata.namespace.clone(),
+        name: p.pod.metadata.name.clone(),
+        priority: p.pod.spec.priority.unwrap_or(0),
+        node: p.node().map(str::to_owned),
+        score: p.score(),
+        domain: p.node().and_then(|n| simulation.node_label(n, topology_key)).map(str::to_owned),
+        workload: p.workload.clone(),
+    };
+    waiting.map(row).collect()
 }
 
 fn write_yaml(out: &mut impl Write, simulation: &Simulation) -> Result<(), CliError> {

@@ -2,8 +2,6 @@
 
 use std::io::{self, Write};
 
-use berth_engine::simulation::{SimulatedPod, Simulation};
-
 use super::explanation;
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
@@ -22,16 +20,35 @@ pub enum Columns {
     Wide,
 }
 
-/// Writes pods, summary and failures.
+/// A pod and where it went.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Priority.
+    pub priority: i32,
+    /// The node; none for a pod that is nowhere.
+    pub node: Option<String>,
+    /// The node's score when it was chosen, where known.
+    pub score: Option<i64>,
+    /// The node's topology domain.
+    pub domain: Option<String>,
+    /// Kind and name of the workload it belongs to.
+    pub workload: Option<String>,
+}
+
+/// Writes these pods, summary and failures.
 pub fn write(
     out: &mut impl Write,
-    simulation: &Simulation,
+    rows: &[Row],
     columns: Columns,
     summary: &Summary,
     failures: &[Failure],
 ) -> io::Result<()> {
-    if summary.n_placed + summary.n_unplaced > 0 {
-        pods(simulation, columns, &summary.topology_key).write(out, "")?;
+    if !rows.is_empty() {
+        pods(rows, columns, &summary.topology_key).write(out, "")?;
         writeln!(out)?;
     }
     if !summary.workloads.is_empty() {
@@ -45,29 +62,27 @@ pub fn write(
     write_totals(out, summary)
 }
 
-fn pods(simulation: &Simulation, columns: Columns, topology_key: &str) -> Table {
-    let waiting = simulation.pods().iter().filter(|p| !p.ran);
-    let node_cell = |p: &SimulatedPod| match p.node() {
+fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
+    let node_cell = |row: &Row| match &row.node {
         Some(node) => Cell::styled(node, GOOD),
         None => Cell::styled("<none>", BAD),
     };
     if columns == Columns::Narrow {
         let mut table = Table::new(["POD", "NODE"]);
-        waiting.for_each(|p| table.row([p.pod.key().into(), node_cell(p)]));
+        rows.iter().for_each(|r| table.row([format!("{}/{}", r.namespace, r.name).into(), node_cell(r)]));
         return table;
     }
     let mut table =
         Table::new(["NAMESPACE", "POD", "PRIORITY", "NODE", "SCORE", &domain_name(topology_key), "WORKLOAD"]);
-    for p in waiting {
-        let domain = p.node().and_then(|n| simulation.node_label(n, topology_key));
+    for row in rows {
         table.row([
-            Cell::from(&p.pod.metadata.namespace),
-            Cell::from(&p.pod.metadata.name),
-            p.pod.spec.priority.unwrap_or(0).into(),
-            node_cell(p),
-            p.score().map_or_else(|| "<none>".into(), Cell::from),
-            domain.unwrap_or("<none>").into(),
-            p.workload.as_deref().unwrap_or("<none>").into(),
+            Cell::from(&row.namespace),
+            Cell::from(&row.name),
+            row.priority.into(),
+            node_cell(row),
+            row.score.map_or_else(|| "<none>".into(), Cell::from),
+            row.domain.as_deref().unwrap_or("<none>").into(),
+            row.workload.as_deref().unwrap_or("<none>").into(),
         ]);
     }
     table
