@@ -4,3 +4,5 @@
 //! resources there are and what creating and changing each means; `patch` holds the four kinds of patch; `schema` what types look
 //! like (OpenAPI, list keys); `controllers` are clients of the API like any other. Nothing here sees the engine: an
 //! API server that shared the placement code would agree with its bugs.
+
+pub mod resource;
