@@ -1,6 +1,13 @@
 //! Between a Kubernetes API server and the engine: connecting, following objects, leases and events.
 //!
-//! `connect` makes clients from kubeconfig files or from inside a cluster; `follow` turns list and watch into one
-//! stream of changes that survives dropped connections, expired versions and servers that hang; `feed`
-//! applies those changes to an engine [`Cluster`](berth_engine::Cluster); `lease` elects a leader;
-//! `record` writes events. It decides nothing about placement.
+//! [`connect`] makes clients from kubeconfig files or from inside a cluster; [`call`] is one request with a deadline
+//! and a limit; [`follow`] turns list and watch into one stream of changes that survives dropped connections,
+//! expired versions and servers that hang. It decides nothing about placement.
+
+mod backoff;
+pub mod call;
+pub mod connect;
+pub mod follow;
+
+pub use backoff::Backoff;
+pub use follow::{Event, FollowOptions, Following, Generated, Versioned, follow, follow_into};

@@ -25,6 +25,9 @@ pub struct ObjectMeta {
     /// Unique identifier given by the server.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub uid: String,
+    /// Version of the stored object; empty in manifests.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
     /// Labels.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: StringMap,

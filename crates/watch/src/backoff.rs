@@ -1,0 +1,61 @@
+//! How long to wait before trying again.
+
+use std::time::Duration;
+
+/// Waits that double, with jitter, between two bounds.
+///
+/// Many clients that lost the same server must not come back in step: each wait is drawn between half and the
+/// whole of its nominal length.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+}
+
+impl Backoff {
+    /// Waits of `first` at first, and never more than `longest`.
+    pub fn new(first: Duration, longest: Duration) -> Backoff {
+        Backoff { first, longest, failures: 0 }
+    }
+
+    /// The wait after one more failure. `draw` is a number in `0.0..1.0`.
+    pub fn failed(&mut self, draw: f64) -> Duration {
+        let nominal = self.first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+        // 2^20 times anything is past every bound that makes sense.
+        self.failures = (self.failures + 1).min(20);
+        nominal.min(self.longest).mul_f64(0.5 + draw.clamp(0.0, 1.0) / 2.0)
+    }
+
+    /// Failures since the last success.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// It worked: the next wait is the first one again.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_start_anew() {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
+        let waits: Vec<_> = (0..5).map(|_| backoff.failed(1.0).as_millis()).collect();
+        assert_eq!(waits, [100, 200, 400, 500, 500]);
+        assert_eq!(backoff.failed(0.0).as_millis(), 250);
+        backoff.succeeded();
+        assert_eq!(backoff.failed(1.0).as_millis(), 100);
+    }
+
+    #[test]
+    fn any_number_of_failures_stays_within_bounds() {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+        let longest = (0..1000).map(|_| backoff.failed(0.5)).max();
+        assert_eq!(longest, Some(Duration::from_millis(7500)));
+    }
+}

@@ -1,0 +1,205 @@
+//! Clients of an API server: from a kubeconfig file, from inside a cluster, or from a ready configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+/// What Berth calls itself to servers.
+pub const AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Which cluster to talk to, and as whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The kubeconfig file. None: the files `KUBECONFIG` names, else `~/.kube/config`, else, in a pod, the pod's
+    /// service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the file; its current one if none.
+    pub context: Option<String>,
+    /// Another address of the server than the file gives, such as `https://127.0.0.1:6443`.
+    pub server: Option<String>,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// A kubeconfig that cannot be used.
+    #[error("{file}: {source}{remedy}")]
+    Kubeconfig {
+        /// The file, or what stands for it.
+        file: String,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// Neither a kubeconfig nor a pod's service account.
+    #[error(
+        "no cluster to talk to: {kubeconfig}, and this is not a pod of a cluster ({in_cluster}); name a kubeconfig \
+         with --kubeconfig or the environment variable KUBECONFIG"
+    )]
+    NoCluster {
+        /// What was looked for.
+        kubeconfig: Box<KubeconfigError>,
+        /// Why this is not a pod.
+        in_cluster: Box<kube::config::InClusterError>,
+    },
+    /// An address that is none.
+    #[error("server address {address:?}: {reason}; write it like https://127.0.0.1:6443")]
+    Server {
+        /// As given.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificates or credentials that cannot be used.
+    #[error("cannot make a client for {server}: {source}")]
+    Client {
+        /// Address of the server.
+        server: String,
+        /// What is wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+impl Options {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// The file or the context is not there or cannot be used; the error names it and the remedy.
+    pub async fn config(&self) -> Result<kube::Config, ConnectError> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let mut config = match &self.kubeconfig {
+            Some(path) => {
+                let file = path.display().to_string();
+                let fail = |source| self.kubeconfig_error(file.clone(), source);
+                let read = Kubeconfig::read_from(path).map_err(fail)?;
+                kube::Config::from_custom_kubeconfig(read, &options).await.map_err(fail)?
+            }
+            None => self.config_of_environment(&options).await?,
+        };
+        if let Some(address) = &self.server {
+            let bad = |reason: String| ConnectError::Server { address: address.clone(), reason };
+            let uri: http::Uri = address.parse().map_err(|e: http::uri::InvalidUri| bad(e.to_string()))?;
+            if !matches!(uri.scheme_str(), Some("http" | "https")) {
+                return Err(bad("it does not start with https:// or http://".to_owned()));
+            }
+            config.cluster_url = uri;
+        }
+        Ok(config)
+    }
+
+    async fn config_of_environment(&self, options: &KubeConfigOptions) -> Result<kube::Config, ConnectError> {
+        let file = std::env::var("KUBECONFIG").ok().filter(|f| !f.is_empty());
+        let read = match kube::Config::from_kubeconfig(options).await {
+            Ok(config) => return Ok(config),
+            Err(error) => error,
+        };
+        let is_missing = match &read {
+            KubeconfigError::FindPath => true,
+            KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
+            _ => false,
+        };
+        // A file that is there but broken, or that was asked for, is not passed over in silence.
+        if !is_missing || file.is_some() || self.context.is_some() {
+            return Err(self.kubeconfig_error(file.unwrap_or_else(|| "~/.kube/config".to_owned()), read));
+        }
+        kube::Config::incluster().map_err(|in_cluster| ConnectError::NoCluster {
+            kubeconfig: Box::new(read),
+            in_cluster: Box::new(in_cluster),
+        })
+    }
+
+    fn kubeconfig_error(&self, file: String, source: KubeconfigError) -> ConnectError {
+        let remedy = match (&source, &self.context) {
+            (KubeconfigError::LoadContext(_) | KubeconfigError::CurrentContextNotSet, context) => {
+                let given = context.as_ref().map(|c| format!(" other than {c:?}")).unwrap_or_default();
+                format!("; name a context{given} that is in the file with --context")
+            }
+            (KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath, _) => {
+                "; name another file with --kubeconfig".to_owned()
+            }
+            _ => String::new(),
+        };
+        ConnectError::Kubeconfig { file, source: Box::new(source), remedy }
+    }
+
+    /// Reads the configuration and makes a client of it; see [`client`].
+    ///
+    /// # Errors
+    /// As [`Options::config`] and [`client`].
+    pub async fn client(&self) -> Result<kube::Client, ConnectError> {
+        client(self.config().await?)
+    }
+}
+
+/// A client that names itself `berth/VERSION`, never waits for a connection longer than 10 s, and does not retry
+/// by itself: whoever sends a request knows whether it may be sent twice.
+///
+/// # Errors
+/// Certificates or credentials of the configuration cannot be used.
+pub fn client(mut config: kube::Config) -> Result<kube::Client, ConnectError> {
+    if !config.headers.iter().any(|(name, _)| name == USER_AGENT) {
+        config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
+    }
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // Answers have deadlines of their own: a watch may be silent for a minute, a binding may not.
+    config.read_timeout = None;
+    config.write_timeout = Some(WRITE_TIMEOUT);
+    let server = config.cluster_url.to_string();
+    kube::Client::try_from(config).map_err(|source| ConnectError::Client { server, source: Box::new(source) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+        clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+        contexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {token: t}}]\n";
+
+    async fn config(text: &str, context: Option<&str>, server: Option<&str>) -> Result<kube::Config, String> {
+        let path = std::env::temp_dir().join(format!("berth-connect-{}", fastrand::u64(..)));
+        std::fs::write(&path, text).unwrap();
+        let options = Options {
+            kubeconfig: Some(path.clone()),
+            context: context.map(str::to_owned),
+            server: server.map(str::to_owned),
+        };
+        let config = options.config().await;
+        std::fs::remove_file(&path).unwrap();
+        config.map_err(|e| e.to_string().replace(&path.display().to_string(), "FILE"))
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_gives_the_server_and_a_client() {
+        let config = config(KUBECONFIG, None, None).await.unwrap();
+        assert_eq!(config.cluster_url, "https://127.0.0.1:1/");
+        client(config).unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_server_address_can_be_replaced() {
+        let replaced = config(KUBECONFIG, None, Some("http://127.0.0.1:2")).await.unwrap();
+        assert_eq!(replaced.cluster_url, "http://127.0.0.1:2/");
+        let error = config(KUBECONFIG, None, Some("127.0.0.1:2")).await.unwrap_err();
+        assert!(error.contains("write it like https://"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn errors_name_the_file_and_the_remedy() {
+        let error = config(KUBECONFIG, Some("other"), None).await.unwrap_err();
+        assert!(error.starts_with("FILE: ") && error.contains("--context"), "{error}");
+        let missing = Options { kubeconfig: Some("/nonexistent/kubeconfig".into()), ..Options::default() };
+        let error = missing.config().await.unwrap_err().to_string();
+        assert!(error.starts_with("/nonexistent/kubeconfig: ") && error.contains("--kubeconfig"), "{error}");
+        let error = config("clusters: 5", None, None).await.unwrap_err();
+        assert!(error.starts_with("FILE: "), "{error}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The lines of a watch: cut out of the stream, and decoded once into what is needed.
+
+use std::borrow::Cow;
+
+use bytes::{Buf, BytesMut};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::Ended;
+
+/// A line of a watch.
+#[derive(Debug, PartialEq)]
+pub(super) enum Frame<T> {
+    Added(T),
+    Modified(T),
+    Deleted(T),
+    /// How far the watch has come, and whether this ends the initial events of a streaming list.
+    Bookmark {
+        version: String,
+        ends_initial: bool,
+    },
+    /// The server gives up this watch.
+    Error {
+        code: u16,
+        reason: String,
+        message: String,
+    },
+}
+
+/// Cuts lines out of what comes, and never holds more than one line and one chunk.
+pub(super) struct Lines {
+    buffer: BytesMut,
+    /// The first so many bytes are known to hold no line end.
+    searched: usize,
+    max_line: usize,
+}
+
+impl Lines {
+    pub(super) fn new(max_line: usize) -> Lines {
+        Lines { buffer: BytesMut::new(), searched: 0, max_line }
+    }
+
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        self.buffer.extend_from_slice(chunk);
+    }
+
+    /// The next whole line, without its end. Empty lines are passed over.
+    pub(super) fn next(&mut self) -> Result<Option<BytesMut>, Ended> {
+        loop {
+            let Some(end) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') else {
+                self.searched = self.buffer.len();
+                return if self.searched > self.max_line { Err(self.too_long()) } else { Ok(None) };
+            };
+            let line = self.buffer.split_to(self.searched + end);
+            self.buffer.advance(1);
+            self.searched = 0;
+            if line.len() > self.max_line {
+                return Err(self.too_long());
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    fn too_long(&self) -> Ended {
+        Ended::Broken(format!("an event is larger than {} bytes", self.max_line))
+    }
+}
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Holding<T> {
+    object: T,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Mark {
+    metadata: MarkMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct MarkMeta {
+    resource_version: String,
+    annotations: Option<MarkAnnotations>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MarkAnnotations {
+    #[serde(rename = "k8s.io/initial-events-end")]
+    initial_events_end: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+    reason: String,
+    message: String,
+}
+
+/// The type of an event. Servers write it first, so that the object need not be gone through to find it.
+fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
+    const START: &[u8] = br#"{"type":""#;
+    if let Some(rest) = line.strip_prefix(START)
+        && let Some(end) = rest.iter().take(16).position(|b| *b == b'"')
+        && let Ok(kind) = std::str::from_utf8(&rest[..end])
+    {
+        return Ok(kind.into());
+    }
+    Ok(serde_json::from_slice::<Kind<'_>>(line)?.kind)
+}
+
+/// Decodes a line.
+pub(super) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<Frame<T>, Ended> {
+    let broken = |error: serde_json::Error| Ended::Broken(format!("an event cannot be read: {error}"));
+    let kind = kind(line).map_err(broken)?;
+    match kind.as_ref() {
+        "ADDED" => Ok(Frame::Added(object(line).map_err(broken)?)),
+        "MODIFIED" => Ok(Frame::Modified(object(line).map_err(broken)?)),
+        "DELETED" => Ok(Frame::Deleted(object(line).map_err(broken)?)),
+        "BOOKMARK" => {
+            let Mark { metadata } = object(line).map_err(broken)?;
+            let ends_initial =
+                metadata.annotations.and_then(|a| a.initial_events_end).as_deref() == Some("true");
+            Ok(Frame::Bookmark { version: metadata.resource_version, ends_initial })
+        }
+        "ERROR" => {
+            let Status { code, reason, message } = object(line).map_err(broken)?;
+            Ok(Frame::Error { code, reason, message })
+        }
+        other => Err(Ended::Broken(format!("an event of unknown type {other:?}"))),
+    }
+}
+
+fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
+    Ok(serde_json::from_slice::<Holding<T>>(line)?.object)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_wherever_the_chunks_end() {
+        let text = "{\"a\":1}\n\n{\"b\":2}\r\nrest";
+        for size in 1..text.len() {
+            let mut lines = Lines::new(100);
+            let mut found = Vec::new();
+            for chunk in text.as_bytes().chunks(size) {
+                lines.push(chunk);
+                while let Some(line) = lines.next().unwrap() {
+                    found.push(String::from_utf8(line.to_vec()).unwrap().trim().to_owned());
+                }
+            }
+            assert_eq!(found, ["{\"a\":1}", "{\"b\":2}"], "chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_an_error_and_not_memory() {
+        let mut lines = Lines::new(10);
+        lines.push(b"0123456789");
+        assert!(lines.next().unwrap().is_none());
+        lines.push(b"x");
+        assert!(lines.next().is_err());
+    }
+
+    #[test]
+    fn the_type_is_found_wherever_it_stands() {
+        let object = json!({"metadata": {"resourceVersion": "7", "labels": {"type": "BOOKMARK"}}});
+        let first = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
+        let last = format!(r#"{{"object":{object}, "type" : "MODIFIED"}}"#);
+        for line in [first, last] {
+            let frame: Frame<Value> = decode(line.as_bytes()).unwrap();
+            assert_eq!(frame, Frame::Modified(object.clone()), "{line}");
+        }
+    }
+
+    #[test]
+    fn bookmarks_errors_and_nonsense() {
+        let end = br#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        let frame: Frame<Value> = decode(end).unwrap();
+        assert_eq!(frame, Frame::Bookmark { version: "9".into(), ends_initial: true });
+        let gone = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+        let frame: Frame<Value> = decode(gone).unwrap();
+        assert!(matches!(frame, Frame::Error { code: 410, .. }));
+        for line in
+            [&b"{}"[..], b"null", b"{\"type\":\"ODD\",\"object\":{}}", b"{\"type\":\"ADDED\"}", b"\xff"]
+        {
+            assert!(decode::<Value>(line).is_err(), "{:?}", String::from_utf8_lossy(line));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Objects that say who they are, and which version.
+
+use berth_api::object;
+
+/// An object of an API server.
+pub trait Versioned {
+    /// `metadata.resourceVersion`; empty if it has none.
+    fn resource_version(&self) -> &str;
+
+    /// `metadata.namespace` (empty for cluster-scoped objects) and `metadata.name`.
+    fn key(&self) -> (&str, &str);
+}
+
+macro_rules! versioned {
+    ($($kind:ty),*) => {
+        $(impl Versioned for $kind {
+            fn resource_version(&self) -> &str {
+                &self.metadata.resource_version
+            }
+
+            fn key(&self) -> (&str, &str) {
+                (&self.metadata.namespace, &self.metadata.name)
+            }
+        })*
+    };
+}
+
+versioned!(
+    object::Pod,
+    object::Node,
+    object::Namespace,
+    object::Service,
+    object::Workload,
+    object::ReplicationController,
+    object::Job,
+    object::PriorityClass,
+    object::PodDisruptionBudget
+);
+
+impl Versioned for serde_json::Value {
+    fn resource_version(&self) -> &str {
+        self.pointer("/metadata/resourceVersion").and_then(|v| v.as_str()).unwrap_or_default()
+    }
+
+    fn key(&self) -> (&str, &str) {
+        let text = |path| self.pointer(path).and_then(|v| v.as_str()).unwrap_or_default();
+        (text("/metadata/namespace"), text("/metadata/name"))
+    }
+}
+
+/// An object of the generated Kubernetes types.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Generated<T>(pub T);
+
+impl<T> Versioned for Generated<T>
+where
+    T: k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
+{
+    fn resource_version(&self) -> &str {
+        self.0.metadata().resource_version.as_deref().unwrap_or_default()
+    }
+
+    fn key(&self) -> (&str, &str) {
+        let metadata = self.0.metadata();
+        (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+    }
+}
