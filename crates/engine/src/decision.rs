@@ -7,9 +7,7 @@ use berth_api::config::Plugin;
 use berth_api::object::Pod;
 
 use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer, Weighted};
-use crate::state::class::ClassId;
 use crate::state::cluster::Cluster;
-use crate::state::identity::IdentityId;
 use crate::state::incoming::{Incoming, PreparedPod};
 use crate::state::node::NodeId;
 use crate::verdict::Rejection;
@@ -329,17 +327,5 @@ impl<'a> Run<'a> {
         };
         let best = self.best().into_iter().map(str::to_owned).collect();
         Evaluation { outcome: self.outcome(), pre_filter, nodes, best }
-    }
-}
-
-/// Pods with equal values fare equally, as long as nothing changes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Equivalence(ClassId, IdentityId, Vec<String>);
-
-impl Cluster {
-    /// What of a pod the decision depends on.
-    pub(crate) fn equivalence(&mut self, pod: &PreparedPod) -> Equivalence {
-        let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
-        Equivalence(pod.class, identity, pod.gates.clone())
     }
 }

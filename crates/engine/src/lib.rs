@@ -6,18 +6,27 @@
 
 mod decision;
 mod explain;
+mod node_admission;
+mod nomination;
 mod plugins;
+mod preemption;
 pub mod replay;
+mod scheduling;
 pub mod simulation;
 mod state;
 mod verdict;
 mod view;
+mod wake;
 
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, ScorePart, TermSummary,
 };
+pub use node_admission::NodeRejection;
+pub use preemption::{DisruptionBudget, Preemption, Victims};
+pub use scheduling::{Equivalence, MAX_BOTTLENECK};
 pub use state::cluster::{Cluster, Settings};
 pub use state::compile::MAX_ALL_TOPOLOGIES;
 pub use state::incoming::PreparedPod;
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};
+pub use wake::{ClusterChange, WakeConditions};

@@ -1,5 +1,7 @@
 //! Namespaces, services, priority classes and disruption budgets.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -63,6 +65,21 @@ pub struct PodDisruptionBudget {
     /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodDisruptionBudgetSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodDisruptionBudgetStatus,
+}
+
+/// `status` of a pod disruption budget.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodDisruptionBudgetStatus {
+    /// How many of its pods may go now.
+    #[serde(deserialize_with = "nullable")]
+    pub disruptions_allowed: i32,
+    /// Pods whose eviction was granted and that are not gone yet, by name; the values are times.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub disrupted_pods: BTreeMap<String, Value>,
 }
 
 /// `spec` of a pod disruption budget.

@@ -23,7 +23,9 @@ use super::pod::{PodId, PodRecord, Pods};
 use super::profile::ProfileState;
 use super::topology::{Topologies, TopologyId};
 use super::workload::WorkloadSelectors;
+use crate::nomination::Nominations;
 use crate::view::Views;
+use crate::wake::{Change, ClusterChange, NodeParts, PodAt};
 
 /// Settings that hold for the life of a [`Cluster`].
 #[derive(Clone, Debug)]
@@ -86,6 +88,9 @@ pub struct Cluster {
     pub(crate) changes: ChangeLog,
     pub(crate) name_order: NameOrder,
     pub(crate) views: Views,
+    pub(crate) nominations: Nominations,
+    /// Changes since they were last taken, if they are noted at all.
+    pub(crate) noted: Option<Vec<ClusterChange>>,
     /// Label keys that some selector mentions.
     pub(super) mentioned: FxHashSet<Symbol>,
     /// The empty text.
@@ -118,6 +123,8 @@ impl Cluster {
             changes: ChangeLog::default(),
             name_order: NameOrder::default(),
             views: Views::default(),
+            nominations: Nominations::default(),
+            noted: None,
             mentioned: FxHashSet::default(),
         }
     }
@@ -149,6 +156,7 @@ impl Cluster {
         if !self.namespaces.set(name, labels) {
             return;
         }
+        self.note(Change::NamespaceChanged(name));
         self.changes.epochs.layout += 1;
         if !self.matchers.iter().any(|(_, m)| m.looks_at_namespace_labels()) {
             return;
@@ -180,6 +188,7 @@ impl Cluster {
         self.mention_text(service.spec.selector.keys());
         self.changes.epochs.layout += 1;
         self.workloads.set_service(namespace, &service.metadata.name, selector);
+        self.note(Change::SelectorChanged);
     }
 
     /// Removes a service.
@@ -187,6 +196,7 @@ impl Cluster {
         let namespace = self.symbols.intern(namespace);
         self.changes.epochs.layout += 1;
         self.workloads.set_service(namespace, name, None);
+        self.note(Change::SelectorChanged);
     }
 
     /// Sets (or with `None` removes) the selector of a `ReplicationController`, `ReplicaSet` or
@@ -204,6 +214,7 @@ impl Cluster {
         self.mention_text(keys.iter());
         self.changes.epochs.layout += 1;
         self.workloads.set_owner(kind, namespace, name, selector);
+        self.note(Change::SelectorChanged);
     }
 
     /// Adds or changes a node. Pods that were waiting for it begin to count.
@@ -223,13 +234,20 @@ impl Cluster {
             offered.map(|list| Resources::of_node(symbols, list)).unwrap_or_default();
 
         if let Some(id) = self.nodes.find(name) {
+            let record = self.nodes.get(id);
+            let parts = NodeParts {
+                labels: record.labels != labels,
+                taints: record.taints != taints,
+                allocatable: record.allocatable != allocatable || record.allowed_pods != allowed_pods,
+                unschedulable: record.unschedulable != node.spec.unschedulable,
+            };
             self.images.remove(&self.nodes.get(id).images);
             let images = self.images.add(&mut self.symbols, &node.status.images);
             if self.nodes.get(id).images != images {
                 self.changes.epochs.images += 1;
             }
             self.changes.push(id);
-            if self.nodes.get(id).labels != labels {
+            if parts.labels {
                 self.count_node(id, -1);
                 self.note_topologies(id, Some(&labels));
                 self.nodes.get_mut(id).labels = labels;
@@ -241,6 +259,9 @@ impl Cluster {
             record.allocatable = allocatable;
             record.allowed_pods = allowed_pods;
             record.images = images;
+            if parts != NodeParts::default() {
+                self.note(Change::NodeChanged(name, parts));
+            }
             return;
         }
 
@@ -266,6 +287,7 @@ impl Cluster {
         }
         self.changes.epochs.images += 1;
         self.changes.push(id);
+        self.note(Change::NodeAdded(name));
         for pod in self.pods.homeless.remove(&name).unwrap_or_default() {
             self.settle(pod, id);
         }
@@ -286,6 +308,7 @@ impl Cluster {
         if let Some(record) = self.nodes.remove(id) {
             self.images.remove(&record.images);
         }
+        self.note(Change::NodeRemoved);
     }
 
     /// Adds or changes an assigned pod (one with `spec.nodeName`). A pod that is not assigned, or has
@@ -294,8 +317,8 @@ impl Cluster {
     /// The pod is taken as admitted: defaulted, with matchLabelKeys merged. Returns whether it counts now: it
     /// does not while its node is unknown.
     pub fn set_pod(&mut self, pod: &Pod) -> bool {
-        self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
         if pod.spec.node_name.is_empty() || pod.is_terminal() {
+            self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
             return false;
         }
         let mut prepared = self.prepare(pod);
@@ -308,6 +331,10 @@ impl Cluster {
     /// Assigns a pod to a node; tells whether the node is known, so that the pod counts.
     pub(crate) fn assign(&mut self, pod: &PreparedPod, node_name: Symbol) -> bool {
         if let Some(there) = self.pods.find(pod.namespace, &pod.name) {
+            let record = self.pods.get(there);
+            if record.is_as(pod, node_name) {
+                return record.node.is_some();
+            }
             self.remove_record(there);
         }
         let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
@@ -316,6 +343,7 @@ impl Cluster {
             name: pod.name.clone(),
             labels: pod.labels.clone(),
             terminating: pod.terminating,
+            standing: pod.standing,
             class: pod.class,
             identity,
             node_name,
@@ -341,7 +369,7 @@ impl Cluster {
         }
     }
 
-    fn remove_record(&mut self, id: PodId) {
+    pub(crate) fn remove_record(&mut self, id: PodId) {
         if self.pods.get(id).node.is_some() {
             self.unsettle(id);
         }
@@ -359,6 +387,7 @@ impl Cluster {
         self.pods.get_mut(pod).node = Some(node);
         self.nodes.get_mut(node).pods.push(pod);
         self.charge(pod, node, 1);
+        self.note_pod(pod, Change::PodCame);
     }
 
     fn unsettle(&mut self, pod: PodId) {
@@ -368,6 +397,14 @@ impl Cluster {
             pods.swap_remove(i);
         }
         self.charge(pod, node, -1);
+        self.note_pod(pod, Change::PodWent);
+    }
+
+    fn note_pod(&mut self, pod: PodId, change: impl FnOnce(PodAt) -> Change) {
+        if self.noted.is_some() {
+            let PodRecord { class, identity, node_name, .. } = *self.pods.get(pod);
+            self.note(change(PodAt { class, identity, node: node_name }));
+        }
     }
 
     fn note_topologies(&mut self, node: NodeId, labels: Option<&Labels>) {

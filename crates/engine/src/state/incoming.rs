@@ -9,6 +9,7 @@ use super::cluster::Cluster;
 use super::identity::IdentityId;
 use super::intern::{Labels, Symbol};
 use super::matcher::{MatcherId, NamespaceMatcher, PodQuery};
+use super::pod::Standing;
 use super::selector::LabelMatcher;
 use super::topology::TopologyId;
 
@@ -19,6 +20,9 @@ pub struct PreparedPod {
     pub(crate) name: Box<str>,
     pub(crate) labels: Labels,
     pub(crate) terminating: bool,
+    pub(crate) standing: Standing,
+    /// Whether lower-priority pods may be removed for it (`spec.preemptionPolicy`).
+    pub(crate) preempts: bool,
     pub(crate) class: ClassId,
     /// The node it names itself, if any.
     pub(crate) node_name: Option<Symbol>,
@@ -32,6 +36,16 @@ impl PreparedPod {
     /// The same pod under another name: of many pods that differ in nothing else, one needs to be prepared.
     pub fn named(&self, name: &str) -> PreparedPod {
         PreparedPod { name: name.into(), ..self.clone() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `spec.priority`; 0 when it has none.
+    pub fn priority(&self) -> i32 {
+        self.standing.priority
     }
 }
 
@@ -73,6 +87,8 @@ impl Cluster {
             name: pod.metadata.name.as_str().into(),
             labels,
             terminating: pod.metadata.deletion_timestamp.is_some(),
+            standing: Standing::of(pod),
+            preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
             class,
             node_name: (!pod.spec.node_name.is_empty()).then(|| self.symbols.intern(&pod.spec.node_name)),
             gates: gates.filter(|_| profile.is_none_or(|p| p.scheduling_gates)).collect(),

@@ -1,15 +1,41 @@
 //! Pods that are assigned to a node.
 
-use rustc_hash::FxHashMap;
 use std::collections::HashMap;
+
+use berth_api::object::Pod;
+use rustc_hash::FxHashMap;
 
 use super::class::ClassId;
 use super::identity::IdentityId;
+use super::incoming::PreparedPod;
 use super::intern::{Labels, Symbol};
 use super::node::NodeId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(pub(crate) u32);
+
+/// How a pod stands against others where one has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) priority: i32,
+    /// A scheduler is removing it already, to make room.
+    pub(crate) being_preempted: bool,
+    /// Seconds since 1970; [`Standing::NOT_STARTED`] before its node took notice of it.
+    pub(crate) started: i64,
+}
+
+impl Standing {
+    /// Later than any start.
+    pub(crate) const NOT_STARTED: i64 = i64::MAX;
+
+    pub(crate) fn of(pod: &Pod) -> Standing {
+        Standing {
+            priority: pod.spec.priority.unwrap_or(0),
+            being_preempted: pod.is_being_preempted(),
+            started: pod.started().unwrap_or(Standing::NOT_STARTED),
+        }
+    }
+}
 
 /// An assigned pod.
 pub(crate) struct PodRecord {
@@ -17,12 +43,24 @@ pub(crate) struct PodRecord {
     pub(crate) name: Box<str>,
     pub(crate) labels: Labels,
     pub(crate) terminating: bool,
+    pub(crate) standing: Standing,
     pub(crate) class: ClassId,
     pub(crate) identity: IdentityId,
     /// The node it is assigned to, by name: the node may not exist (yet, or any more).
     pub(crate) node_name: Symbol,
     /// The node, when it exists: only then does the pod count anywhere.
     pub(crate) node: Option<NodeId>,
+}
+
+impl PodRecord {
+    /// Whether nothing of a pod differs that anybody looks at.
+    pub(crate) fn is_as(&self, pod: &PreparedPod, node_name: Symbol) -> bool {
+        self.class == pod.class
+            && self.node_name == node_name
+            && self.terminating == pod.terminating
+            && self.standing == pod.standing
+            && self.labels == pod.labels
+    }
 }
 
 /// All assigned pods.

@@ -80,7 +80,7 @@ impl Cluster {
         best
     }
 
-    fn context<'a>(&'a self, incoming: &'a Incoming) -> Option<Context<'a>> {
+    pub(crate) fn context<'a>(&'a self, incoming: &'a Incoming) -> Option<Context<'a>> {
         let class = self.classes.get(incoming.class);
         let profile = &self.profiles[class.key.profile?];
         Some(Context { cluster: self, incoming, class, profile })

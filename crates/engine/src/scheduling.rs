@@ -1,0 +1,92 @@
+//! What a scheduler does between two decisions: assuming, forgetting, and asking about single nodes.
+
+use berth_api::object::Pod;
+
+use crate::plugins::{self, Context, NodeRef, PreFilter};
+use crate::state::class::ClassId;
+use crate::state::cluster::Cluster;
+use crate::state::identity::IdentityId;
+use crate::state::incoming::PreparedPod;
+use crate::state::node::NodeId;
+
+/// Pods with equal values fare equally for as long as nothing changes: they get the same decision, the same
+/// message, the same preemption and the same wake-up conditions.
+///
+/// A value holds until rules seen for the first time tell pods apart that were alike: take it anew
+/// ([`Cluster::equivalence`] is cheap) when pods are grouped anew.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Equivalence {
+    class: ClassId,
+    identity: IdentityId,
+    priority: i32,
+    preempts: bool,
+    gates: Vec<String>,
+}
+
+impl Cluster {
+    /// What of a pod the decision depends on.
+    pub fn equivalence(&mut self, pod: &PreparedPod) -> Equivalence {
+        let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
+        let (class, priority, preempts) = (pod.class, pod.standing.priority, pod.preempts);
+        Equivalence { class, identity, priority, preempts, gates: pod.gates.clone() }
+    }
+
+    /// Assigns a pod to a node before the API server knows, as if it ran there. Tells whether the node is
+    /// known, so that the pod counts. A later [`Cluster::set_pod`] of the same namespace and name confirms it.
+    pub fn assume(&mut self, pod: &PreparedPod, node: &str) -> bool {
+        let node = self.symbols.intern(node);
+        self.assign(pod, node)
+    }
+
+    /// Takes an assumed pod back, because it could not be bound.
+    pub fn forget(&mut self, pod: &PreparedPod) {
+        if let Some(id) = self.pods.find(pod.namespace, &pod.name) {
+            self.remove_record(id);
+        }
+    }
+
+    /// The node a pod is assigned to (or assumed on); none if it is not in the cluster's state.
+    pub fn node_of(&self, namespace: &str, name: &str) -> Option<&str> {
+        let pod = self.pods.find(self.symbols.get(namespace)?, name)?;
+        Some(self.symbols.text(self.pods.get(pod).node_name))
+    }
+
+    /// Whether a pod fits on one node now.
+    pub fn fits_on(&mut self, pod: &PreparedPod, node: &str) -> bool {
+        let Some(node) = self.symbols.get(node).and_then(|name| self.nodes.find(name)) else { return false };
+        let incoming = self.incoming(pod);
+        self.context(&incoming).is_some_and(|context| context.admits(node))
+    }
+
+    /// Whether a pod fits on any node now. By the view of its class this costs what changed since the class was
+    /// last asked about; only pods that no view fits are asked about node by node.
+    pub fn fits_anywhere(&mut self, pod: &PreparedPod) -> bool {
+        pod.gates.is_empty() && self.decide_prepared(pod).node().is_some()
+    }
+
+    /// In a few words, what stands most in the way of a pod that fits nowhere; for events. At most
+    /// [`MAX_BOTTLENECK`] bytes; none if nothing does.
+    pub fn bottleneck(&mut self, pod: &Pod) -> Option<String> {
+        let explanation = self.explain(pod);
+        let term = explanation.bottleneck()?;
+        let mut text = format!("{}: {}", term.term, term.detail);
+        text.truncate(text.floor_char_boundary(MAX_BOTTLENECK));
+        Some(text)
+    }
+}
+
+/// [`Cluster::bottleneck`] gives no longer texts.
+pub const MAX_BOTTLENECK: usize = 512;
+
+impl Context<'_> {
+    /// Whether every rule lets the pod go to a node.
+    pub(crate) fn admits(self, id: NodeId) -> bool {
+        let record = self.cluster.nodes.get(id);
+        let considered = match plugins::pre_filter(self) {
+            PreFilter::AllNodes => true,
+            PreFilter::Nodes(_, names) => names.iter().any(|n| n == self.cluster.symbols.text(record.name)),
+            PreFilter::Rejected(_) => false,
+        };
+        considered && plugins::filters(self).iter().all(|(_, filter)| filter.admits(NodeRef { id, record }))
+    }
+}
