@@ -5,4 +5,6 @@
 //! like (OpenAPI, list keys); `controllers` are clients of the API like any other. Nothing here sees the engine: an
 //! API server that shared the placement code would agree with its bugs.
 
+pub mod patch;
 pub mod resource;
+pub mod schema;

@@ -1,0 +1,145 @@
+//! JSON patch (RFC 6902), with bounds on what a small patch may blow up.
+
+use json_patch::PatchOperation;
+use json_patch::jsonptr::Pointer;
+use serde_json::Value;
+
+use super::PatchError;
+
+/// As in the reference.
+const MAX_OPERATIONS: usize = 10_000;
+/// Bytes that all `copy` operations of a patch may add.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// Levels of nesting that an object may reach. Nothing of the API comes near it, and walking deeper is not safe.
+const MAX_DEPTH: usize = 160;
+
+/// The object after the patch.
+///
+/// # Errors
+/// The patch is malformed, one of its operations cannot be done (a failed `test` included), or it is too large.
+pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
+    let Some(list) = patch.as_array() else {
+        return Err(PatchError::Malformed("a JSON patch is an array of operations".to_owned()));
+    };
+    if list.len() > MAX_OPERATIONS {
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            list.len()
+        )));
+    }
+    let mut object = live.clone();
+    let mut copied = 0;
+    for (index, operation) in list.iter().enumerate() {
+        let operation: PatchOperation = serde::Deserialize::deserialize(operation).map_err(|error| {
+            PatchError::Malformed(format!("operation {index} of the JSON patch: {error}"))
+        })?;
+        check_bounds(&object, &operation, &mut copied)?;
+        json_patch::patch_unsafe(&mut object, std::slice::from_ref(&operation)).map_err(|error| {
+            let path = operation.path();
+            PatchError::Unprocessable(format!("operation {index} failed at path {path:?}: {}", error.kind))
+        })?;
+    }
+    Ok(object)
+}
+
+fn check_bounds(object: &Value, operation: &PatchOperation, copied: &mut usize) -> Result<(), PatchError> {
+    let at = |from: &Pointer| object.pointer(from.as_str());
+    let value = match operation {
+        PatchOperation::Add(add) => Some(&add.value),
+        PatchOperation::Replace(replace) => Some(&replace.value),
+        PatchOperation::Move(moved) => at(&moved.from),
+        PatchOperation::Copy(copy) => at(&copy.from),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+    };
+    let Some(value) = value else { return Ok(()) };
+    let (bytes, depth) = extent(value);
+    if operation.path().tokens().count() + depth > MAX_DEPTH {
+        return Err(PatchError::TooLarge(format!("the patch nests values deeper than {MAX_DEPTH} levels")));
+    }
+    if matches!(operation, PatchOperation::Copy(_)) {
+        *copied += bytes;
+        if *copied > MAX_COPIED {
+            return Err(PatchError::TooLarge(format!("the patch copies more than {MAX_COPIED} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// The size of a value in bytes, about, and its depth; found without recursion.
+fn extent(value: &Value) -> (usize, usize) {
+    let (mut bytes, mut deepest) = (0, 0);
+    let mut open = vec![(value, 1)];
+    while let Some((value, depth)) = open.pop() {
+        deepest = deepest.max(depth);
+        bytes += 8;
+        match value {
+            Value::String(text) => bytes += text.len(),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(fields) => {
+                bytes += fields.keys().map(String::len).sum::<usize>();
+                open.extend(fields.values().map(|field| (field, depth + 1)));
+            }
+            _ => {}
+        }
+    }
+    (bytes, deepest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn operations_are_done_in_order() {
+        let live = json!({"a": {"b": [1, 2]}, "x/y": 1});
+        let patch = json!([
+            {"op": "test", "path": "/a/b/0", "value": 1},
+            {"op": "add", "path": "/a/b/-", "value": 3},
+            {"op": "remove", "path": "/a/b/0"},
+            {"op": "copy", "from": "/a/b", "path": "/c"},
+            {"op": "move", "from": "/a", "path": "/d"},
+            {"op": "replace", "path": "/x~1y", "value": 2},
+        ]);
+        assert_eq!(apply(&live, &patch), Ok(json!({"x/y": 2, "c": [2, 3], "d": {"b": [2, 3]}})));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told() {
+        let live = json!({"a": 1});
+        for (patch, expected) in [
+            (json!([{"op": "test", "path": "/a", "value": 2}]), "value did not match"),
+            (json!([{"op": "remove", "path": "/b"}]), "path is invalid"),
+            (json!([{"op": "replace", "path": "/b", "value": 1}]), "path is invalid"),
+        ] {
+            let Err(PatchError::Unprocessable(message)) = apply(&live, &patch) else {
+                panic!("{patch} must not apply")
+            };
+            assert!(message.ends_with(expected), "{message}");
+        }
+        for malformed in
+            [json!({}), json!([{"op": "jump", "path": "/a"}]), json!([{"op": "add", "path": "/a"}])]
+        {
+            assert!(matches!(apply(&live, &malformed), Err(PatchError::Malformed(_))), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn a_small_patch_cannot_blow_up_an_object() {
+        let live = json!({"a": {"text": "x".repeat(1000)}});
+        // Each copy doubles the object: 40 of them would be a petabyte.
+        let doubling: Vec<Value> =
+            (0..40).map(|i| json!({"op": "copy", "from": "", "path": format!("/a/{i}")})).collect();
+        assert!(matches!(apply(&live, &Value::from(doubling)), Err(PatchError::TooLarge(_))));
+        let nesting: Vec<Value> =
+            (0..20).map(|_| json!({"op": "copy", "from": "/n", "path": "/n/n/n"})).collect();
+        let nesting =
+            Value::from([vec![json!({"op": "add", "path": "/n", "value": {"n": {}}})], nesting].concat());
+        assert!(apply(&live, &nesting).is_ok(), "replacing does not nest");
+        let deeper: Vec<Value> =
+            (0..200).map(|i| json!({"op": "add", "path": "/d".repeat(i + 1), "value": {}})).collect();
+        assert!(matches!(apply(&live, &Value::from(deeper)), Err(PatchError::TooLarge(_))));
+        let many = vec![json!({"op": "add", "path": "/b", "value": 1}); MAX_OPERATIONS + 1];
+        assert!(matches!(apply(&live, &Value::from(many)), Err(PatchError::TooLarge(_))));
+    }
+}

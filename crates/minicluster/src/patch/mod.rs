@@ -1,0 +1,24 @@
+//! The four kinds of patch, and who manages which field.
+//!
+//! Patches are pure: the live object and the patch give the new object. Defaults, validation and storage come after.
+//! [`json`], [`merge`] and [`strategic`] change a copy of the live object; [`apply`] is server-side apply. [`managed`]
+//! keeps `metadata.managedFields` for every way of changing an object.
+
+pub mod json;
+pub mod merge;
+mod order;
+pub mod strategic;
+
+/// Why a patch cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch is not what its content type says: 400, `BadRequest`.
+    #[error("{0}")]
+    Malformed(String),
+    /// The patch does not fit the object: 422, `Invalid`.
+    #[error("the server rejected our request due to an error in our request: {0}")]
+    Unprocessable(String),
+    /// Applying it would take too much: 413, `RequestEntityTooLarge`.
+    #[error("{0}")]
+    TooLarge(String),
+}

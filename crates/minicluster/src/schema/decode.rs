@@ -1,0 +1,401 @@
+//! Reading a request's object as its type: wrong types are errors, unknown fields are reported and dropped, `null` is
+//! absence, and quantities and times are put into the form they are stored in.
+
+use std::fmt;
+
+use base64::Engine;
+use berth_api::quantity::Quantity;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use super::types::{Scalar, Struct, Type, type_of};
+
+/// More unknown fields of one object are not told.
+const MAX_UNKNOWN: usize = 100;
+
+/// A value that cannot be read as its type. Its text has the form of the reference's decoder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The value has another JSON type.
+    #[error("json: cannot unmarshal {found} into Go struct field {field} of type {expected}")]
+    WrongType {
+        /// What was found, such as `string` or `number 1.5`.
+        found: String,
+        /// The struct and the path without indices, such as `Container.spec.containers.ports`.
+        field: String,
+        /// The type in Go's words, such as `[]v1.ContainerPort`.
+        expected: String,
+    },
+    /// The text does not have the form its type asks for.
+    #[error("{field}: {reason}")]
+    Malformed {
+        /// Path of the field.
+        field: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Reads `object` as `ty`, in place. What the type does not know is dropped, and returned as paths (`spec.foo`,
+/// `spec.containers[0].foo`), at most 100 of them.
+///
+/// # Errors
+/// Some value has another type than the API says.
+pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let mut reader = Reader { unknown: Vec::new(), prune: true };
+    reader.value(ty, object, &Path::Root, None)?;
+    Ok(reader.unknown)
+}
+
+/// The paths of the fields that the kind's type does not have. An object of an unknown kind has none.
+pub fn unknown_fields(group: &str, version: &str, kind: &str, object: &Value) -> Vec<String> {
+    let mut reader = Reader { unknown: Vec::new(), prune: false };
+    if let Some(ty) = type_of(group, version, kind) {
+        reader.look(ty, object, &Path::Root);
+    }
+    reader.unknown
+}
+
+/// Where the reader is; written out only for messages.
+enum Path<'p> {
+    Root,
+    Field(&'p Path<'p>, &'p str),
+    Index(&'p Path<'p>, usize),
+}
+
+impl Path<'_> {
+    fn without_indices(&self) -> String {
+        match self {
+            Path::Root => String::new(),
+            Path::Index(parent, _) => parent.without_indices(),
+            Path::Field(parent, name) => format!("{}.{name}", parent.without_indices()),
+        }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Root => Ok(()),
+            Path::Field(Path::Root, name) => f.write_str(name),
+            Path::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Path::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+struct Reader {
+    unknown: Vec<String>,
+    prune: bool,
+}
+
+impl Reader {
+    fn value(
+        &mut self,
+        ty: &'static Type,
+        value: &mut Value,
+        path: &Path<'_>,
+        owner: Option<&Struct>,
+    ) -> Result<(), DecodeError> {
+        match (ty, &mut *value) {
+            (Type::Any, _) => Ok(()),
+            (Type::Struct(of), Value::Object(fields)) => self.fields(of, fields, path),
+            (Type::Map { values, .. }, Value::Object(entries)) => {
+                for (key, value) in entries {
+                    if value.is_null() {
+                        *value = zero(values.get());
+                    }
+                    self.value(values.get(), value, &Path::Field(path, key), owner)?;
+                }
+                Ok(())
+            }
+            (Type::List { items, .. }, Value::Array(list)) => {
+                for (index, item) in list.iter_mut().enumerate() {
+                    if item.is_null() {
+                        *item = zero(items.get());
+                    }
+                    self.value(items.get(), item, &Path::Index(path, index), owner)?;
+                }
+                Ok(())
+            }
+            (Type::Scalar(scalar), _) => read_scalar(*scalar, value).map_err(|wrong| match wrong {
+                Wrong::Type => wrong_type(ty, value, path, owner),
+                Wrong::Form(reason) => DecodeError::Malformed { field: path.to_string(), reason },
+            }),
+            _ => Err(wrong_type(ty, value, path, owner)),
+        }
+    }
+
+    fn fields(
+        &mut self,
+        of: &'static Struct,
+        fields: &mut Map<String, Value>,
+        path: &Path<'_>,
+    ) -> Result<(), DecodeError> {
+        let mut drop = false;
+        for (name, value) in fields.iter_mut() {
+            match of.field(name) {
+                Some(_) if value.is_null() => drop = true,
+                Some(field) => self.value(field.ty(), value, &Path::Field(path, name), Some(of))?,
+                None => {
+                    drop = true;
+                    self.report(&Path::Field(path, name));
+                }
+            }
+        }
+        if drop && self.prune {
+            fields.retain(|name, value| of.field(name).is_some() && !value.is_null());
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, path: &Path<'_>) {
+        if self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push(path.to_string());
+        }
+    }
+
+    /// Like [`Self::value`], changing nothing.
+    fn look(&mut self, ty: &'static Type, value: &Value, path: &Path<'_>) {
+        match (ty, value) {
+            (Type::Struct(of), Value::Object(fields)) => {
+                for (name, value) in fields {
+                    let path = Path::Field(path, name);
+                    match of.field(name) {
+                        Some(field) => self.look(field.ty(), value, &path),
+                        None => self.report(&path),
+                    }
+                }
+            }
+            (Type::Map { values, .. }, Value::Object(entries)) => {
+                for (key, value) in entries {
+                    self.look(values.get(), value, &Path::Field(path, key));
+                }
+            }
+            (Type::List { items, .. }, Value::Array(list)) => {
+                for (index, item) in list.iter().enumerate() {
+                    self.look(items.get(), item, &Path::Index(path, index));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a `null` among items or entries is read as.
+fn zero(ty: &Type) -> Value {
+    match ty {
+        Type::Any => Value::Null,
+        Type::Struct(_) | Type::Map { .. } => Value::Object(Map::new()),
+        Type::List { .. } => Value::Array(Vec::new()),
+        Type::Scalar(scalar) => match scalar {
+            Scalar::String | Scalar::Bytes => Value::from(""),
+            Scalar::Int32 | Scalar::Int64 | Scalar::Number | Scalar::IntOrString => Value::from(0),
+            Scalar::Boolean => Value::from(false),
+            Scalar::Quantity => Value::from("0"),
+            Scalar::Time | Scalar::MicroTime => Value::Null,
+        },
+    }
+}
+
+enum Wrong {
+    Type,
+    Form(String),
+}
+
+fn read_scalar(scalar: Scalar, value: &mut Value) -> Result<(), Wrong> {
+    match (scalar, &*value) {
+        (Scalar::String | Scalar::IntOrString, Value::String(_)) | (Scalar::Boolean, Value::Bool(_)) => {
+            Ok(())
+        }
+        (Scalar::Number, Value::Number(_)) => Ok(()),
+        (Scalar::Int32 | Scalar::IntOrString, Value::Number(number)) => {
+            number.as_i64().filter(|n| i32::try_from(*n).is_ok()).map(|_| ()).ok_or(Wrong::Type)
+        }
+        (Scalar::Int64, Value::Number(number)) => number.as_i64().map(|_| ()).ok_or(Wrong::Type),
+        (Scalar::Bytes, Value::String(text)) => check_base64(text),
+        (Scalar::Quantity, Value::String(_) | Value::Number(_)) => canonical_quantity(value),
+        (Scalar::Time | Scalar::MicroTime, Value::Null) => Ok(()),
+        (Scalar::Time, Value::String(_)) => canonical_time(value, "%Y-%m-%dT%H:%M:%SZ"),
+        (Scalar::MicroTime, Value::String(_)) => canonical_time(value, "%Y-%m-%dT%H:%M:%S%.6fZ"),
+        _ => Err(Wrong::Type),
+    }
+}
+
+fn check_base64(text: &str) -> Result<(), Wrong> {
+    let Err(error) = base64::engine::general_purpose::STANDARD.decode(text.as_bytes()) else { return Ok(()) };
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) => at,
+        base64::DecodeError::InvalidLastSymbol { offset, .. } => offset,
+        base64::DecodeError::InvalidLength(length) => length,
+        _ => text.len(),
+    };
+    Err(Wrong::Form(format!("illegal base64 data at input byte {at}")))
+}
+
+fn canonical_quantity(value: &mut Value) -> Result<(), Wrong> {
+    let parsed = match &*value {
+        Value::String(text) => Quantity::parse(text),
+        other => Quantity::parse(&other.to_string()),
+    };
+    let Ok(quantity) = parsed else {
+        return Err(Wrong::Form(
+            "quantities must match the regular expression \
+             '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                .to_owned(),
+        ));
+    };
+    let canonical = quantity.to_string();
+    if value.as_str() != Some(&canonical) {
+        *value = Value::String(canonical);
+    }
+    Ok(())
+}
+
+fn canonical_time(value: &mut Value, form: &str) -> Result<(), Wrong> {
+    let text = value.as_str().unwrap_or_default();
+    let time: Timestamp = text.parse().map_err(|_| {
+        Wrong::Form(format!(
+            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as a time"
+        ))
+    })?;
+    let canonical = time.to_zoned(TimeZone::UTC).strftime(form).to_string();
+    if canonical != text {
+        *value = Value::String(canonical);
+    }
+    Ok(())
+}
+
+fn wrong_type(ty: &'static Type, value: &Value, path: &Path<'_>, owner: Option<&Struct>) -> DecodeError {
+    let found = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+        Value::Number(number) if matches!(ty, Type::Scalar(Scalar::Int32 | Scalar::Int64)) => {
+            format!("number {number}")
+        }
+        Value::Number(_) => "number".to_owned(),
+    };
+    let owner = owner.map_or("", |of| of.short_name().rsplit('.').next().unwrap_or_default());
+    DecodeError::WrongType {
+        found,
+        field: format!("{owner}{}", path.without_indices()),
+        expected: go_type(ty),
+    }
+}
+
+/// The type as Go writes it.
+fn go_type(ty: &Type) -> String {
+    match ty {
+        Type::Any => "interface {}".to_owned(),
+        Type::Struct(of) => of.short_name().to_owned(),
+        Type::Map { values, .. } => format!("map[string]{}", go_type(values.get())),
+        Type::List { items, .. } => format!("[]{}", go_type(items.get())),
+        Type::Scalar(scalar) => match scalar {
+            Scalar::String => "string",
+            Scalar::Bytes => "[]uint8",
+            Scalar::Int32 => "int32",
+            Scalar::Int64 => "int64",
+            Scalar::Number => "float64",
+            Scalar::Boolean => "bool",
+            Scalar::IntOrString => "intstr.IntOrString",
+            Scalar::Quantity => "resource.Quantity",
+            Scalar::Time => "v1.Time",
+            Scalar::MicroTime => "v1.MicroTime",
+        }
+        .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod() -> &'static Type {
+        type_of("", "v1", "Pod").expect("pods are known")
+    }
+
+    #[test]
+    fn unknown_fields_are_named_and_dropped() {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Pod", "extra": 1,
+            "metadata": {"name": "a", "labels": {"any": "thing"}, "creationTimestamp": null},
+            "spec": {"containers": [{"name": "a"}, {"name": "b", "imag": "x", "resources": {"limit": {}}}]},
+        });
+        let expected = ["extra", "spec.containers[1].imag", "spec.containers[1].resources.limit"];
+        assert_eq!(unknown_fields("", "v1", "Pod", &object), expected);
+        assert_eq!(decode(pod(), &mut object), Ok(expected.map(str::to_owned).to_vec()));
+        assert_eq!(
+            object,
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "a", "labels": {"any": "thing"}},
+                "spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {}}]},
+            })
+        );
+    }
+
+    #[test]
+    fn quantities_and_times_get_their_stored_form() {
+        let mut object = json!({
+            "metadata": {"creationTimestamp": "2024-05-01T12:00:00.123+02:00"},
+            "spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1024Mi"},
+                                                   "requests": {"cpu": "0.5", "memory": null}}}]},
+        });
+        assert_eq!(decode(pod(), &mut object), Ok(Vec::new()));
+        assert_eq!(object["metadata"]["creationTimestamp"], "2024-05-01T10:00:00Z");
+        assert_eq!(
+            object["spec"]["containers"][0]["resources"],
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "0"}})
+        );
+        let lease = type_of("coordination.k8s.io", "v1", "Lease").expect("leases are known");
+        let mut object = json!({"spec": {"renewTime": "2024-05-01T10:00:00.5Z"}});
+        assert_eq!(decode(lease, &mut object), Ok(Vec::new()));
+        assert_eq!(object["spec"]["renewTime"], "2024-05-01T10:00:00.500000Z");
+    }
+
+    #[test]
+    fn wrong_types_are_told_in_the_decoders_words() {
+        let cases = [
+            (
+                json!({"spec": {"containers": [{"ports": "80"}]}}),
+                "json: cannot unmarshal string into Go struct field Container.spec.containers.ports of type \
+                 []v1.ContainerPort",
+            ),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string",
+            ),
+            (
+                json!({"spec": {"priority": 5_000_000_000_i64}}),
+                "json: cannot unmarshal number 5000000000 into Go struct field PodSpec.spec.priority of type int32",
+            ),
+            (
+                json!({"metadata": []}),
+                "json: cannot unmarshal array into Go struct field Pod.metadata of type v1.ObjectMeta",
+            ),
+            (
+                json!({"spec": {"overhead": {"cpu": "much"}}}),
+                "spec.overhead.cpu: quantities must match the regular expression \
+                 '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            ),
+        ];
+        for (mut object, expected) in cases {
+            let error = decode(pod(), &mut object).expect_err(expected);
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_are_base64() {
+        let secret = type_of("", "v1", "Secret").expect("secrets are known");
+        let mut object = json!({"data": {"a": "aGVsbG8="}});
+        assert_eq!(decode(secret, &mut object), Ok(Vec::new()));
+        let error = decode(secret, &mut json!({"data": {"a": "a!b"}})).expect_err("not base64");
+        assert_eq!(error.to_string(), "data.a: illegal base64 data at input byte 1");
+    }
+}

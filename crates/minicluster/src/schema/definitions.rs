@@ -1,0 +1,131 @@
+//! The definitions of the API's types as JSON schemas, with what the generated bindings leave out.
+
+use std::borrow::Cow;
+
+use k8s_openapi::Resource;
+use k8s_openapi::api::{
+    admissionregistration::v1 as admissionregistration, apps::v1 as apps,
+    authentication::v1 as authentication, authorization::v1 as authorization, autoscaling::v1 as autoscaling,
+    batch::v1 as batch, coordination::v1 as coordination, core::v1 as core, events::v1 as events,
+    policy::v1 as policy, scheduling::v1 as scheduling, storage::v1 as storage,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use schemars::JsonSchema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::semantics;
+
+/// Where references between definitions point to.
+pub(super) const REFERENCE: &str = "#/components/schemas/";
+
+/// A kind whose type is known here.
+pub(super) struct Kind {
+    pub(super) group: &'static str,
+    pub(super) version: &'static str,
+    pub(super) kind: &'static str,
+    /// The name of its definition, such as `io.k8s.api.core.v1.Pod`.
+    pub(super) definition: fn() -> Cow<'static, str>,
+    /// Adds its definition, and those it refers to, to a generator.
+    register: fn(&mut SchemaGenerator),
+}
+
+const fn kind<T: Resource + JsonSchema>() -> Kind {
+    Kind {
+        group: T::GROUP,
+        version: T::VERSION,
+        kind: T::KIND,
+        definition: T::schema_name,
+        register: |generator| {
+            generator.subschema_for::<T>();
+        },
+    }
+}
+
+pub(super) static KINDS: &[Kind] = &[
+    kind::<core::Binding>(),
+    kind::<core::ConfigMap>(),
+    kind::<core::Event>(),
+    kind::<core::Namespace>(),
+    kind::<core::Node>(),
+    kind::<core::PersistentVolume>(),
+    kind::<core::PersistentVolumeClaim>(),
+    kind::<core::Pod>(),
+    kind::<core::ReplicationController>(),
+    kind::<core::Secret>(),
+    kind::<core::Service>(),
+    kind::<core::ServiceAccount>(),
+    kind::<admissionregistration::MutatingWebhookConfiguration>(),
+    kind::<admissionregistration::ValidatingWebhookConfiguration>(),
+    kind::<apps::ControllerRevision>(),
+    kind::<apps::DaemonSet>(),
+    kind::<apps::Deployment>(),
+    kind::<apps::ReplicaSet>(),
+    kind::<apps::StatefulSet>(),
+    kind::<authentication::SelfSubjectReview>(),
+    kind::<authentication::TokenRequest>(),
+    kind::<authentication::TokenReview>(),
+    kind::<authorization::LocalSubjectAccessReview>(),
+    kind::<authorization::SelfSubjectAccessReview>(),
+    kind::<authorization::SelfSubjectRulesReview>(),
+    kind::<authorization::SubjectAccessReview>(),
+    kind::<autoscaling::Scale>(),
+    kind::<batch::Job>(),
+    kind::<coordination::Lease>(),
+    kind::<events::Event>(),
+    kind::<policy::Eviction>(),
+    kind::<policy::PodDisruptionBudget>(),
+    kind::<scheduling::PriorityClass>(),
+    kind::<storage::StorageClass>(),
+];
+
+/// The definitions of the chosen kinds and of all that they refer to, by name. `common` adds what every
+/// document of the API refers to: `Status` and `DeleteOptions`.
+pub(super) fn generate(chosen: impl Fn(&Kind) -> bool, common: bool) -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|s| {
+        s.meta_schema = None;
+        s.definitions_path = "/components/schemas".into();
+    });
+    let mut generator = settings.into_generator();
+    for kind in KINDS.iter().filter(|kind| chosen(kind)) {
+        (kind.register)(&mut generator);
+    }
+    if common {
+        generator.subschema_for::<meta::Status>();
+        generator.subschema_for::<meta::DeleteOptions>();
+        generator.subschema_for::<meta::ListMeta>();
+    }
+    let mut definitions = generator.take_definitions(false);
+    for (name, definition) in &mut definitions {
+        add_proposed_fields(name, definition);
+        semantics::annotate(name, definition);
+    }
+    definitions
+}
+
+/// The definition that a schema refers to, directly or as the only member of `allOf`.
+pub(super) fn referred(schema: &Value) -> Option<&str> {
+    let reference = schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref"))?;
+    reference.as_str()?.strip_prefix(REFERENCE)
+}
+
+/// The fields of the node affinity and inter-pod affinity proposals that Kubernetes' own types lack.
+fn add_proposed_fields(definition: &str, schema: &mut Value) {
+    let field = match definition {
+        "io.k8s.api.core.v1.NodeAffinity" => json!({
+            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept while the \
+                pod runs: a pod whose node stops satisfying it is evicted.",
+            "$ref": format!("{REFERENCE}io.k8s.api.core.v1.NodeSelector"),
+        }),
+        "io.k8s.api.core.v1.PodAffinity" | "io.k8s.api.core.v1.PodAntiAffinity" => json!({
+            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept while the \
+                pod runs: a pod for which it stops being satisfied is evicted.",
+            "type": "array",
+            "items": { "$ref": format!("{REFERENCE}io.k8s.api.core.v1.PodAffinityTerm") },
+        }),
+        _ => return,
+    };
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert("requiredDuringSchedulingRequiredDuringExecution".to_owned(), field);
+    }
+}

@@ -1,0 +1,13 @@
+//! What the types of the API look like: their fields, and how the lists and maps among them are merged.
+//!
+//! [`type_of`] gives the structural type that patches, server-side apply and the check of fields walk along.
+//! It comes from the definitions (`definitions`) and a table of list semantics (`semantics`). Nothing here knows what
+//! a value means: defaults and validation are elsewhere.
+
+mod decode;
+mod definitions;
+mod semantics;
+mod types;
+
+pub use decode::{DecodeError, decode, unknown_fields};
+pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId, type_of};
