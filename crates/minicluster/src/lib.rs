@@ -5,6 +5,7 @@
 //! like (OpenAPI, list keys); `controllers` are clients of the API like any other. Nothing here sees the engine: an
 //! API server that shared the placement code would agree with its bugs.
 
+pub mod controllers;
 pub mod patch;
 pub mod resource;
 pub mod schema;

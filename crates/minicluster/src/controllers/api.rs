@@ -1,0 +1,254 @@
+//! Requests to the API server, and what their failures mean.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Request;
+use kube::Client;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::cache::ObjectKey;
+use super::kinds::Kind;
+use super::view::{AnyObject, Meta};
+
+/// Requests under way at one time, of all controllers together.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// A client for the controllers.
+#[derive(Clone)]
+pub(crate) struct Api {
+    client: Client,
+    in_flight: Arc<Semaphore>,
+}
+
+/// A request that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} {kind} {key}: {source}")]
+pub(crate) struct ApiError {
+    verb: &'static str,
+    kind: &'static str,
+    key: ObjectKey,
+    source: kube::Error,
+}
+
+impl ApiError {
+    /// HTTP status code; `None` when the server did not answer.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match &self.source {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    fn reason(&self) -> &str {
+        match &self.source {
+            kube::Error::Api(status) => &status.reason,
+            _ => "",
+        }
+    }
+
+    /// What the server said.
+    pub(crate) fn message(&self) -> String {
+        match &self.source {
+            kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+            source => source.to_string(),
+        }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// A precondition (uid, resourceVersion) did not hold.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code() == Some(409) && self.reason() != "AlreadyExists"
+    }
+
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.code() == Some(409) && self.reason() == "AlreadyExists"
+    }
+
+    /// The namespace is going away: nothing can be created in it.
+    pub(crate) fn is_namespace_terminating(&self) -> bool {
+        self.code() == Some(403) && self.message().contains("being terminated")
+    }
+}
+
+/// What must still hold for a status to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precondition {
+    /// It is the same object. For a status that is made from scratch each time, by one controller, which looks again
+    /// after each change: the last one written is right.
+    Uid,
+    /// It is unchanged. For a status that builds on what it was.
+    Version,
+}
+
+/// How dependents of a deleted object are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// What must still hold for a deletion, and how it is to go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions<'a> {
+    /// Only the object with this uid.
+    pub(crate) uid: Option<&'a str>,
+    /// Only this version of it.
+    pub(crate) resource_version: Option<&'a str>,
+    /// Seconds until it is taken away; the object's own wish when absent.
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+}
+
+impl DeleteOptions<'_> {
+    /// Deletes only the object with this uid.
+    pub(crate) fn of_uid(uid: &str) -> DeleteOptions<'_> {
+        DeleteOptions { uid: Some(uid), ..DeleteOptions::default() }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        for (field, value) in [("uid", self.uid), ("resourceVersion", self.resource_version)] {
+            if let Some(value) = value {
+                options["preconditions"][field] = value.into();
+            }
+        }
+        if let Some(seconds) = self.grace_period_seconds {
+            options["gracePeriodSeconds"] = seconds.into();
+        }
+        if let Some(propagation) = self.propagation {
+            options["propagationPolicy"] = format!("{propagation:?}").into();
+        }
+        options
+    }
+}
+
+impl Api {
+    pub(crate) fn new(client: Client) -> Self {
+        Api { client, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
+    }
+
+    /// The client itself, for streams.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Reads the current state of an object; `None` when there is none.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        kind: &'static Kind,
+        key: &ObjectKey,
+    ) -> Result<Option<T>, ApiError> {
+        let path = format!("{}/{}", kind.path(&key.namespace), key.name);
+        match self.send("get", kind.kind, key, Request::get(path), Vec::new()).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates an object from its JSON text.
+    pub(crate) async fn create<T: DeserializeOwned>(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        object: Vec<u8>,
+    ) -> Result<T, ApiError> {
+        let key = ObjectKey::new(namespace, "");
+        let request =
+            Request::post(kind.path(namespace)).header(http::header::CONTENT_TYPE, "application/json");
+        self.send("create", kind.kind, &key, request, object).await
+    }
+
+    /// Applies a JSON merge patch to an object, or to its subresource.
+    ///
+    /// A `metadata.resourceVersion` in the patch makes it fail with a conflict when the object has changed.
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &self,
+        kind: &'static Kind,
+        key: &ObjectKey,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<T, ApiError> {
+        let mut path = format!("{}/{}", kind.path(&key.namespace), key.name);
+        if !subresource.is_empty() {
+            path.push('/');
+            path.push_str(subresource);
+        }
+        let request = Request::patch(path).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        self.send("patch", kind.kind, key, request, patch.to_string().into_bytes()).await
+    }
+
+    /// Writes the status of an object. Fields that are `null` in `status` are taken away.
+    pub(crate) async fn write_status(
+        &self,
+        kind: &'static Kind,
+        meta: &Meta,
+        status: &impl Serialize,
+        precondition: Precondition,
+    ) -> Result<(), ApiError> {
+        let mut patch = json!({"metadata": {"uid": &*meta.uid}, "status": status});
+        if precondition == Precondition::Version {
+            patch["metadata"]["resourceVersion"] = meta.resource_version.as_str().into();
+        }
+        self.patch::<AnyObject>(kind, &meta.key(), "status", &patch).await.map(drop)
+    }
+
+    /// Deletes an object. One that is already gone is as good as deleted.
+    pub(crate) async fn delete(
+        &self,
+        kind: &'static Kind,
+        key: &ObjectKey,
+        options: DeleteOptions<'_>,
+    ) -> Result<(), ApiError> {
+        match self
+            .delete_at(kind.kind, format!("{}/{}", kind.path(&key.namespace), key.name), key, options)
+            .await
+        {
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Deletes what is at a URL path.
+    pub(crate) async fn delete_at(
+        &self,
+        kind: &'static str,
+        path: String,
+        key: &ObjectKey,
+        options: DeleteOptions<'_>,
+    ) -> Result<(), ApiError> {
+        let request = Request::delete(path).header(http::header::CONTENT_TYPE, "application/json");
+        let body = options.to_json().to_string().into_bytes();
+        self.send::<serde::de::IgnoredAny>("delete", kind, key, request, body).await.map(drop)
+    }
+
+    /// Sends any request; `kind` and `key` are for the error.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        kind: &'static str,
+        key: &ObjectKey,
+        request: http::request::Builder,
+        body: Vec<u8>,
+    ) -> Result<T, ApiError> {
+        let failed = |source| ApiError { verb, kind, key: key.clone(), source };
+        let request = request.body(body).map_err(|error| failed(kube::Error::HttpError(error)))?;
+        // The semaphore is never closed; without a permit the request is merely not held back.
+        let _permit = self.in_flight.acquire().await.ok();
+        self.client.request(request).await.map_err(failed)
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Api")
+    }
+}

@@ -1,0 +1,264 @@
+//! Deployments: ReplicaSets of one template after another.
+
+mod plan;
+mod replica_sets;
+mod revision;
+mod rolling;
+mod scale;
+mod status;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::plan::{Action, Plan, plan};
+use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
+use super::cache::{Cache, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::informer::Informer;
+use super::kinds::{DEPLOYMENTS, REPLICA_SETS};
+use super::ownership::{Owner, claim};
+use super::pod_control::object_at;
+use super::queue::{Next, Queue, work};
+use super::replica_set::until;
+use super::template::{POD_TEMPLATE_HASH, same_template};
+use super::view::{AnyObject, Deployment, Pod, ReplicaSet};
+
+/// The controller.
+pub(crate) struct Deployments {
+    api: Api,
+    recorder: Recorder,
+    deployments: Arc<Cache<Deployment>>,
+    replica_sets: Arc<Cache<ReplicaSet>>,
+    pods: Arc<Cache<Pod>>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl Deployments {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        deployments: &mut Informer<Deployment>,
+        replica_sets: &mut Informer<ReplicaSet>,
+        pods: &mut Informer<Pod>,
+    ) -> Self {
+        let controller = Deployments {
+            api: api.clone(),
+            recorder,
+            deployments: deployments.cache(),
+            replica_sets: replica_sets.cache(),
+            pods: pods.cache(),
+            queue: Arc::default(),
+        };
+        let queue = controller.queue.clone();
+        deployments.on_change(move |change| {
+            if let Some(latest) = change.latest() {
+                queue.add(latest.metadata.key());
+            }
+        });
+        let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
+        replica_sets.on_change(move |change| {
+            for set in change.old.into_iter().chain(change.new) {
+                match set.metadata.controller() {
+                    Some(owner) if owner.kind == DEPLOYMENTS.kind => {
+                        queue.add(ObjectKey {
+                            namespace: set.metadata.namespace.clone(),
+                            name: owner.name.clone(),
+                        });
+                    }
+                    Some(_) => {}
+                    None => {
+                        let all = cache.by(&Index::Namespace(set.metadata.namespace.clone()));
+                        for deployment in all.iter().filter(|d| d.spec.selector.matches(&set.metadata.labels))
+                        {
+                            queue.add(deployment.metadata.key());
+                        }
+                    }
+                }
+            }
+        });
+        // Recreate waits for the last old pod to go.
+        let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
+        let replica_sets = controller.replica_sets.clone();
+        pods.on_change(move |change| {
+            let ended = change.new.is_none_or(|pod| pod.is_terminal());
+            let Some(pod) = change.old.filter(|old| ended && !old.is_terminal()) else { return };
+            let Some(set) = pod.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
+                return;
+            };
+            let key = ObjectKey { namespace: pod.metadata.namespace.clone(), name: set.name.clone() };
+            let Some(set) = replica_sets.get(&key) else { return };
+            let Some(owner) = set.metadata.controller() else { return };
+            let key = ObjectKey { namespace: key.namespace, name: owner.name.clone() };
+            if cache.get(&key).is_some_and(|deployment| !deployment.is_rolling()) {
+                queue.add(key);
+            }
+        });
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("deployments", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(deployment) = self.deployments.get(&key) else { return Ok(Next::Wait) };
+        let owner = Owner { kind: &DEPLOYMENTS, meta: &deployment.metadata };
+        let selector = &deployment.spec.selector;
+        let replica_sets =
+            claim(&self.api, owner, selector, &REPLICA_SETS, &self.replica_sets, |_| true).await?;
+        let has_running_pods = |set: &ReplicaSet| {
+            let pods = self.pods.by(&Index::Controller(set.metadata.uid.clone()));
+            pods.iter().any(|pod| !pod.is_terminal())
+        };
+        let Plan { actions, mut status, look_again } =
+            plan(&deployment, &replica_sets, has_running_pods, Timestamp::now());
+        let mut result = Ok(());
+        // The Deployment's version after this sync's own writes.
+        let mut meta = deployment.metadata.clone();
+        for action in actions {
+            result = match action {
+                Action::Create { name, hash, replicas, annotations } => {
+                    let object = new_replica_set(&deployment, &name, &hash, replicas, &annotations);
+                    let created = self.create(&deployment, &name, replicas, object, &mut status).await;
+                    if let Err(error) = &created
+                        && !error.is_conflict()
+                    {
+                        let message = error.message();
+                        status::tell_create_failed(&deployment, &mut status, message, Timestamp::now());
+                    }
+                    created
+                }
+                Action::SetRevision(revision) => {
+                    let patch = json!({"metadata": {
+                        "uid": &*meta.uid,
+                        "resourceVersion": meta.resource_version,
+                        "annotations": {revision::REVISION: revision},
+                    }});
+                    let written = self.api.patch::<AnyObject>(&DEPLOYMENTS, &key, "", &patch).await;
+                    written.map(|written| meta.resource_version = written.metadata.resource_version)
+                }
+                Action::Update { replica_set, replicas, annotations, min_ready_seconds } => {
+                    let mut patch = json!({"metadata": {
+                        "uid": &*replica_set.metadata.uid,
+                        "resourceVersion": replica_set.metadata.resource_version,
+                        "annotations": annotations,
+                    }});
+                    if let Some(replicas) = replicas {
+                        patch["spec"]["replicas"] = replicas.into();
+                    }
+                    if let Some(seconds) = min_ready_seconds {
+                        patch["spec"]["minReadySeconds"] = seconds.into();
+                    }
+                    let set = replica_set.metadata.key();
+                    let written = self.api.patch::<AnyObject>(&REPLICA_SETS, &set, "", &patch).await;
+                    if let (Ok(_), Some(to)) = (&written, replicas) {
+                        self.tell_scaled(&deployment, &set.name, replica_set.replicas(), to);
+                    }
+                    written.map(drop)
+                }
+                Action::Delete(replica_set) => {
+                    let options = DeleteOptions {
+                        propagation: Some(Propagation::Background),
+                        ..DeleteOptions::of_uid(&replica_set.metadata.uid)
+                    };
+                    self.api.delete(&REPLICA_SETS, &replica_set.metadata.key(), options).await
+                }
+            };
+            if result.is_err() {
+                break;
+            }
+        }
+        if status != deployment.status && result.as_ref().err().is_none_or(|error| !error.is_conflict()) {
+            self.api.write_status(&DEPLOYMENTS, &meta, &status, Precondition::Version).await?;
+        }
+        result?;
+        let now = Timestamp::now();
+        Ok(look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+    }
+
+    async fn create(
+        &self,
+        deployment: &Deployment,
+        name: &str,
+        replicas: i32,
+        object: Value,
+        status: &mut super::view::DeploymentStatus,
+    ) -> Result<(), ApiError> {
+        let namespace = &deployment.metadata.namespace;
+        match self.api.create::<AnyObject>(&REPLICA_SETS, namespace, object.to_string().into_bytes()).await {
+            Ok(_) => {
+                if replicas > 0 {
+                    self.tell_scaled(deployment, name, 0, replicas);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_already_exists() => {
+                let key = ObjectKey::new(namespace.clone(), name);
+                let there: Option<ReplicaSet> = self.api.get(&REPLICA_SETS, &key).await?;
+                let is_ours = there.is_some_and(|there| {
+                    there.metadata.is_controlled_by(&deployment.metadata.uid)
+                        && same_template(&there.spec.template, &deployment.spec.template)
+                });
+                // Ours: the cache will show it. Otherwise another template has this hash, and gets another name.
+                if !is_ours {
+                    status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if !error.is_namespace_terminating() {
+                    let about = Reference::new(&DEPLOYMENTS, &deployment.metadata);
+                    let message = format!("Failed to create new replica set \"{name}\": {}", error.message());
+                    self.recorder.warning(&about, "ReplicaSetCreateError", message);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn tell_scaled(&self, deployment: &Deployment, replica_set: &str, from: i32, to: i32) {
+        let about = Reference::new(&DEPLOYMENTS, &deployment.metadata);
+        let direction = if to > from { "up" } else { "down" };
+        let message = format!("Scaled {direction} replica set {replica_set} from {from} to {to}");
+        self.recorder.normal(&about, "ScalingReplicaSet", message);
+    }
+}
+
+fn new_replica_set(
+    deployment: &Deployment,
+    name: &str,
+    hash: &str,
+    replicas: i32,
+    annotations: &revision::Annotations,
+) -> Value {
+    let owner = Owner { kind: &DEPLOYMENTS, meta: &deployment.metadata };
+    let mut template = deployment.spec.template.as_object().cloned().unwrap_or_default();
+    let labels = object_at(object_at(&mut template, "metadata"), "labels");
+    labels.insert(POD_TEMPLATE_HASH.to_owned(), hash.into());
+    let labels = labels.clone();
+    let mut selector = deployment.spec.selector.written.clone();
+    selector.match_labels.insert(POD_TEMPLATE_HASH.to_owned(), hash.to_owned());
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": &*deployment.metadata.namespace,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [owner.reference().to_json()],
+        },
+        "spec": {
+            "replicas": replicas,
+            "minReadySeconds": deployment.spec.min_ready_seconds,
+            "selector": selector,
+            "template": template,
+        },
+    })
+}

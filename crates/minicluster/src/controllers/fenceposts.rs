@@ -1,0 +1,72 @@
+//! Numbers that may be written as percentages.
+
+use serde_json::Value;
+
+/// Which way a fraction of a pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    Up,
+    Down,
+}
+
+/// A number, or a percentage of `total`. `None` if it is neither.
+pub(crate) fn scaled(value: &Value, total: i32, round: Round) -> Option<i32> {
+    if let Some(number) = value.as_i64() {
+        return Some(clamp(number));
+    }
+    let percent: i64 = value.as_str()?.strip_suffix('%')?.parse().ok()?;
+    let scaled = percent.checked_mul(i64::from(total))?;
+    Some(clamp(match round {
+        Round::Up => scaled.div_euclid(100) + i64::from(scaled.rem_euclid(100) > 0),
+        Round::Down => scaled.div_euclid(100),
+    }))
+}
+
+/// `maxSurge` (rounded up) and `maxUnavailable` (rounded down) of a rolling update, 25 % each when absent. They cannot
+/// both be zero: then one pod may be unavailable, as nothing could move otherwise.
+pub(crate) fn fenceposts(
+    max_surge: Option<&Value>,
+    max_unavailable: Option<&Value>,
+    replicas: i32,
+) -> (i32, i32) {
+    let quarter = Value::from("25%");
+    let resolve = |value: Option<&Value>, round| {
+        scaled(value.filter(|v| !v.is_null()).unwrap_or(&quarter), replicas, round).unwrap_or(0).max(0)
+    };
+    match (resolve(max_surge, Round::Up), resolve(max_unavailable, Round::Down)) {
+        (0, 0) => (0, 1),
+        both => both,
+    }
+}
+
+/// A number in the range that the API has for numbers of pods.
+pub(crate) fn clamp(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn surge_rounds_up_and_unavailable_rounds_down() {
+        for (surge, unavailable, replicas, expected) in [
+            (json!(null), json!(null), 10, (3, 2)),
+            (json!("25%"), json!("25%"), 3, (1, 0)),
+            (json!(0), json!("10%"), 5, (0, 1)),
+            (json!("0%"), json!("0%"), 5, (0, 1)),
+            (json!(2), json!(0), 5, (2, 0)),
+            (json!("100%"), json!("100%"), 7, (7, 7)),
+            (json!("x"), json!(-3), 7, (0, 1)),
+        ] {
+            assert_eq!(
+                fenceposts(Some(&surge), Some(&unavailable), replicas),
+                expected,
+                "{surge} {unavailable}"
+            );
+        }
+        assert_eq!(fenceposts(None, None, i32::MAX), (536_870_912, 536_870_911));
+    }
+}

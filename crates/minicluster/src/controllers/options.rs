@@ -1,0 +1,46 @@
+//! What can be set about the controllers.
+
+use std::time::Duration;
+
+/// Options of [`run`](super::run). The defaults are those of kube-controller-manager where it has them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ControllerOptions {
+    /// Syncs that each workload controller runs at one time.
+    pub n_workers: usize,
+    /// How long a node may be silent before it counts as unreachable.
+    pub node_monitor_grace_period: Duration,
+    /// How often silence is looked for.
+    pub node_monitor_period: Duration,
+    /// Nodes per second, in each zone, whose pods are told to leave because the node is not ready.
+    pub node_eviction_rate: f64,
+    /// The same in zones where many nodes are not ready. Small clusters then evict nothing.
+    pub secondary_node_eviction_rate: f64,
+    /// Share of a zone's nodes (at least three) that is many.
+    pub unhealthy_zone_threshold: f64,
+    /// Up to this number of nodes a zone is small.
+    pub large_cluster_size_threshold: usize,
+    /// Ended pods in the cluster that are kept; beyond it the oldest are deleted.
+    pub terminated_pod_threshold: usize,
+    /// How long a node must be gone before the pods bound to it are deleted.
+    pub pod_gc_quarantine: Duration,
+    /// How often pods are looked through for such that belong nowhere.
+    pub pod_gc_period: Duration,
+}
+
+impl Default for ControllerOptions {
+    fn default() -> Self {
+        ControllerOptions {
+            n_workers: 4,
+            node_monitor_grace_period: Duration::from_secs(40),
+            node_monitor_period: Duration::from_secs(5),
+            node_eviction_rate: 0.1,
+            secondary_node_eviction_rate: 0.01,
+            unhealthy_zone_threshold: 0.55,
+            large_cluster_size_threshold: 50,
+            terminated_pod_threshold: 12_500,
+            pod_gc_quarantine: Duration::from_secs(40),
+            pod_gc_period: Duration::from_secs(20),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Which objects a controller manages: those that refer to it and match its selector.
+//!
+//! An orphan that matches is adopted, one that no longer matches is released. Both are written with the version that
+//! was looked at, so that two controllers cannot both adopt.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::api::{Api, ApiError};
+use super::cache::{Cache, Cached, Index};
+use super::kinds::Kind;
+use super::view::{AnyObject, Meta, OwnerReference, WorkloadSelector};
+
+/// A controller as the owner of what it makes.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) kind: &'static Kind,
+    pub(crate) meta: &'a Meta,
+}
+
+impl Owner<'_> {
+    /// The reference that its dependents carry.
+    pub(crate) fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: self.kind.api_version.to_owned(),
+            kind: self.kind.kind.to_owned(),
+            name: self.meta.name.clone(),
+            uid: self.meta.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+}
+
+/// What is to happen to an object's tie to a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    Keep,
+    Adopt,
+    Release,
+    Ignore,
+}
+
+fn claim_of(owner: &Meta, selector: &WorkloadSelector, object: &Meta, adoptable: bool) -> Claim {
+    let matches = selector.matches(&object.labels);
+    match object.controller() {
+        Some(controller) if controller.uid != owner.uid => Claim::Ignore,
+        Some(_) if matches => Claim::Keep,
+        Some(_) if owner.is_deleting() => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if !matches || !adoptable || owner.is_deleting() || object.is_deleting() => Claim::Ignore,
+        None => Claim::Adopt,
+    }
+}
+
+/// The objects of `cache` that the owner manages, after adopting and releasing.
+///
+/// Only orphans for which `adoptable` holds are adopted.
+///
+/// # Errors
+/// An adoption or a release failed, most likely because the object has changed: look again.
+pub(crate) async fn claim<T: Cached>(
+    api: &Api,
+    owner: Owner<'_>,
+    selector: &WorkloadSelector,
+    dependents: &'static Kind,
+    cache: &Cache<T>,
+    adoptable: impl Fn(&T) -> bool,
+) -> Result<Vec<Arc<T>>, ApiError> {
+    let mut claimed = Vec::new();
+    let mut checked = false;
+    let owned = cache.by(&Index::Controller(owner.meta.uid.clone()));
+    let orphans = cache.by(&Index::Orphans(owner.meta.namespace.clone()));
+    for object in owned.into_iter().chain(orphans) {
+        let meta = object.meta();
+        match claim_of(owner.meta, selector, meta, adoptable(&object)) {
+            Claim::Ignore => {}
+            Claim::Keep => claimed.push(object),
+            Claim::Adopt => {
+                if !checked && !is_still_there(api, owner).await? {
+                    continue;
+                }
+                checked = true;
+                let adopted = meta.owner_references.iter().cloned().chain([owner.reference()]);
+                match write_owners(api, dependents, meta, adopted).await {
+                    Err(error) if error.is_not_found() => {}
+                    result => {
+                        result?;
+                        claimed.push(object);
+                    }
+                }
+            }
+            Claim::Release => {
+                let others = meta.owner_references.iter().filter(|other| other.uid != owner.meta.uid);
+                match write_owners(api, dependents, meta, others.cloned()).await {
+                    Err(error) if error.is_not_found() => {}
+                    result => result?,
+                }
+            }
+        }
+    }
+    Ok(claimed)
+}
+
+/// Asks the server, as the cache may not know of a deletion yet.
+async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, ApiError> {
+    let live: Option<AnyObject> = api.get(owner.kind, &owner.meta.key()).await?;
+    Ok(live.is_some_and(|live| live.metadata.uid == owner.meta.uid && !live.metadata.is_deleting()))
+}
+
+async fn write_owners(
+    api: &Api,
+    kind: &'static Kind,
+    meta: &Meta,
+    owners: impl Iterator<Item = OwnerReference>,
+) -> Result<(), ApiError> {
+    let owners: Vec<Value> = owners.map(|owner| owner.to_json()).collect();
+    let patch = json!({"metadata": {
+        "uid": &*meta.uid,
+        "resourceVersion": meta.resource_version,
+        "ownerReferences": owners,
+    }});
+    api.patch::<AnyObject>(kind, &meta.key(), "", &patch).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_adopted_and_who_released() {
+        let selector: WorkloadSelector = serde_json::from_str(r#"{"app":"web"}"#).unwrap();
+        let meta = |app: &str, owner: Option<&str>, deleting: bool| -> Meta {
+            let owners = owner.map(|uid| json!([{"uid": uid, "controller": true}]));
+            let deletion = deleting.then_some("2026-01-01T00:00:00Z");
+            let meta = json!({"uid": "me", "labels": {"app": app}, "ownerReferences": owners,
+                "deletionTimestamp": deletion});
+            serde_json::from_value(meta).unwrap()
+        };
+        for (owner_deleting, app, controller, deleting, claim) in [
+            (false, "web", Some("me"), false, Claim::Keep),
+            (false, "web", Some("me"), true, Claim::Keep),
+            (true, "web", Some("me"), false, Claim::Keep),
+            (false, "db", Some("me"), false, Claim::Release),
+            (true, "db", Some("me"), false, Claim::Ignore),
+            (false, "web", Some("other"), false, Claim::Ignore),
+            (false, "web", None, false, Claim::Adopt),
+            (false, "web", None, true, Claim::Ignore),
+            (true, "web", None, false, Claim::Ignore),
+            (false, "db", None, false, Claim::Ignore),
+        ] {
+            let owner = meta("", None, owner_deleting);
+            let object = meta(app, controller, deleting);
+            assert_eq!(claim_of(&owner, &selector, &object, true), claim, "{app} {controller:?} {deleting}");
+        }
+        assert_eq!(
+            claim_of(&meta("", None, false), &selector, &meta("web", None, false), false),
+            Claim::Ignore
+        );
+    }
+}

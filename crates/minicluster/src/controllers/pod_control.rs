@@ -1,0 +1,137 @@
+//! Making pods from templates, and deleting them.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use serde_json::{Map, Value, json};
+
+use super::api::{Api, ApiError, DeleteOptions};
+use super::events::{Recorder, Reference};
+use super::kinds::PODS;
+use super::ownership::Owner;
+use super::view::{AnyObject, Pod};
+
+/// Most pods made or deleted in one sync.
+pub(crate) const BURST: usize = 500;
+
+/// A pod as a template makes it: everything the template says, under its owner's name and reference.
+pub(crate) fn pod_from_template(template: &Value, owner: Owner<'_>) -> Map<String, Value> {
+    let empty = Map::new();
+    let from = template.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let mut metadata = Map::new();
+    metadata.insert("generateName".to_owned(), format!("{}-", owner.meta.name).into());
+    metadata.insert("namespace".to_owned(), (*owner.meta.namespace).into());
+    for field in ["labels", "annotations", "finalizers"] {
+        if let Some(value) = from.get(field).filter(|value| !value.is_null()) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    metadata.insert("ownerReferences".to_owned(), json!([owner.reference().to_json()]));
+    let mut pod = Map::new();
+    pod.insert("apiVersion".to_owned(), "v1".into());
+    pod.insert("kind".to_owned(), "Pod".into());
+    pod.insert("metadata".to_owned(), metadata.into());
+    pod.insert("spec".to_owned(), template.get("spec").cloned().unwrap_or_else(|| json!({})));
+    pod
+}
+
+/// Makes sure that a field of an object is an object, and returns it.
+pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
+    let value = object.entry(field).or_insert(Value::Null);
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("made an object above"),
+    }
+}
+
+/// How a batch of creations went.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Created.
+    pub(crate) n_created: usize,
+    /// Failed without an answer about the pod itself, or not tried after a failure: they will not appear.
+    pub(crate) n_missing: usize,
+    /// The first failure.
+    pub(crate) error: Option<ApiError>,
+}
+
+/// Makes pods, first one, then two, four and so on while all goes well: a template that the server refuses costs one
+/// request, not hundreds.
+pub(crate) async fn create_pods(
+    api: &Api,
+    recorder: &Recorder,
+    about: &Reference,
+    pods: Vec<Vec<u8>>,
+) -> Batch {
+    let mut batch = Batch::default();
+    let mut size = 1;
+    let mut pods = pods.into_iter();
+    loop {
+        let some: Vec<_> = pods.by_ref().take(size).collect();
+        if some.is_empty() {
+            return batch;
+        }
+        let namespace = &about.key.namespace;
+        let created = some.into_iter().map(|body| api.create::<AnyObject>(&PODS, namespace, body));
+        for result in join_all(created).await {
+            match result {
+                Ok(pod) => {
+                    batch.n_created += 1;
+                    let message = format!("Created pod: {}", pod.metadata.name);
+                    recorder.normal(about, "SuccessfulCreate", message);
+                }
+                Err(error) => {
+                    batch.n_missing += 1;
+                    if !error.is_namespace_terminating() {
+                        let message = format!("Error creating: {}", error.message());
+                        recorder.warning(about, "FailedCreate", message);
+                    }
+                    batch.error.get_or_insert(error);
+                }
+            }
+        }
+        if batch.error.is_some() {
+            batch.n_missing += pods.len();
+            return batch;
+        }
+        size *= 2;
+    }
+}
+
+/// Deletes one pod, if it is still the one that was looked at.
+pub(crate) async fn delete_pod(
+    api: &Api,
+    recorder: &Recorder,
+    about: &Reference,
+    pod: &Pod,
+) -> Result<(), ApiError> {
+    let key = pod.metadata.key();
+    match api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
+        Ok(()) => {
+            recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", key.name));
+            Ok(())
+        }
+        // Another pod has its name by now.
+        Err(error) if error.is_conflict() => Ok(()),
+        Err(error) => {
+            recorder.warning(about, "FailedDelete", format!("Error deleting: {}", error.message()));
+            Err(error)
+        }
+    }
+}
+
+/// Deletes pods together; those that could not be deleted are returned with the reason.
+pub(crate) async fn delete_pods(
+    api: &Api,
+    recorder: &Recorder,
+    about: &Reference,
+    pods: &[Arc<Pod>],
+) -> Vec<(Arc<Pod>, ApiError)> {
+    let deleted = pods.iter().map(|pod| async move {
+        delete_pod(api, recorder, about, pod).await.err().map(|error| (pod.clone(), error))
+    });
+    join_all(deleted).await.into_iter().flatten().collect()
+}

@@ -1,0 +1,298 @@
+//! A work queue of keys: a key waits at most once, is worked on by one worker at a time, and comes back later
+//! after a failure.
+//!
+//! A key that is added while it is worked on is handed out again afterwards, but not at once: it rests for twice as
+//! long as the work took, so that an object with ten thousand pods cannot take the machine for itself. Many events
+//! in a row thus cost one sync, not many. The queue holds no more than the keys it is given, which are
+//! bounded by the objects there are.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// First delay after a failure; doubled by each further one.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+/// Longest delay after a failure.
+const LAST_RETRY: Duration = Duration::from_secs(60);
+/// Longest rest after work on a key.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
+/// The queue.
+pub(crate) struct Queue<K> {
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+struct State<K> {
+    ready: VecDeque<K>,
+    /// What is in `ready`.
+    waiting: HashSet<K>,
+    /// What is worked on, and whether it was added again meanwhile.
+    working: HashMap<K, bool>,
+    delayed: BTreeMap<(Instant, u64), K>,
+    delayed_at: HashMap<K, (Instant, u64)>,
+    failures: HashMap<K, u32>,
+    sequence: u64,
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        Queue {
+            state: Mutex::new(State {
+                ready: VecDeque::new(),
+                waiting: HashSet::new(),
+                working: HashMap::new(),
+                delayed: BTreeMap::new(),
+                delayed_at: HashMap::new(),
+                failures: HashMap::new(),
+                sequence: 0,
+            }),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Queue<K> {
+    /// Hands the key out as soon as a worker is free.
+    pub(crate) fn add(&self, key: K) {
+        let mut state = self.lock();
+        state.forget_delay(&key);
+        if let Some(again) = state.working.get_mut(&key) {
+            *again = true;
+        } else if state.waiting.insert(key.clone()) {
+            state.ready.push_back(key);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Adds the key after a delay; of two delays the earlier counts.
+    pub(crate) fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        let mut state = self.lock();
+        if state.waiting.contains(&key) {
+            return;
+        }
+        let at = Instant::now() + delay;
+        state.delay(key, at);
+        self.changed.notify_one();
+    }
+
+    /// Adds the key after a delay that grows with its failures.
+    pub(crate) fn add_after_failure(&self, key: K) {
+        let failures = {
+            let mut state = self.lock();
+            let failures = state.failures.entry(key.clone()).or_default();
+            *failures = failures.saturating_add(1);
+            *failures
+        };
+        self.add_after(key, retry_delay(failures));
+    }
+
+    /// Forgets the failures of a key.
+    pub(crate) fn forget(&self, key: &K) {
+        self.lock().failures.remove(key);
+    }
+
+    /// The next key, to be given back with [`Self::done`].
+    pub(crate) async fn next(&self) -> K {
+        loop {
+            // Registered before looking, so that no addition in between is missed.
+            let changed = self.changed.notified();
+            let wait = {
+                let mut state = self.lock();
+                let n_due = state.wake(Instant::now());
+                if let Some(key) = state.ready.pop_front() {
+                    state.waiting.remove(&key);
+                    state.working.insert(key.clone(), false);
+                    if n_due > 1 || !state.ready.is_empty() {
+                        self.changed.notify_one();
+                    }
+                    return key;
+                }
+                state.delayed.first_key_value().map(|(&(at, _), _)| at)
+            };
+            match wait {
+                None => changed.await,
+                Some(at) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(at) => {}
+                },
+            }
+        }
+    }
+
+    /// Ends the work on a key that took `took`.
+    pub(crate) fn done(&self, key: &K, took: Duration) {
+        let mut state = self.lock();
+        if state.working.remove(key) == Some(true) {
+            let rest = (took * 2).min(LONGEST_REST);
+            state.delay(key.clone(), Instant::now() + rest);
+        }
+        // A delay that fell due during the work waits for this, too.
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    fn delay(&mut self, key: K, at: Instant) {
+        if self.delayed_at.get(&key).is_some_and(|&(earlier, _)| earlier <= at) {
+            return;
+        }
+        self.forget_delay(&key);
+        self.sequence += 1;
+        self.delayed.insert((at, self.sequence), key.clone());
+        self.delayed_at.insert(key, (at, self.sequence));
+    }
+
+    fn forget_delay(&mut self, key: &K) {
+        if let Some(at) = self.delayed_at.remove(key) {
+            self.delayed.remove(&at);
+        }
+    }
+
+    /// Makes the keys ready whose time has come; says how many.
+    fn wake(&mut self, now: Instant) -> usize {
+        let mut n_due = 0;
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let key = entry.remove();
+            self.delayed_at.remove(&key);
+            if let Some(again) = self.working.get_mut(&key) {
+                *again = true;
+            } else if self.waiting.insert(key.clone()) {
+                self.ready.push_back(key);
+                n_due += 1;
+            }
+        }
+        n_due
+    }
+}
+
+fn retry_delay(failures: u32) -> Duration {
+    let doubled = FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(20));
+    doubled.min(LAST_RETRY)
+}
+
+/// What to do with a key after a sync that went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing until something changes.
+    Wait,
+    /// Look again after this time.
+    After(Duration),
+}
+
+/// Runs `sync` on the queue's keys with this many workers until `stop`.
+pub(crate) async fn work<K, F, S>(
+    name: &'static str,
+    queue: Arc<Queue<K>>,
+    n_workers: usize,
+    sync: S,
+    stop: CancellationToken,
+) where
+    K: Clone + Eq + Hash + std::fmt::Display,
+    F: Future<Output = Result<Next, super::api::ApiError>>,
+    S: Fn(K) -> F,
+{
+    let worker = || async {
+        loop {
+            let key = tokio::select! {
+                key = queue.next() => key,
+                () = stop.cancelled() => return,
+            };
+            let start = Instant::now();
+            let result = tokio::select! {
+                result = sync(key.clone()) => result,
+                () = stop.cancelled() => return,
+            };
+            queue.done(&key, start.elapsed());
+            match result {
+                Ok(next) => {
+                    queue.forget(&key);
+                    if let Next::After(delay) = next {
+                        queue.add_after(key, delay);
+                    }
+                }
+                Err(error) => {
+                    // Two writers met, or the cache is a little behind: the next look is a fresh one.
+                    if error.is_conflict() || error.is_not_found() {
+                        tracing::debug!(controller = name, %key, %error, "looking again");
+                    } else {
+                        tracing::warn!(controller = name, %key, %error, "will be tried again");
+                    }
+                    queue.add_after_failure(key);
+                }
+            }
+        }
+    };
+    futures::future::join_all((0..n_workers.max(1)).map(|_| worker())).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_waits_once_and_is_worked_on_by_one_at_a_time() {
+        let queue = Queue::default();
+        queue.add("a");
+        queue.add("a");
+        queue.add("b");
+        assert_eq!(queue.next().now_or_never(), Some("a"));
+        assert_eq!(queue.next().now_or_never(), Some("b"));
+        queue.add("a");
+        assert_eq!(queue.next().now_or_never(), None);
+        queue.done(&"b", Duration::ZERO);
+        queue.done(&"a", Duration::ZERO);
+        assert_eq!(queue.next().now_or_never(), Some("a"));
+        queue.done(&"a", Duration::ZERO);
+        assert_eq!(queue.next().now_or_never(), None);
+    }
+
+    #[tokio::test]
+    async fn of_two_delays_the_earlier_counts_and_adding_ends_it() {
+        let hour = Duration::from_secs(3600);
+        let queue = Queue::default();
+        queue.add_after("a", hour);
+        queue.add_after("a", Duration::from_millis(1));
+        queue.add_after("a", hour);
+        assert_eq!(queue.next().await, "a");
+        queue.done(&"a", Duration::ZERO);
+        queue.add_after("b", hour);
+        queue.add("b");
+        assert_eq!(queue.next().await, "b");
+        queue.done(&"b", Duration::ZERO);
+        assert_eq!(queue.next().now_or_never(), None);
+    }
+
+    #[test]
+    fn a_delay_that_ends_during_the_work_is_not_lost() {
+        let queue = Queue::default();
+        queue.add("a");
+        assert_eq!(queue.next().now_or_never(), Some("a"));
+        queue.add_after("a", Duration::from_nanos(1));
+        while queue.lock().delayed.first_key_value().is_some_and(|(&(at, _), _)| at > Instant::now()) {}
+        assert_eq!(queue.next().now_or_never(), None);
+        queue.done(&"a", Duration::ZERO);
+        assert_eq!(queue.next().now_or_never(), Some("a"));
+    }
+
+    #[test]
+    fn failures_double_the_delay_up_to_a_limit() {
+        let delays: Vec<_> = [1, 2, 3, 12, 13, 1000].map(|n| retry_delay(n).as_millis()).into();
+        assert_eq!(delays, [20, 40, 80, 40_960, 60_000, 60_000]);
+    }
+}

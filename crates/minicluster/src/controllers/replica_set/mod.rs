@@ -1,0 +1,217 @@
+//! ReplicaSets and ReplicationControllers: as many pods as wanted.
+
+mod plan;
+mod rank;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use self::plan::{Failure, Plan};
+use super::api::{Api, ApiError, Precondition};
+use super::cache::{Cache, Change, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::expectations::Expectations;
+use super::informer::Informer;
+use super::kinds::{Kind, PODS};
+use super::ownership::{Owner, claim};
+use super::pod_control::{create_pods, delete_pods, pod_from_template};
+use super::queue::{Next, Queue, work};
+use super::view::{Pod, ReplicaSet};
+
+/// Events of pods come in flocks: one sync for those that come within this time.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// The controller of one of the two kinds.
+pub(crate) struct ReplicaSets {
+    kind: &'static Kind,
+    api: Api,
+    recorder: Recorder,
+    replica_sets: Arc<Cache<ReplicaSet>>,
+    pods: Arc<Cache<Pod>>,
+    expectations: Arc<Expectations>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl ReplicaSets {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        kind: &'static Kind,
+        api: &Api,
+        recorder: Recorder,
+        replica_sets: &mut Informer<ReplicaSet>,
+        pods: &mut Informer<Pod>,
+    ) -> Self {
+        let controller = ReplicaSets {
+            kind,
+            api: api.clone(),
+            recorder,
+            replica_sets: replica_sets.cache(),
+            pods: pods.cache(),
+            expectations: Arc::default(),
+            queue: Arc::default(),
+        };
+        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
+        replica_sets.on_change(move |change| {
+            let Some(latest) = change.latest() else { return };
+            if change.new.is_none() {
+                expectations.forget(&latest.metadata.key());
+            }
+            let same_spec = change.old.zip(change.new).is_some_and(|(old, new)| {
+                old.metadata.generation == new.metadata.generation
+                    && old.metadata.is_deleting() == new.metadata.is_deleting()
+            });
+            // Most likely the status written by this controller: looked at again, as it may rest on an older one.
+            queue.add_after(latest.metadata.key(), if same_spec { SETTLE } else { Duration::ZERO });
+        });
+        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
+        let cache = controller.replica_sets.clone();
+        pods.on_change(move |change| pod_changed(kind, change, &cache, &queue, &expectations));
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work(self.kind.plural, queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(replica_set) = self.replica_sets.get(&key) else {
+            self.expectations.forget(&key);
+            return Ok(Next::Wait);
+        };
+        let may_act = self.expectations.are_met(&key);
+        let owner = Owner { kind: self.kind, meta: &replica_set.metadata };
+        let selector = &replica_set.spec.selector;
+        let pods = claim(&self.api, owner, selector, &PODS, &self.pods, |pod| pod.is_active()).await?;
+
+        let mut failure = None;
+        let mut error = None;
+        if may_act && !replica_set.metadata.is_deleting() {
+            let active: Vec<_> = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
+            let related = || self.related_pods(&replica_set, &active);
+            match plan::plan(&replica_set, &active, related, Timestamp::now()) {
+                Plan::Nothing => {}
+                Plan::Create(n) => error = self.create(&key, owner, &replica_set, n).await,
+                Plan::Delete(pods) => error = self.delete(&key, owner, &pods).await,
+            }
+            if let Some((reason, error)) = &error {
+                failure = Some(Failure { reason, message: error.message() });
+            }
+        }
+
+        let now = Timestamp::now();
+        let (status, next_available) = plan::status(&replica_set, &pods, failure.as_ref(), now);
+        if status != replica_set.status {
+            let meta = &replica_set.metadata;
+            self.api.write_status(self.kind, meta, &status, Precondition::Uid).await?;
+        }
+        match error {
+            Some((_, error)) if !error.is_namespace_terminating() => Err(error),
+            _ => Ok(next_available.map_or(Next::Wait, |at| Next::After(until(at, now)))),
+        }
+    }
+
+    async fn create(
+        &self,
+        key: &ObjectKey,
+        owner: Owner<'_>,
+        replica_set: &ReplicaSet,
+        n: usize,
+    ) -> Option<(&'static str, ApiError)> {
+        let pod = pod_from_template(&replica_set.spec.template, owner);
+        let body = serde_json::to_vec(&pod).unwrap_or_default();
+        self.expectations.expect_creations(key, n);
+        let about = Reference::new(self.kind, owner.meta);
+        let batch = create_pods(&self.api, &self.recorder, &about, vec![body; n]).await;
+        self.expectations.creations_seen(key, batch.n_missing);
+        batch.error.map(|error| ("FailedCreate", error))
+    }
+
+    async fn delete(
+        &self,
+        key: &ObjectKey,
+        owner: Owner<'_>,
+        pods: &[Arc<Pod>],
+    ) -> Option<(&'static str, ApiError)> {
+        self.expectations.expect_deletions(key, pods.iter().map(|pod| pod.metadata.uid.clone()));
+        let about = Reference::new(self.kind, owner.meta);
+        let failed = delete_pods(&self.api, &self.recorder, &about, pods).await;
+        let mut error = None;
+        for (pod, failure) in failed {
+            self.expectations.deletion_seen(key, &pod.metadata.uid);
+            error.get_or_insert(failure);
+        }
+        // What the watch has shown before the deletion was expected will not be shown again.
+        for pod in pods {
+            let now = self.pods.get(&pod.metadata.key());
+            if now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting()) {
+                self.expectations.deletion_seen(key, &pod.metadata.uid);
+            }
+        }
+        error.map(|error| ("FailedDelete", error))
+    }
+
+    /// The pods of all ReplicaSets of the same Deployment.
+    fn related_pods(&self, replica_set: &ReplicaSet, active: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let Some(deployment) = replica_set.metadata.controller() else { return active.to_vec() };
+        let siblings = self.replica_sets.by(&Index::Controller(deployment.uid.clone()));
+        let of = |sibling: &Arc<ReplicaSet>| self.pods.by(&Index::Controller(sibling.metadata.uid.clone()));
+        siblings.iter().flat_map(of).collect()
+    }
+}
+
+/// Time from now until `at`, and a little more, so that it is over then.
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
+    let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    left + Duration::from_millis(50)
+}
+
+fn pod_changed(
+    kind: &'static Kind,
+    change: &Change<'_, Pod>,
+    replica_sets: &Cache<ReplicaSet>,
+    queue: &Queue<ObjectKey>,
+    expectations: &Expectations,
+) {
+    let owner_of = |pod: &Pod| {
+        let owner =
+            pod.metadata.controller().filter(|o| o.kind == kind.kind && o.api_version == kind.api_version)?;
+        let key = ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() };
+        let found = replica_sets.get(&key)?;
+        (found.metadata.uid == owner.uid).then_some(key)
+    };
+    let old_owner = change.old.and_then(|pod| owner_of(pod));
+    let new_owner = change.new.and_then(|pod| owner_of(pod));
+    if let Some(key) = &new_owner {
+        if change.old.is_none() {
+            expectations.creations_seen(key, 1);
+        }
+        if change.new.is_some_and(|pod| pod.metadata.is_deleting()) {
+            expectations.deletion_seen(key, change.new.map_or("", |pod| &pod.metadata.uid));
+        }
+        queue.add_after(key.clone(), SETTLE);
+    }
+    if let Some(key) = old_owner {
+        if change.new.is_none() {
+            expectations.deletion_seen(&key, change.old.map_or("", |pod| &pod.metadata.uid));
+        }
+        queue.add_after(key, SETTLE);
+    }
+    let orphan = change.new.filter(|pod| pod.metadata.controller().is_none() && pod.is_active());
+    if let Some(pod) = orphan {
+        let labels_changed = change.old.is_none_or(|old| {
+            old.metadata.labels != pod.metadata.labels || old.metadata.controller().is_some()
+        });
+        if labels_changed {
+            for replica_set in replica_sets.by(&Index::Namespace(pod.metadata.namespace.clone())) {
+                if replica_set.spec.selector.matches(&pod.metadata.labels) {
+                    queue.add_after(replica_set.metadata.key(), SETTLE);
+                }
+            }
+        }
+    }
+}
