@@ -1,0 +1,244 @@
+//! Leader election by a `coordination.k8s.io/v1` Lease, as Kubernetes' own components do it.
+//!
+//! Clocks of different machines are never compared: a lease is free when *this* process has seen it unchanged for as
+//! long as it lasts. A leader counts from the moment it *sent* its last successful renewal; after `renew_deadline`
+//! without another it stops leading by itself, and as that is shorter than the lease lasts, before anybody else can
+//! start. Whoever acts as a leader asks [`Leadership::leads`] right before each act.
+
+mod election;
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::election::{Election, Record, held_by};
+use crate::call::{self, CallError};
+
+/// How to be elected.
+#[derive(Clone, Debug)]
+pub struct LeaseOptions {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Who this is; no two processes may share it.
+    pub identity: String,
+    /// How long others wait for a renewal before they take the lease. Whole seconds.
+    pub lease_duration: Duration,
+    /// How long after a renewal the leader goes on without another; less than `lease_duration`.
+    pub renew_deadline: Duration,
+    /// How often the lease is renewed, or looked at by those who wait.
+    pub retry_period: Duration,
+}
+
+impl LeaseOptions {
+    /// Kubernetes' usual times: 15 s, 10 s and 2 s.
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        identity: impl Into<String>,
+    ) -> LeaseOptions {
+        LeaseOptions {
+            namespace: namespace.into(),
+            name: name.into(),
+            identity: identity.into(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Whether this process leads, and until when at least.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    until: watch::Receiver<Option<Instant>>,
+}
+
+impl Leadership {
+    /// A leadership that nobody contests: for a single process without an election.
+    pub fn uncontested() -> Leadership {
+        // A century from now: `Instant` has no end of time.
+        let far = Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600);
+        Leadership { until: watch::channel(Some(far)).1 }
+    }
+
+    /// Whether it leads at this moment.
+    pub fn leads(&self) -> bool {
+        self.until().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The moment at which it stops leading unless the lease is renewed before; none if it does not lead.
+    pub fn until(&self) -> Option<Instant> {
+        *self.until.borrow()
+    }
+
+    /// Waits for the leadership to begin, end or be prolonged.
+    pub async fn changed(&mut self) {
+        if self.until.changed().await.is_err() {
+            // The elector has ended, and with it every change.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it leads.
+    pub async fn acquired(&mut self) {
+        while !self.leads() {
+            self.changed().await;
+        }
+    }
+
+    /// Waits until it does not lead.
+    pub async fn lost(&mut self) {
+        while let Some(until) = self.until().filter(|until| Instant::now() < *until) {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                () = self.changed() => {}
+            }
+        }
+    }
+}
+
+/// Takes part in the election until `stop`, and then gives the lease back at once, so that the next leader need not
+/// wait for it to run out. Cancel `stop` only when nothing is done as a leader any more.
+pub fn elect(
+    client: kube::Client,
+    options: LeaseOptions,
+    stop: CancellationToken,
+) -> (Leadership, JoinHandle<()>) {
+    let (sender, until) = watch::channel(None);
+    let elector = LeaderElector { client, options, election: Election::default(), until: sender };
+    (Leadership { until }, tokio::spawn(elector.run(stop)))
+}
+
+struct LeaderElector {
+    client: kube::Client,
+    options: LeaseOptions,
+    election: Election,
+    until: watch::Sender<Option<Instant>>,
+}
+
+impl LeaderElector {
+    async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let holder = self.election.holder().to_owned();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                tried = self.try_to_hold() => if let Err(error) = tried {
+                    tracing::warn!(lease = self.options.name, "leader election: {error}");
+                }
+            }
+            if self.election.holder() != holder {
+                tracing::info!(lease = self.options.name, leader = self.election.holder(), "leader");
+            }
+            self.end_if_over();
+            let pause = self.options.retry_period.mul_f64(1.0 + 0.2 * fastrand::f64());
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+            self.end_if_over();
+        }
+        if self.until.send_replace(None).is_some()
+            && let Err(error) = self.release().await
+        {
+            tracing::warn!(
+                lease = self.options.name,
+                "the lease is not given back, and will run out: {error}"
+            );
+        }
+    }
+
+    fn end_if_over(&self) {
+        let is_over = self.until.borrow().is_some_and(|until| Instant::now() >= until);
+        if is_over {
+            tracing::warn!(
+                lease = self.options.name,
+                "no longer leader: the lease could not be renewed in time"
+            );
+            self.until.send_replace(None);
+        }
+    }
+
+    /// Each attempt must leave time for another one before the deadline.
+    fn timeout(&self) -> Duration {
+        self.options.renew_deadline / 2
+    }
+
+    fn path(&self) -> String {
+        let LeaseOptions { namespace, name, .. } = &self.options;
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+    }
+
+    async fn read(&mut self) -> Result<Option<Value>, CallError> {
+        match call::json::<Value>(&self.client, call::get(&self.path()), self.timeout()).await {
+            Ok(lease) => {
+                self.election.observe(Record::of(&lease), Instant::now());
+                Ok(Some(lease))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn try_to_hold(&mut self) -> Result<(), CallError> {
+        let lease = self.read().await?;
+        if lease.is_some() && !self.election.may_hold(&self.options.identity, Instant::now()) {
+            self.until.send_replace(None);
+            return Ok(());
+        }
+        let sent = Instant::now();
+        match self.write(lease, &self.options.identity, self.options.lease_duration).await {
+            Ok(written) => {
+                self.election.observe(Record::of(&written), Instant::now());
+                self.until.send_replace(Some(sent + self.options.renew_deadline));
+                Ok(())
+            }
+            // Somebody else was faster.
+            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write(
+        &self,
+        lease: Option<Value>,
+        holder: &str,
+        duration: Duration,
+    ) -> Result<Value, CallError> {
+        let path = self.path();
+        let (method, path) = match &lease {
+            Some(_) => (Method::PUT, path.as_str()),
+            None => (Method::POST, path.rsplit_once('/').map_or(path.as_str(), |(collection, _)| collection)),
+        };
+        let lease = lease.unwrap_or_else(|| {
+            let LeaseOptions { namespace, name, .. } = &self.options;
+            json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"namespace": namespace, "name": name},
+            })
+        });
+        let lease = held_by(lease, holder, duration, &now());
+        let request = call::with_body(method, path, "application/json", lease.to_string().into_bytes());
+        call::json(&self.client, request, self.timeout()).await
+    }
+
+    async fn release(&mut self) -> Result<(), CallError> {
+        let Some(lease) = self.read().await? else { return Ok(()) };
+        if self.election.holder() != self.options.identity {
+            return Ok(());
+        }
+        self.write(Some(lease), "", Duration::from_secs(1)).await.map(|_| ())
+    }
+}
+
+/// The time as `MicroTime` writes it.
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}

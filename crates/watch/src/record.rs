@@ -1,0 +1,400 @@
+//! Events about objects (`events.k8s.io/v1`), for people to read; nothing depends on them.
+//!
+//! They never stand in the way of work: recording one never waits; one request at a time is made for all of them,
+//! over a connection of its own kind of patience, and no more than [`RecordOptions::per_second`]. What is too much is dropped
+//! (events of type `Normal` before those of type `Warning`) and counted. An event that repeats is counted up in its
+//! `series`, not written again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::call;
+
+/// The longest `note` an API server takes.
+pub const MAX_NOTE_BYTES: usize = 1024;
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_ATTEMPTS: u32 = 3;
+
+/// How events are written.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// `reportingController`, such as `berth`.
+    pub controller: String,
+    /// `reportingInstance`, such as the name of the machine.
+    pub instance: String,
+    /// Events waiting to be written, of each type.
+    pub queue: usize,
+    /// Requests per second in the long run.
+    pub per_second: u32,
+    /// Requests at once after a quiet time.
+    pub burst: u32,
+    /// Events remembered in order to see that one repeats.
+    pub remembered: usize,
+    /// The count of a repeating event is written no more often than this.
+    pub series_interval: Duration,
+    /// An event that has not come again for this long is a new one when it does.
+    pub series_end: Duration,
+}
+
+impl RecordOptions {
+    /// kube-scheduler's own limits: 50 a second, 100 at once.
+    pub fn new(controller: impl Into<String>, instance: impl Into<String>) -> RecordOptions {
+        RecordOptions {
+            controller: controller.into(),
+            instance: instance.into(),
+            queue: 1024,
+            per_second: 50,
+            burst: 100,
+            remembered: 4096,
+            series_interval: Duration::from_secs(30),
+            series_end: Duration::from_secs(6 * 60),
+        }
+    }
+}
+
+/// An object that events are about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Regarding {
+    /// `apiVersion`.
+    pub api_version: &'static str,
+    /// `kind`.
+    pub kind: &'static str,
+    /// Namespace; the event goes to `default` without one.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Unique identifier.
+    pub uid: String,
+}
+
+/// Whether an event is good or bad news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// Good news.
+    Normal,
+    /// Bad news.
+    Warning,
+}
+
+/// An event to record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NewEvent {
+    /// What it is about.
+    pub regarding: Regarding,
+    /// Another object that has to do with it.
+    pub related: Option<Regarding>,
+    /// Its type.
+    pub event_type: EventType,
+    /// Why, in one word, such as `FailedScheduling`.
+    pub reason: &'static str,
+    /// What was done or tried, in one word, such as `Binding`.
+    pub action: &'static str,
+    /// What people read. Cut to [`MAX_NOTE_BYTES`].
+    pub note: String,
+}
+
+/// Records events.
+#[derive(Clone, Debug)]
+pub struct EventRecorder {
+    normal: mpsc::Sender<NewEvent>,
+    warning: mpsc::Sender<NewEvent>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl EventRecorder {
+    /// Starts the task that writes events; it ends at `stop`, or when the last recorder is dropped.
+    pub fn start(client: kube::Client, options: RecordOptions, stop: CancellationToken) -> EventRecorder {
+        let (normal, normals) = mpsc::channel(options.queue.max(1));
+        let (warning, warnings) = mpsc::channel(options.queue.max(1));
+        let counts = Arc::new(Counts::default());
+        let writer = Writer {
+            tokens: Tokens::new(options.per_second, options.burst, Instant::now()),
+            client,
+            options,
+            counts: counts.clone(),
+            series: HashMap::new(),
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = writer.run(normals, warnings) => {}
+            }
+        });
+        EventRecorder { normal, warning, counts }
+    }
+
+    /// Records an event, or drops it if too many wait already.
+    pub fn record(&self, event: NewEvent) {
+        let queue = match event.event_type {
+            EventType::Normal => &self.normal,
+            EventType::Warning => &self.warning,
+        };
+        if queue.try_send(event).is_err() {
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an event of this type would be dropped now. Asking first saves composing its text.
+    pub fn is_full(&self, event_type: EventType) -> bool {
+        match event_type {
+            EventType::Normal => self.normal.capacity() == 0,
+            EventType::Warning => self.warning.capacity() == 0,
+        }
+    }
+
+    /// Events written so far, repeats included that were counted into a series.
+    pub fn written(&self) -> u64 {
+        self.counts.written.load(Ordering::Relaxed)
+    }
+
+    /// Events dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.counts.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// A bucket of tokens, one for each request.
+#[derive(Debug)]
+struct Tokens {
+    per_second: f64,
+    burst: f64,
+    left: f64,
+    at: Instant,
+}
+
+impl Tokens {
+    fn new(per_second: u32, burst: u32, now: Instant) -> Tokens {
+        let burst = f64::from(burst.max(1));
+        Tokens { per_second: f64::from(per_second.max(1)), burst, left: burst, at: now }
+    }
+
+    /// Takes a token, and tells how long to wait before it may be used.
+    fn take(&mut self, now: Instant) -> Duration {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
+        self.left = (self.left + gained).min(self.burst) - 1.0;
+        self.at = now;
+        if self.left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.left / self.per_second) }
+    }
+}
+
+/// An event that may come again.
+#[derive(Debug)]
+struct Series {
+    /// Path of the event's object.
+    path: String,
+    count: u64,
+    /// The count as the server has it.
+    written_count: u64,
+    last: jiff::Timestamp,
+    seen_at: Instant,
+    written_at: Instant,
+}
+
+struct Writer {
+    client: kube::Client,
+    options: RecordOptions,
+    counts: Arc<Counts>,
+    tokens: Tokens,
+    series: HashMap<NewEvent, Series>,
+}
+
+impl Writer {
+    async fn run(mut self, mut normals: mpsc::Receiver<NewEvent>, mut warnings: mpsc::Receiver<NewEvent>) {
+        let mut tick = tokio::time::interval(self.options.series_interval);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = warnings.recv() => self.write(event).await,
+                _ = tick.tick() => self.write_counts().await,
+                event = normals.recv() => match event {
+                    Some(event) => self.write(event).await,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    async fn write(&mut self, mut event: NewEvent) {
+        event.note = cut(event.note, MAX_NOTE_BYTES);
+        let now = Instant::now();
+        if let Some(series) = self.series.get_mut(&event) {
+            if now.duration_since(series.seen_at) < self.options.series_end {
+                series.count += 1;
+                series.seen_at = now;
+                series.last = jiff::Timestamp::now();
+                return;
+            }
+            self.series.remove(&event);
+        }
+        let (body, collection, name) = self.object(&event);
+        let request =
+            || call::with_body(Method::POST, &collection, "application/json", body.to_string().into_bytes());
+        let written = self.send(request).await;
+        self.count(1, written);
+        if written {
+            if self.series.len() >= self.options.remembered {
+                let end = self.options.series_end;
+                self.series.retain(|_, series| now.duration_since(series.seen_at) < end);
+            }
+            // When everything remembered is fresh, what comes now is not counted up if it repeats.
+            if self.series.len() < self.options.remembered {
+                let last = jiff::Timestamp::now();
+                let path = format!("{collection}/{name}");
+                let series = Series {
+                    path,
+                    count: 1,
+                    written_count: 1,
+                    last,
+                    seen_at: now,
+                    written_at: Instant::now(),
+                };
+                self.series.insert(event, series);
+            }
+        }
+    }
+
+    /// Writes the counts that have grown.
+    async fn write_counts(&mut self) {
+        let interval = self.options.series_interval;
+        let is_due = |s: &Series| s.count > s.written_count && s.written_at.elapsed() >= interval;
+        let due: Vec<NewEvent> =
+            self.series.iter().filter(|(_, s)| is_due(s)).map(|(event, _)| event.clone()).collect();
+        for event in due {
+            let Some(series) = self.series.get_mut(&event) else { continue };
+            let (count, path) = (series.count, series.path.clone());
+            let grown = count - series.written_count;
+            series.written_at = Instant::now();
+            series.written_count = count;
+            let patch = json!({"series": {"count": count, "lastObservedTime": micro_time(series.last)}});
+            let request = || {
+                let body = patch.to_string().into_bytes();
+                call::with_body(Method::PATCH, &path, "application/merge-patch+json", body)
+            };
+            let written = self.send(request).await;
+            self.count(grown, written);
+            if !written {
+                // The event may have run out; when it comes again it is a new one.
+                self.series.remove(&event);
+            }
+        }
+    }
+
+    fn count(&self, n: u64, written: bool) {
+        let counter = if written { &self.counts.written } else { &self.counts.dropped };
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    async fn send(&mut self, request: impl Fn() -> http::Request<Vec<u8>>) -> bool {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
+        loop {
+            tokio::time::sleep(self.tokens.take(Instant::now())).await;
+            let Err(error) = call::send(&self.client, request(), TIMEOUT, call::MAX_OBJECT_BYTES).await
+            else {
+                return true;
+            };
+            let is_worth_another = !error.is_refusal() || error.code() == Some(429);
+            let wait = backoff.failed(fastrand::f64());
+            if !is_worth_another || backoff.failures() >= MAX_ATTEMPTS {
+                tracing::debug!("an event is dropped: {error}");
+                return false;
+            }
+            tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
+        }
+    }
+
+    /// The event's object, the collection it goes to, and its name.
+    fn object(&self, event: &NewEvent) -> (Value, String, String) {
+        let namespace = match event.regarding.namespace.as_str() {
+            "" => "default",
+            namespace => namespace,
+        };
+        // Names may be 253 bytes long, the object's own as well.
+        let suffix = format!(".{:016x}", fastrand::u64(..));
+        let name = format!("{}{suffix}", cut_plain(&event.regarding.name, 253 - suffix.len()));
+        let mut body = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"namespace": namespace, "name": name},
+            "eventTime": micro_time(jiff::Timestamp::now()),
+            "reportingController": self.options.controller,
+            "reportingInstance": cut_plain(&self.options.instance, 128),
+            "type": match event.event_type {
+                EventType::Normal => "Normal",
+                EventType::Warning => "Warning",
+            },
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note,
+            "regarding": reference(&event.regarding),
+        });
+        if let Some(related) = &event.related {
+            body["related"] = reference(related);
+        }
+        (body, format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"), name)
+    }
+}
+
+fn reference(object: &Regarding) -> Value {
+    let Regarding { api_version, kind, namespace, name, uid } = object;
+    let mut reference = json!({"apiVersion": api_version, "kind": kind, "name": name});
+    for (field, value) in [("namespace", namespace), ("uid", uid)] {
+        if !value.is_empty() {
+            reference[field] = json!(value);
+        }
+    }
+    reference
+}
+
+fn micro_time(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+fn cut_plain(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
+}
+
+/// The text, cut to so many bytes with an ellipsis where it was longer.
+pub fn cut(text: String, max_bytes: usize) -> String {
+    const ELLIPSIS: &str = "...";
+    if text.len() <= max_bytes {
+        return text;
+    }
+    format!("{}{ELLIPSIS}", cut_plain(&text, max_bytes.saturating_sub(ELLIPSIS.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_allow_a_burst_and_then_the_rate() {
+        let start = Instant::now();
+        let mut tokens = Tokens::new(10, 3, start);
+        let waits: Vec<_> = (0..5).map(|_| tokens.take(start).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 0, 100, 200]);
+        assert_eq!(tokens.take(start + Duration::from_secs(60)).as_millis(), 0);
+    }
+
+    #[test]
+    fn notes_are_cut_between_characters() {
+        assert_eq!(cut("short".into(), 10), "short");
+        assert_eq!(cut("ääääää".into(), 10), "äää...");
+        assert!(cut("ä".repeat(2000), MAX_NOTE_BYTES).len() <= MAX_NOTE_BYTES);
+    }
+}
