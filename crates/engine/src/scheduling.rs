@@ -31,6 +31,12 @@ impl Cluster {
         Equivalence { class, identity, priority, preempts, gates: pod.gates.clone() }
     }
 
+    /// A number that grows whenever rules seen for the first time may tell pods apart that were alike: as long as
+    /// it stays, so do equivalences.
+    pub fn distinctions(&self) -> usize {
+        self.mentioned.len()
+    }
+
     /// Assigns a pod to a node before the API server knows, as if it ran there. Tells whether the node is
     /// known, so that the pod counts. A later [`Cluster::set_pod`] of the same namespace and name confirms it.
     pub fn assume(&mut self, pod: &PreparedPod, node: &str) -> bool {

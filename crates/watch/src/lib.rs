@@ -15,4 +15,4 @@ pub mod lease;
 pub mod record;
 
 pub use backoff::Backoff;
-pub use follow::{Event, FollowOptions, Following, Generated, Versioned, follow, follow_into};
+pub use follow::{Event, FollowOptions, Following, Generated, Versioned, follow, follow_into, list};

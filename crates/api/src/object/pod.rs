@@ -253,4 +253,7 @@ pub struct PodCondition {
     /// Why, in one word.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Why, for people.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }

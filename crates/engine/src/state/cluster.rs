@@ -92,7 +92,7 @@ pub struct Cluster {
     /// Changes since they were last taken, if they are noted at all.
     pub(crate) noted: Option<Vec<ClusterChange>>,
     /// Label keys that some selector mentions.
-    pub(super) mentioned: FxHashSet<Symbol>,
+    pub(crate) mentioned: FxHashSet<Symbol>,
     /// The empty text.
     pub(crate) empty: Symbol,
 }

@@ -49,6 +49,9 @@ pub struct FollowOptions {
     pub page_size: u32,
     /// Whether to ask for streaming lists. Servers that refuse them are asked for pages instead.
     pub streaming_lists: bool,
+    /// Whether a resource that the server does not have (404) is told as empty, once; it is asked for again all the
+    /// same.
+    pub missing_is_empty: bool,
     /// How long the server is asked to keep a watch open. Drawn between this and twice this, so that not all watches
     /// of all clients end at once.
     pub watch_timeout: Duration,
@@ -78,6 +81,7 @@ impl FollowOptions {
             label_selector: None,
             page_size: 500,
             streaming_lists: true,
+            missing_is_empty: false,
             watch_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(90),
             list_timeout: Duration::from_secs(60),
@@ -198,6 +202,7 @@ pub async fn follow_into<T, M>(
     let mut follower = Follower { client, streaming: options.streaming_lists, options, version: None };
     let deliver = Deliver { sender: &sender, wrap: &wrap };
     let mut backoff = Backoff::new(follower.options.first_retry, follower.options.longest_retry);
+    let mut told_empty = false;
     loop {
         let (ended, progressed) = tokio::select! {
             // A watch without events would not notice that nobody is there to take them.
@@ -220,6 +225,14 @@ pub async fn follow_into<T, M>(
                 follower.version = None;
             }
             Ended::Closed => tracing::debug!(path, "watch: {ended}"),
+            Ended::Call(error) if error.is_not_found() && follower.options.missing_is_empty => {
+                if !std::mem::replace(&mut told_empty, true) {
+                    tracing::warn!(path, "the server does not have this resource: taken as empty");
+                    if deliver.send(Event::Restarted(Vec::new())).await.is_err() {
+                        return;
+                    }
+                }
+            }
             error => {
                 let failures = backoff.failures() + 1;
                 tracing::warn!(path, failures, "following is interrupted, and will be tried again: {error}");
@@ -237,6 +250,24 @@ pub async fn follow_into<T, M>(
         }
     }
 }
+
+/// Lists a resource once, in pages.
+///
+/// # Errors
+/// The server does not answer as it should.
+pub async fn list<T: Versioned + DeserializeOwned>(
+    client: &kube::Client,
+    options: &FollowOptions,
+) -> Result<Vec<T>, ListError> {
+    let options = options.clone();
+    let follower = Follower { client: client.clone(), streaming: false, options, version: None };
+    follower.list().await.map(|(objects, _)| objects).map_err(ListError)
+}
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ListError(Ended);
 
 /// Where events go.
 struct Deliver<'a, T, M> {

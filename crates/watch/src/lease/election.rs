@@ -59,6 +59,12 @@ impl Election {
         }
     }
 
+    /// When the lease of somebody else runs out unless it is renewed.
+    pub(super) fn free_at(&self, identity: &str) -> Option<Instant> {
+        let (record, since) = self.observed.as_ref()?;
+        (record.holder != identity && !record.holder.is_empty()).then(|| *since + record.duration)
+    }
+
     /// Who holds the lease, as far as is known.
     pub(super) fn holder(&self) -> &str {
         self.observed.as_ref().map(|(record, _)| record.holder.as_str()).unwrap_or_default()
