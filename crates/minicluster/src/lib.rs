@@ -6,6 +6,8 @@
 //! API server that shared the placement code would agree with its bugs.
 
 pub mod controllers;
+pub mod discovery;
 pub mod patch;
 pub mod resource;
 pub mod schema;
+pub mod table;

@@ -1,0 +1,78 @@
+use super::*;
+
+fn get(path: &str, accept: Option<&str>) -> Option<(&'static str, Value)> {
+    let document = document(path, accept, "127.0.0.1:6443")?;
+    let value = serde_json::from_slice(&document.body).expect("documents are JSON");
+    Some((document.content_type, value))
+}
+
+/// What kubectl 1.32 sends.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+    application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+#[test]
+fn plain_discovery_leads_to_every_resource() {
+    let (_, versions) = get("/api", None).expect("/api is there");
+    assert_eq!(versions["versions"][0], "v1");
+    assert_eq!(versions["serverAddressByClientCIDRs"][0]["serverAddress"], "127.0.0.1:6443");
+    let (_, groups) = get("/apis", Some("application/json")).expect("/apis is there");
+    let mut lists = vec!["/api/v1".to_owned()];
+    for group in groups["groups"].as_array().expect("groups") {
+        let name = group["name"].as_str().expect("named");
+        assert_eq!(get(&format!("/apis/{name}"), None).expect("group").1["kind"], "APIGroup");
+        lists.push(format!("/apis/{}", group["preferredVersion"]["groupVersion"].as_str().expect("version")));
+    }
+    let mut seen = 0;
+    for path in lists {
+        let (_, list) = get(&path, None).expect("a listed version is there");
+        let named = |entry: &&Value| !entry["name"].as_str().expect("named").contains('/');
+        seen += list["resources"].as_array().expect("resources").iter().filter(named).count();
+    }
+    assert_eq!(seen, RESOURCES.len());
+}
+
+#[test]
+fn resources_are_described() {
+    let (_, list) = get("/api/v1", None).expect("core");
+    let entry = |name: &str| {
+        let resources = list["resources"].as_array().expect("resources");
+        resources.iter().find(|r| r["name"] == name).cloned().unwrap_or_default()
+    };
+    assert_eq!(entry("pods")["shortNames"], serde_json::json!(["po"]));
+    assert_eq!(entry("pods")["categories"], serde_json::json!(["all"]));
+    assert_eq!(entry("pods")["singularName"], "pod");
+    assert_eq!(entry("pods/eviction")["group"], "policy");
+    assert_eq!(entry("pods/status").get("group"), None);
+    assert_eq!(entry("nodes")["namespaced"], false);
+}
+
+#[test]
+fn aggregated_discovery_is_given_to_those_who_ask() {
+    let (content_type, list) = get("/apis", Some(AGGREGATED)).expect("/apis");
+    assert_eq!(content_type, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+    assert_eq!(list["apiVersion"], "apidiscovery.k8s.io/v2");
+    let apps = list["items"].as_array().expect("items").iter().find(|g| g["metadata"]["name"] == "apps");
+    let resources = &apps.expect("apps")["versions"][0]["resources"];
+    let deployments = resources.as_array().expect("list").iter().find(|r| r["resource"] == "deployments");
+    let deployments = deployments.expect("deployments");
+    assert_eq!(deployments["scope"], "Namespaced");
+    assert_eq!(deployments["subresources"][0]["responseKind"]["kind"], "Scale");
+
+    let (_, core) = get("/api", Some(AGGREGATED)).expect("/api");
+    assert_eq!(core["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(core["items"][0]["metadata"].get("name"), None);
+
+    let beta = "application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io, application/json";
+    assert_eq!(get("/apis", Some(beta)).expect("/apis").1["apiVersion"], "apidiscovery.k8s.io/v2beta1");
+    for plain in ["application/json", "*/*", "application/json,application/json;as=APIGroupDiscoveryList"] {
+        assert_eq!(get("/apis", Some(plain)).expect("/apis").1["kind"], "APIGroupList", "{plain}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    for path in ["/api/v2", "/apis/none", "/apis/apps/v1beta1", "/apis//v1", "/apis/apps/v1/deployments", "/"]
+    {
+        assert!(get(path, None).is_none(), "{path}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Pods. `STATUS` is what matters most of the phase, the containers' states and the deletion.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::columns::{AGE, Column, NAME, Printer};
+use super::duration::since;
+use super::row::{NONE, Row};
+
+pub(super) static POD: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Ready", "Containers that are ready, of all."),
+        Column::text("Status", "What the pod is doing, or what keeps it from it."),
+        Column::text("Restarts", "How often containers were restarted, and when last."),
+        AGE,
+        Column::text("IP", "Address of the pod.").wide(),
+        Column::text("Node", "Node the pod is bound to.").wide(),
+        Column::text("Nominated Node", "Node that room is being made on for the pod.").wide(),
+        Column::text("Readiness Gates", "Readiness gates that are true, of all.").wide(),
+    ],
+    cells,
+    conditions: Some(conditions),
+};
+
+fn cells(row: &Row<'_>) -> Vec<Value> {
+    let summary = Summary::of(row);
+    let restarts = match summary.last_restart {
+        Some(last) if summary.restarts != 0 => {
+            format!("{} ({} ago)", summary.restarts, since(Some(&last.to_string()), row.now))
+        }
+        _ => summary.restarts.to_string(),
+    };
+    let gates = row.list("/spec/readinessGates");
+    let gates = if gates.is_empty() {
+        NONE.to_owned()
+    } else {
+        let is_true = |gate: &&Value| {
+            gate["conditionType"].as_str().and_then(|name| row.condition(name)) == Some("True")
+        };
+        format!("{}/{}", gates.iter().filter(is_true).count(), gates.len())
+    };
+    let ip = row.text("/status/podIPs/0/ip").or_else(|| row.text("/status/podIP"));
+    vec![
+        row.name(),
+        format!("{}/{}", summary.ready, summary.containers).into(),
+        summary.status.into(),
+        restarts.into(),
+        row.age(),
+        ip.unwrap_or(NONE).into(),
+        row.text_or("/spec/nodeName", NONE),
+        row.text_or("/status/nominatedNodeName", NONE),
+        gates.into(),
+    ]
+}
+
+/// Pods that ended are marked, so that clients can leave them out.
+fn conditions(row: &Row<'_>) -> Option<Value> {
+    let (reason, message) = match row.text("/status/phase")? {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(json!([{ "type": "Completed", "status": "True", "reason": reason, "message": message }]))
+}
+
+struct Summary {
+    status: String,
+    ready: usize,
+    containers: usize,
+    restarts: i64,
+    last_restart: Option<Timestamp>,
+}
+
+/// Restarts of some containers.
+#[derive(Clone, Copy, Default)]
+struct Restarts {
+    count: i64,
+    last: Option<Timestamp>,
+}
+
+impl Restarts {
+    fn add(&mut self, status: &Value) {
+        self.count += status["restartCount"].as_i64().unwrap_or(0);
+        let finished = status["lastState"]["terminated"]["finishedAt"].as_str();
+        self.last = self.last.max(finished.and_then(|time| time.parse().ok()));
+    }
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> Option<&'v str> {
+    value[field].as_str().filter(|text| !text.is_empty())
+}
+
+/// `Signal:9` or `ExitCode:1`, where a state gives no reason.
+fn exit(terminated: &Value) -> String {
+    match terminated["signal"].as_i64().unwrap_or(0) {
+        0 => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),
+        signal => format!("Signal:{signal}"),
+    }
+}
+
+impl Summary {
+    fn of(row: &Row<'_>) -> Summary {
+        let phase = row.text("/status/phase").unwrap_or_default();
+        let gated = row
+            .list("/status/conditions")
+            .iter()
+            .any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated");
+        let status = match row.text("/status/reason") {
+            _ if gated => "SchedulingGated",
+            Some(reason) => reason,
+            None => phase,
+        };
+        let sidecars =
+            row.list("/spec/initContainers").iter().filter(|c| c["restartPolicy"] == "Always").count();
+        let mut summary = Summary {
+            status: status.to_owned(),
+            ready: 0,
+            containers: row.list("/spec/containers").len() + sidecars,
+            restarts: 0,
+            last_restart: None,
+        };
+        let sidecar_restarts = summary.initialize(row);
+        if let Some(restarts) = sidecar_restarts {
+            summary.run(row, restarts);
+        }
+        let unreachable = row.text("/status/reason") == Some("NodeLost");
+        if row.is_deleted() && unreachable {
+            "Unknown".clone_into(&mut summary.status);
+        } else if row.is_deleted() && !["Succeeded", "Failed"].contains(&phase) {
+            "Terminating".clone_into(&mut summary.status);
+        }
+        summary
+    }
+
+    /// Goes through the init containers. Gives the restarts of those that keep running, if the pod got past the others.
+    fn initialize(&mut self, row: &Row<'_>) -> Option<Restarts> {
+        let specs = row.list("/spec/initContainers");
+        let (mut all, mut sidecars) = (Restarts::default(), Restarts::default());
+        let mut initializing = None;
+        for (index, status) in row.list("/status/initContainerStatuses").iter().enumerate() {
+            all.add(status);
+            let is_sidecar =
+                specs.iter().any(|c| c["name"] == status["name"] && c["restartPolicy"] == "Always");
+            if is_sidecar {
+                sidecars.add(status);
+            }
+            let terminated = &status["state"]["terminated"];
+            if terminated.is_object() && terminated["exitCode"].as_i64().unwrap_or(0) == 0 {
+                continue;
+            }
+            if is_sidecar && status["started"] == true {
+                self.ready += usize::from(status["ready"] == true);
+                continue;
+            }
+            let waiting = text(&status["state"]["waiting"], "reason").filter(|r| *r != "PodInitializing");
+            initializing = Some(match (terminated.is_object(), waiting) {
+                (true, _) => text(terminated, "reason").map_or_else(|| exit(terminated), str::to_owned),
+                (false, Some(reason)) => reason.to_owned(),
+                (false, None) => format!("{index}/{}", specs.len()),
+            });
+            break;
+        }
+        if let Some(what) = initializing {
+            self.status = format!("Init:{what}");
+            (self.restarts, self.last_restart) = (all.count, all.last);
+            if row.condition("Initialized") != Some("True") {
+                return None;
+            }
+        }
+        Some(sidecars)
+    }
+
+    /// Goes through the main containers, the first of which has the last word.
+    fn run(&mut self, row: &Row<'_>, mut restarts: Restarts) {
+        let mut has_running = false;
+        for status in row.list("/status/containerStatuses").iter().rev() {
+            restarts.add(status);
+            let (waiting, terminated) = (&status["state"]["waiting"], &status["state"]["terminated"]);
+            if let Some(reason) = text(waiting, "reason").or_else(|| text(terminated, "reason")) {
+                reason.clone_into(&mut self.status);
+            } else if terminated.is_object() {
+                self.status = exit(terminated);
+            } else if status["ready"] == true && status["state"]["running"].is_object() {
+                has_running = true;
+                self.ready += 1;
+            }
+        }
+        (self.restarts, self.last_restart) = (restarts.count, restarts.last);
+        if self.status == "Completed" && has_running {
+            let ready = row.condition("Ready") == Some("True");
+            self.status = if ready { "Running" } else { "NotReady" }.to_owned();
+        }
+    }
+}
