@@ -1,0 +1,109 @@
+//! Looking at the simulated nodes from outside, and switching them off and on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{mpsc, oneshot};
+
+/// How many nodes and pods there are, and how they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Nodes that are handled here, stopped ones and those not yet registered included.
+    pub nodes: usize,
+    /// Nodes that are registered and send heartbeats.
+    pub nodes_ready: usize,
+    /// Pods on these nodes that have not started.
+    pub pods_pending: usize,
+    /// Pods whose containers run, ready or not.
+    pub pods_running: usize,
+    /// Pods that run and are ready.
+    pub pods_ready: usize,
+    /// Pods that ended by themselves since the start, or were refused.
+    pub pods_ended: usize,
+}
+
+/// The numbers behind [`Snapshot`]; written by the agent only.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) nodes: AtomicUsize,
+    pub(crate) nodes_ready: AtomicUsize,
+    pub(crate) pods_pending: AtomicUsize,
+    pub(crate) pods_running: AtomicUsize,
+    pub(crate) pods_ready: AtomicUsize,
+    pub(crate) pods_ended: AtomicUsize,
+}
+
+/// A handle on a running [`crate::Kubelet`]; clones are the same handle.
+#[derive(Clone, Debug)]
+pub struct NodeControl {
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) commands: mpsc::Sender<Command>,
+}
+
+/// What a node is told to do.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) node: String,
+    pub(crate) power: Power,
+    pub(crate) done: oneshot::Sender<Result<(), ControlError>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Power {
+    Off,
+    On,
+}
+
+/// Why a node was not stopped or started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// No such node here.
+    #[error("node {node:?} is not one of the simulated nodes, or has been deleted")]
+    UnknownNode {
+        /// The name.
+        node: String,
+    },
+    /// Nobody listens.
+    #[error("the simulated nodes are not running")]
+    NotRunning,
+}
+
+impl NodeControl {
+    /// The numbers of this moment. Each is right, though not all were taken at the same instant.
+    pub fn snapshot(&self) -> Snapshot {
+        let counts = &*self.counts;
+        let get = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        Snapshot {
+            nodes: get(&counts.nodes),
+            nodes_ready: get(&counts.nodes_ready),
+            pods_pending: get(&counts.pods_pending),
+            pods_running: get(&counts.pods_running),
+            pods_ready: get(&counts.pods_ready),
+            pods_ended: get(&counts.pods_ended),
+        }
+    }
+
+    /// Switches a node off: no heartbeats, nothing happens to its pods, bindings and deletions are not noticed. The
+    /// node lifecycle controller will find it `NotReady`.
+    ///
+    /// # Errors
+    /// The node is not one of ours, or the agent does not run.
+    pub async fn stop_node(&self, node: &str) -> Result<(), ControlError> {
+        self.command(node, Power::Off).await
+    }
+
+    /// Switches a node on again. Its pods go on as if no time had passed for those that were to end meanwhile.
+    ///
+    /// # Errors
+    /// As [`NodeControl::stop_node`].
+    pub async fn start_node(&self, node: &str) -> Result<(), ControlError> {
+        self.command(node, Power::On).await
+    }
+
+    async fn command(&self, node: &str, power: Power) -> Result<(), ControlError> {
+        let (done, answer) = oneshot::channel();
+        let command = Command { node: node.to_owned(), power, done };
+        self.commands.send(command).await.map_err(|_| ControlError::NotRunning)?;
+        answer.await.unwrap_or(Err(ControlError::NotRunning))
+    }
+}

@@ -1,0 +1,42 @@
+//! A node's Lease: the cheap heartbeat.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
+
+/// The Lease of a node; it goes when the node goes.
+pub(crate) fn new_lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -> Lease {
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: node.to_owned(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    };
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(node.to_owned()),
+            namespace: Some("kube-node-lease".to_owned()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(node.to_owned()),
+            lease_duration_seconds: Some(duration.as_secs().clamp(1, i32::MAX as u64) as i32),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+/// A merge patch that renews it. The holder is told each time: a Lease somebody emptied is whole again.
+pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> Value {
+    json!({ "spec": {
+        "holderIdentity": node,
+        "leaseDurationSeconds": duration.as_secs().clamp(1, i32::MAX as u64),
+        "renewTime": MicroTime(now),
+    }})
+}

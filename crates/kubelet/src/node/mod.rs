@@ -1,0 +1,9 @@
+//! Nodes as the API sees them.
+
+mod lease;
+mod record;
+mod template;
+
+pub(crate) use lease::{new_lease, renewal};
+pub(crate) use record::{NodeView, heartbeat_status, new_node, needs_status, takeover_labels};
+pub use template::{NodeTemplate, NodeTemplateError};

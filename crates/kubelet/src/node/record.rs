@@ -1,0 +1,219 @@
+//! A node's object: as it is registered, read back, and kept alive.
+
+use std::net::Ipv4Addr;
+
+use berth_api::object::{ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// What simulated nodes say they run: the version of Kubernetes whose behaviour they follow.
+const KUBELET_VERSION: &str = "v1.36.0";
+
+/// A node as its agent reads it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeView {
+    pub(crate) metadata: Metadata,
+    spec: Option<berth_api::object::NodeSpec>,
+    status: Option<Status>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Metadata {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) labels: Option<StringMap>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    allocatable: Option<ResourceList>,
+    capacity: Option<ResourceList>,
+    images: Option<Vec<ContainerImage>>,
+    conditions: Option<Vec<Condition>>,
+    addresses: Option<Vec<Address>>,
+    node_info: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    last_transition_time: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Address {
+    #[serde(rename = "type")]
+    type_: String,
+    address: String,
+}
+
+impl NodeView {
+    pub(crate) fn labels(&self) -> StringMap {
+        self.metadata.labels.clone().unwrap_or_default()
+    }
+
+    /// Its `InternalIP`, if it has one of version 4.
+    pub(crate) fn internal_ip(&self) -> Option<Ipv4Addr> {
+        let addresses = self.status.as_ref()?.addresses.as_ref()?;
+        addresses.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_)
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(|c| c.status == "True")
+    }
+
+    fn offers_resources(&self) -> bool {
+        self.status.as_ref().is_some_and(|s| s.allocatable.is_some())
+    }
+
+    /// The node as the engine takes it.
+    pub(crate) fn to_node(&self) -> Node {
+        let status = self.status.clone().unwrap_or_default();
+        Node {
+            metadata: ObjectMeta {
+                name: self.metadata.name.clone(),
+                uid: self.metadata.uid.clone(),
+                labels: self.labels(),
+                ..ObjectMeta::default()
+            },
+            spec: self.spec.clone().unwrap_or_default(),
+            status: berth_api::object::NodeStatus {
+                allocatable: status.allocatable,
+                capacity: status.capacity,
+                images: status.images.unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// The object a made node is registered with, status included, as a kubelet does it.
+pub(crate) fn new_node(node: &Node, ip: Ipv4Addr, now: Timestamp) -> Value {
+    let taints: Vec<&Taint> = node.spec.taints.iter().collect();
+    let mut spec = Map::new();
+    if !taints.is_empty() {
+        spec.insert("taints".to_owned(), json!(taints));
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": node.metadata.name, "labels": node.metadata.labels },
+        "spec": spec,
+        "status": full_status(node, None, ip, now),
+    })
+}
+
+/// Whether the node lacks anything that its agent has to report now and not just some time.
+pub(crate) fn needs_status(node: &NodeView) -> bool {
+    !node.is_ready() || !node.offers_resources()
+}
+
+/// A strategic merge patch of the status that says the node is alive. What a node taken over has already stays: its
+/// resources, images, addresses and system information; the template fills in what is missing.
+pub(crate) fn heartbeat_status(node: &NodeView, template: &Node, ip: Ipv4Addr, now: Timestamp) -> Value {
+    json!({ "status": full_status(template, Some(node), ip, now) })
+}
+
+/// The labels every kubelet gives its node, where they are missing.
+pub(crate) fn takeover_labels(node: &NodeView) -> Option<Value> {
+    let labels = node.labels();
+    let own = [
+        ("kubernetes.io/hostname", node.metadata.name.as_str()),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ];
+    let missing: Map<_, _> = own
+        .into_iter()
+        .filter(|(key, _)| !labels.contains_key(*key))
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    (!missing.is_empty()).then(|| json!({ "metadata": { "labels": missing } }))
+}
+
+fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Timestamp) -> Value {
+    let mut status = Map::new();
+    status.insert("conditions".to_owned(), json!(conditions(known, now)));
+    let known = known.and_then(|node| node.status.as_ref());
+    if known.is_none_or(|s| s.allocatable.is_none()) {
+        // A node that says only what it has offers all of it.
+        let capacity = known.and_then(|s| s.capacity.as_ref()).or(template.status.capacity.as_ref());
+        let allocatable = known.and_then(|s| s.capacity.as_ref()).or(template.status.allocatable.as_ref());
+        status.insert("capacity".to_owned(), json!(capacity));
+        status.insert("allocatable".to_owned(), json!(allocatable));
+    }
+    if known.is_none_or(|s| s.images.is_none()) && !template.status.images.is_empty() {
+        status.insert("images".to_owned(), json!(template.status.images));
+    }
+    if known.is_none_or(|s| s.addresses.as_ref().is_none_or(Vec::is_empty)) {
+        let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
+        let name = &template.metadata.name;
+        let addresses = [address("InternalIP", ip.to_string()), address("Hostname", name.clone())];
+        status.insert("addresses".to_owned(), json!(addresses));
+    }
+    if known.is_none_or(|s| !has_kubelet_version(s)) {
+        status.insert("nodeInfo".to_owned(), json!(system_info(template)));
+    }
+    Value::Object(status)
+}
+
+/// A stored node always has the field; one that no kubelet ever reported has it empty.
+fn has_kubelet_version(status: &Status) -> bool {
+    let version = status.node_info.as_ref().and_then(|info| info.get("kubeletVersion"));
+    version.and_then(Value::as_str).is_some_and(|v| !v.is_empty())
+}
+
+fn conditions(known: Option<&NodeView>, now: Timestamp) -> Vec<NodeCondition> {
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+        let since = known.and_then(|node| node.condition(type_)).filter(|c| c.status == status);
+        NodeCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: Some(Time(since.and_then(|c| c.last_transition_time).unwrap_or(now))),
+        }
+    };
+    vec![
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ]
+}
+
+fn system_info(node: &Node) -> NodeSystemInfo {
+    let label = |key: &str| node.metadata.labels.get(key).cloned().unwrap_or_default();
+    let or = |value: String, default: &str| if value.is_empty() { default.to_owned() } else { value };
+    NodeSystemInfo {
+        architecture: or(label("kubernetes.io/arch"), "amd64"),
+        operating_system: or(label("kubernetes.io/os"), "linux"),
+        container_runtime_version: concat!("berth://", env!("CARGO_PKG_VERSION")).to_owned(),
+        kubelet_version: KUBELET_VERSION.to_owned(),
+        os_image: "Berth simulated node".to_owned(),
+        kernel_version: "none".to_owned(),
+        // There is one machine, so its identity is its name.
+        machine_id: node.metadata.name.clone(),
+        system_uuid: node.metadata.name.clone(),
+        boot_id: node.metadata.name.clone(),
+        ..NodeSystemInfo::default()
+    }
+}

@@ -1,0 +1,144 @@
+//! Nodes made from a few numbers.
+
+use berth_api::object::{ContainerImage, Node, StringMap, Taint};
+use berth_api::quantity::Quantity;
+use berth_engine::simulation::MadeNodes;
+
+/// Nodes that are alike but for name and zone.
+///
+/// They are named and labelled as `berth simulate --nodes` does it: `node-1` to `node-n` (with leading zeros, so that
+/// they sort), in turn in `zone-1` to `zone-z` of `region-1`, on Linux and amd64.
+#[derive(Clone, Debug)]
+pub struct NodeTemplate {
+    /// How many nodes, over how many zones, and what each offers.
+    pub made: MadeNodes,
+    /// What names begin with, in place of `node-`.
+    pub name_prefix: String,
+    /// More labels, which override those above but for the host name.
+    pub labels: StringMap,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// Images that are there from the start.
+    pub images: Vec<ContainerImage>,
+}
+
+/// Why nodes cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeTemplateError {
+    /// A name that the API server would refuse.
+    #[error(
+        "node name prefix {prefix:?}: node names consist of lower-case letters, digits, '-' and '.', and begin with \
+         a letter or digit"
+    )]
+    Prefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// A label that the made nodes have to differ in.
+    #[error("label kubernetes.io/hostname cannot be given to all made nodes: it is each node's own name")]
+    HostnameLabel,
+}
+
+impl NodeTemplate {
+    /// The beginning of names that `berth simulate` makes too.
+    pub const NAME_PREFIX: &str = "node-";
+
+    /// Nodes of 4 CPUs, 16 GiB and 110 pods.
+    pub fn new(n_nodes: usize, n_zones: usize) -> NodeTemplate {
+        NodeTemplate {
+            made: MadeNodes {
+                n_nodes,
+                n_zones,
+                cpu: Quantity::from_units(4),
+                memory: Quantity::from_units(16 << 30),
+                pods: Quantity::from_units(110),
+            },
+            name_prefix: Self::NAME_PREFIX.to_owned(),
+            labels: StringMap::new(),
+            taints: Vec::new(),
+            images: Vec::new(),
+        }
+    }
+
+    /// The nodes. Their status has capacity, allocatable and images.
+    ///
+    /// # Errors
+    /// The prefix or a label does not do.
+    pub fn nodes(&self) -> Result<Vec<Node>, NodeTemplateError> {
+        const HOSTNAME: &str = "kubernetes.io/hostname";
+        let prefix = &self.name_prefix;
+        let is_name_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        let starts_well = |p: &str| p.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !prefix.chars().all(is_name_char) || !(prefix.is_empty() || starts_well(prefix)) {
+            return Err(NodeTemplateError::Prefix { prefix: prefix.clone() });
+        }
+        if self.labels.contains_key(HOSTNAME) {
+            return Err(NodeTemplateError::HostnameLabel);
+        }
+        let mut nodes = self.made.nodes();
+        for node in &mut nodes {
+            let number = node.metadata.name.strip_prefix(Self::NAME_PREFIX).unwrap_or_default();
+            node.metadata.name = format!("{prefix}{number}");
+            let labels = &mut node.metadata.labels;
+            labels.insert(HOSTNAME.to_owned(), node.metadata.name.clone());
+            // As on the nodes of clouds; kubectl and autoscalers print and select by it.
+            labels.insert("node.kubernetes.io/instance-type".to_owned(), self.instance_type());
+            labels.extend(self.labels.clone());
+            node.spec.taints.clone_from(&self.taints);
+            node.status.images.clone_from(&self.images);
+        }
+        Ok(nodes)
+    }
+
+    /// Such as `berth-4cpu-16Gi`: a label value, whatever the quantities.
+    fn instance_type(&self) -> String {
+        let gibibytes = self.made.memory.units() >> 30;
+        match (self.made.cpu.millis() % 1000, gibibytes) {
+            (0, 1..) => format!("berth-{}cpu-{gibibytes}Gi", self.made.cpu.units()),
+            _ => "berth".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_named_labelled_and_spread() {
+        let taint = Taint { key: "k".to_owned(), value: "v".to_owned(), effect: "NoSchedule".to_owned() };
+        let template = NodeTemplate {
+            name_prefix: "worker-".to_owned(),
+            labels: [("disk".to_owned(), "ssd".to_owned())].into(),
+            taints: vec![taint.clone()],
+            ..NodeTemplate::new(10, 3)
+        };
+        let nodes = template.nodes().unwrap();
+        let names: Vec<_> = nodes.iter().map(|n| n.metadata.name.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[9]), (10, "worker-01", "worker-10"));
+        let labels = &nodes[3].metadata.labels;
+        let expected = [
+            ("disk", "ssd"),
+            ("kubernetes.io/arch", "amd64"),
+            ("kubernetes.io/hostname", "worker-04"),
+            ("kubernetes.io/os", "linux"),
+            ("node.kubernetes.io/instance-type", "berth-4cpu-16Gi"),
+            ("topology.kubernetes.io/region", "region-1"),
+            ("topology.kubernetes.io/zone", "zone-1"),
+        ];
+        assert_eq!(*labels, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert_eq!(nodes[3].spec.taints, [taint]);
+    }
+
+    #[test]
+    fn names_and_labels_that_cannot_be_are_refused() {
+        let prefix = |p: &str| NodeTemplate { name_prefix: p.to_owned(), ..NodeTemplate::new(1, 1) }.nodes();
+        for bad in ["Node-", "node_", "-x", "a/b", "ä"] {
+            assert_eq!(prefix(bad).unwrap_err(), NodeTemplateError::Prefix { prefix: bad.to_owned() });
+        }
+        assert!(prefix("").is_ok());
+        let labels = [("kubernetes.io/hostname".to_owned(), "x".to_owned())].into();
+        let template = NodeTemplate { labels, ..NodeTemplate::new(1, 1) };
+        assert_eq!(template.nodes().unwrap_err(), NodeTemplateError::HostnameLabel);
+    }
+}

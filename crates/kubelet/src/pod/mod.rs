@@ -1,0 +1,9 @@
+//! A pod on a simulated node.
+
+pub(crate) mod annotation;
+pub(crate) mod life;
+pub(crate) mod plan;
+pub(crate) mod status;
+#[cfg(test)]
+mod tests;
+pub(crate) mod view;

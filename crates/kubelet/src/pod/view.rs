@@ -1,0 +1,195 @@
+//! A pod as a node reads it.
+
+use berth_api::object::{Affinity, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements};
+use berth_api::object::{StringMap, Toleration};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+/// What a node looks at in a pod; read once per event of the watch.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodView {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) metadata: Metadata,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) spec: Spec,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Metadata {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) labels: StringMap,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) annotations: StringMap,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) creation_timestamp: Option<Timestamp>,
+    pub(crate) deletion_timestamp: Option<Timestamp>,
+    pub(crate) deletion_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Spec {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) node_name: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) node_selector: StringMap,
+    pub(crate) affinity: Option<Affinity>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) tolerations: Vec<Toleration>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) scheduler_name: String,
+    pub(crate) priority: Option<i32>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) init_containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) overhead: ResourceList,
+    pub(crate) resources: Option<ResourceRequirements>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) host_network: bool,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) restart_policy: RestartPolicy,
+    pub(crate) active_deadline_seconds: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) readiness_gates: Vec<ReadinessGate>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ReadinessGate {
+    pub(crate) condition_type: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum RestartPolicy {
+    #[default]
+    #[serde(other)]
+    Always,
+    OnFailure,
+    Never,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Status {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) phase: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) conditions: Vec<Condition>,
+    #[serde(rename = "podIP", deserialize_with = "nullable")]
+    pub(crate) pod_ip: String,
+    pub(crate) start_time: Option<Timestamp>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) container_statuses: Vec<ContainerState>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Condition {
+    #[serde(rename = "type")]
+    pub(crate) type_: String,
+    pub(crate) status: String,
+    pub(crate) last_transition_time: Option<Timestamp>,
+}
+
+/// The part of a container's status that a node needs to go on after a restart.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerState {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) restart_count: i32,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) state: State,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct State {
+    pub(crate) running: Option<Running>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Running {
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+impl PodView {
+    /// `Succeeded` or `Failed`.
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.status.phase == "Running"
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|c| c.type_ == type_)
+    }
+
+    pub(crate) fn has_condition(&self, type_: &str) -> bool {
+        self.condition(type_).is_some_and(|c| c.status == "True")
+    }
+
+    /// When a condition became what it is.
+    pub(crate) fn transition(&self, type_: &str) -> Option<Timestamp> {
+        self.condition(type_)?.last_transition_time
+    }
+
+    /// Whether every readiness gate's condition is true.
+    pub(crate) fn passes_readiness_gates(&self) -> bool {
+        self.spec.readiness_gates.iter().all(|gate| self.has_condition(&gate.condition_type))
+    }
+
+    /// The pod as the engine takes it. Spread constraints and scheduling gates are left out: they say nothing
+    /// about a pod that has a node.
+    pub(crate) fn to_placed(&self) -> Pod {
+        let (metadata, spec) = (&self.metadata, &self.spec);
+        Pod {
+            metadata: ObjectMeta {
+                name: metadata.name.clone(),
+                namespace: metadata.namespace.clone(),
+                uid: metadata.uid.clone(),
+                labels: metadata.labels.clone(),
+                annotations: metadata.annotations.clone(),
+                deletion_timestamp: metadata.deletion_timestamp.map(|t| t.to_string()),
+                ..ObjectMeta::default()
+            },
+            spec: PodSpec {
+                node_name: spec.node_name.clone(),
+                node_selector: spec.node_selector.clone(),
+                affinity: spec.affinity.clone(),
+                tolerations: spec.tolerations.clone(),
+                scheduler_name: spec.scheduler_name.clone(),
+                priority: spec.priority,
+                init_containers: spec.init_containers.clone(),
+                containers: spec.containers.clone(),
+                overhead: spec.overhead.clone(),
+                resources: spec.resources.clone(),
+                host_network: spec.host_network,
+                ..PodSpec::default()
+            },
+            ..Pod::default()
+        }
+    }
+}
+
+/// Reads `null` as the type's default, as Kubernetes' decoder does.
+fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,86 @@
+//! What is due when: one queue for all nodes and pods.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tokio::time::Instant;
+
+/// Items by the time they are due; those due at the same time come in the order they were added.
+///
+/// Nothing is taken back: whoever changes his mind ignores the item when it comes.
+pub(crate) struct Timers<T> {
+    heap: BinaryHeap<Reverse<Entry<T>>>,
+    n_added: u64,
+}
+
+struct Entry<T> {
+    due: Instant,
+    order: u64,
+    item: T,
+}
+
+impl<T> Timers<T> {
+    pub(crate) fn new() -> Self {
+        Timers { heap: BinaryHeap::new(), n_added: 0 }
+    }
+
+    pub(crate) fn add(&mut self, due: Instant, item: T) {
+        self.n_added += 1;
+        self.heap.push(Reverse(Entry { due, order: self.n_added, item }));
+    }
+
+    /// When the first item is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse(entry)| entry.due)
+    }
+
+    /// Takes the first item if it is due.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
+        if self.next_due()? > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(entry)| entry.item)
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.due, self.order) == (other.due, other.order)
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due, self.order).cmp(&(other.due, other.order))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn items_come_by_time_and_then_by_order() {
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let mut timers = Timers::new();
+        for (due, item) in [(2, "c"), (1, "a"), (1, "b"), (3, "d")] {
+            timers.add(at(due), item);
+        }
+        assert_eq!(timers.pop(start), None);
+        assert_eq!(timers.next_due(), Some(at(1)));
+        let due: Vec<_> = std::iter::from_fn(|| timers.pop(at(2))).collect();
+        assert_eq!(due, ["a", "b", "c"]);
+        assert_eq!(timers.next_due(), Some(at(3)));
+    }
+}
