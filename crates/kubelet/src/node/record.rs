@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use berth_api::object::{ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint};
+use berth_watch::follow::Versioned;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -26,6 +27,7 @@ pub(crate) struct NodeView {
 pub(crate) struct Metadata {
     pub(crate) name: String,
     pub(crate) uid: String,
+    resource_version: String,
     pub(crate) labels: Option<StringMap>,
 }
 
@@ -55,6 +57,16 @@ struct Address {
     #[serde(rename = "type")]
     type_: String,
     address: String,
+}
+
+impl Versioned for NodeView {
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn key(&self) -> (&str, &str) {
+        ("", &self.metadata.name)
+    }
 }
 
 impl NodeView {

@@ -222,6 +222,11 @@ impl Life {
     }
 
     /// Whether nothing of it runs any more, or ever will.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether nothing of it runs any more, or ever will.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended(_))
     }

@@ -1,6 +1,6 @@
 //! A pod on a simulated node.
 
-pub(crate) mod annotation;
+pub mod annotation;
 pub(crate) mod life;
 pub(crate) mod plan;
 pub(crate) mod status;

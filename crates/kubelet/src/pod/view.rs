@@ -2,6 +2,7 @@
 
 use berth_api::object::{Affinity, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements};
 use berth_api::object::{StringMap, Toleration};
+use berth_watch::follow::Versioned;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
@@ -23,6 +24,8 @@ pub(crate) struct Metadata {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) uid: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) resource_version: String,
     pub(crate) generation: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) labels: StringMap,
@@ -182,6 +185,16 @@ impl PodView {
             },
             ..Pod::default()
         }
+    }
+}
+
+impl Versioned for PodView {
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.metadata.namespace, &self.metadata.name)
     }
 }
 

@@ -1,0 +1,285 @@
+//! The agent of all nodes: one task that knows everything and decides, and requests that run beside it.
+//!
+//! It follows nodes, namespaces and bound pods with one watch each, whatever the number of nodes. Everything that
+//! waits for its time is in one queue; requests wait in two lanes, so that neither heartbeats nor pods starve the
+//! others.
+
+mod lane;
+mod nodes;
+mod pods;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use berth_api::object::{Namespace, Node};
+use berth_watch::{Event, FollowOptions, Following, follow};
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::lane::{Done, Job, Lane};
+use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
+use crate::address::AddressPool;
+use crate::admission::NodeAdmission;
+use crate::control::{Command, ControlError, Counts, Power};
+use crate::node::NodeView;
+use crate::options::KubeletOptions;
+use crate::pod::view::PodView;
+use crate::request::{self, Caller};
+use crate::selector::NodeSelection;
+use crate::timer::Timers;
+
+/// Events taken from a watch before anything else gets its turn.
+const BATCH: usize = 256;
+
+pub(crate) struct Agent {
+    options: KubeletOptions,
+    selection: NodeSelection,
+    caller: Arc<Caller>,
+    nodes: Nodes,
+    pods: Pods,
+    admission: NodeAdmission,
+    timers: Timers<Timer>,
+    work: Lane,
+    leases: Lane,
+    node_ips: AddressPool,
+    pod_ips: AddressPool,
+    counts: Arc<Counts>,
+    /// Whether pods are followed; before that there is no use in looking at single nodes' pods.
+    follows_pods: bool,
+    /// Nodes whose first registration is not answered yet.
+    n_registering: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Lease(NodeId, u32),
+    NodeStatus(NodeId, u32),
+    /// The next stage of the pod, or its second look.
+    Pod(PodId, u32),
+    /// A request that failed is tried again.
+    Retry(Job),
+}
+
+impl Agent {
+    pub(crate) fn new(
+        options: KubeletOptions,
+        selection: NodeSelection,
+        caller: Caller,
+        made: Vec<Node>,
+        counts: Arc<Counts>,
+    ) -> Agent {
+        let limit = options.max_concurrent_requests.max(1);
+        let mut agent = Agent {
+            selection,
+            caller: Arc::new(caller),
+            nodes: Nodes::default(),
+            pods: Pods::default(),
+            admission: NodeAdmission::new(options.admission.clone()),
+            timers: Timers::new(),
+            work: Lane::new(limit),
+            leases: Lane::new(limit.div_ceil(4)),
+            node_ips: AddressPool::of_nodes(),
+            pod_ips: AddressPool::of_pods(),
+            counts,
+            follows_pods: false,
+            n_registering: 0,
+            options,
+        };
+        for node in made {
+            let name = Arc::from(node.metadata.name.as_str());
+            agent.insert_node(name, Arc::new(node), NodeState::Registering);
+        }
+        agent
+    }
+
+    /// Works until told to stop. The nodes stay in the API: they become `NotReady` there, as nodes that lost power.
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
+        let client = self.caller.own();
+        let mut namespaces = follow::<Namespace>(client.clone(), FollowOptions::new(request::NAMESPACES));
+        let mut nodes = follow::<NodeView>(client.clone(), FollowOptions::new(request::NODES));
+        let mut pods: Option<Following<PodView>> = None;
+        let mut ready = Ready { namespaces: false, nodes: false };
+        let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());
+        let mut running = true;
+        while running {
+            // Pods are judged by their nodes and namespaces, so those come first.
+            if pods.is_none() && ready.namespaces && ready.nodes && self.n_registering == 0 {
+                let options = FollowOptions::new(request::PODS).fields("spec.nodeName!=");
+                pods = Some(follow::<PodView>(client.clone(), options));
+            }
+            let next_timer = self.timers.next_due();
+            tokio::select! {
+                () = stop.cancelled() => running = false,
+                Some(command) = commands.recv() => self.obey(command),
+                n = namespaces.next_many(&mut namespace_events, BATCH) => {
+                    running = n > 0;
+                    for event in namespace_events.drain(..) {
+                        ready.namespaces |= matches!(event, Event::Restarted(_));
+                        self.namespace_event(event);
+                    }
+                }
+                n = nodes.next_many(&mut node_events, BATCH) => {
+                    running = n > 0;
+                    for event in node_events.drain(..) {
+                        ready.nodes |= matches!(event, Event::Restarted(_));
+                        self.node_event(event);
+                    }
+                }
+                n = next_of(&mut pods, &mut pod_events) => {
+                    running = n > 0;
+                    for event in pod_events.drain(..) {
+                        self.pod_event(event);
+                    }
+                }
+                done = self.work.done() => {
+                    self.done(done);
+                    while let Some(done) = self.work.try_done() {
+                        self.done(done);
+                    }
+                }
+                done = self.leases.done() => {
+                    self.done(done);
+                    while let Some(done) = self.leases.try_done() {
+                        self.done(done);
+                    }
+                }
+                () = sleep_until(next_timer) => {
+                    let now = Instant::now();
+                    while let Some(timer) = self.timers.pop(now) {
+                        self.fire(timer);
+                    }
+                }
+            }
+            self.start_jobs();
+        }
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        match timer {
+            Timer::Lease(node, epoch) => self.lease_due(node, epoch),
+            Timer::NodeStatus(node, epoch) => self.status_due(node, epoch),
+            Timer::Pod(pod, epoch) => self.pod_due(pod, epoch),
+            Timer::Retry(job) => self.push(job),
+        }
+    }
+
+    fn push(&mut self, job: Job) {
+        match job {
+            Job::Lease(_) => self.leases.push(job),
+            _ => self.work.push(job),
+        }
+    }
+
+    fn start_jobs(&mut self) {
+        while let Some(job) = self.leases.next() {
+            self.start(job);
+        }
+        while let Some(job) = self.work.next() {
+            self.start(job);
+        }
+    }
+
+    fn start(&mut self, job: Job) {
+        match job {
+            Job::Register(node)
+            | Job::NodeStatus(node)
+            | Job::NodeLabels(node)
+            | Job::Lease(node)
+            | Job::ListPods(node) => self.start_node_job(job, node),
+            Job::Pod(pod) => self.start_pod_write(pod),
+            Job::SecondLook(pod) => self.start_second_look(pod),
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        match done.job {
+            Job::Register(node) => self.registered(node, done.result),
+            Job::NodeStatus(node) => self.status_written(node, done.result),
+            Job::NodeLabels(node) => self.labels_written(node, done.result),
+            Job::Lease(node) => self.lease_written(node, done.sent, done.result),
+            Job::ListPods(node) => self.pods_listed(node, done.result),
+            Job::Pod(pod) => self.pod_written(pod, done.sent, done.result),
+            Job::SecondLook(pod) => self.second_look(pod, done.result),
+        }
+    }
+
+    fn retry(&mut self, job: Job, after: Duration) {
+        self.timers.add(Instant::now() + after, Timer::Retry(job));
+    }
+
+    fn namespace_event(&mut self, event: Event<Namespace>) {
+        match event {
+            // Namespaces that went while nobody looked do no harm: no pod is in them.
+            Event::Restarted(namespaces) => namespaces.iter().for_each(|n| self.admission.set_namespace(n)),
+            Event::Applied(namespace) => self.admission.set_namespace(&namespace),
+            Event::Deleted(namespace) => self.admission.remove_namespace(&namespace.metadata.name),
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let node = self.nodes.find(&command.node).filter(|id| self.nodes.get(*id).state != NodeState::Gone);
+        let result = match node {
+            None => Err(ControlError::UnknownNode { node: command.node }),
+            Some(id) => {
+                match command.power {
+                    Power::Off => self.switch_off(id),
+                    Power::On => self.switch_on(id),
+                }
+                Ok(())
+            }
+        };
+        // Whoever asked may have gone.
+        let _ = command.done.send(result);
+    }
+
+    fn recount(&mut self, before: Counted, now: Counted) {
+        let counts = &*self.counts;
+        for (counted, sign) in [(before, false), (now, true)] {
+            let add = |count: &std::sync::atomic::AtomicUsize| {
+                if sign {
+                    count.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    count.fetch_sub(1, Ordering::Relaxed);
+                }
+            };
+            match counted {
+                Counted::Nothing => {}
+                Counted::Pending => add(&counts.pods_pending),
+                Counted::Running => add(&counts.pods_running),
+                Counted::Ready => {
+                    add(&counts.pods_running);
+                    add(&counts.pods_ready);
+                }
+            }
+        }
+    }
+}
+
+/// What has been listed.
+struct Ready {
+    namespaces: bool,
+    nodes: bool,
+}
+
+async fn next_of(following: &mut Option<Following<PodView>>, events: &mut Vec<Event<PodView>>) -> usize {
+    match following {
+        Some(following) => following.next_many(events, BATCH).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The time that is told to others; what is due when is counted by the monotonic clock.
+fn now() -> Timestamp {
+    Timestamp::now()
+}

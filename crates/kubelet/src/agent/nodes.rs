@@ -1,0 +1,406 @@
+//! Nodes: registered or taken over, kept alive, switched off, gone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use berth_api::object::{Node, ObjectMeta};
+use berth_watch::call::{self, CallError};
+use berth_watch::Event;
+use bytes::Bytes;
+use http::Request;
+use tokio::time::Instant;
+
+use super::lane::{Done, Job, Sent, retry_after};
+use super::store::{NodeEntry, NodeId, NodeState};
+use super::{Agent, Timer, now};
+use crate::node::{
+    NodeTemplate, NodeView, heartbeat_status, needs_status, new_lease, new_node, renewal, takeover_labels,
+};
+use crate::request::{self, LEASES, MERGE, NODES, STRATEGIC_MERGE};
+
+/// A status that somebody else keeps changing back is not written more often than this.
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
+
+type Answer = Result<Vec<Bytes>, CallError>;
+
+impl Agent {
+    pub(super) fn insert_node(&mut self, name: Arc<str>, template: Arc<Node>, state: NodeState) -> NodeId {
+        self.counts.nodes.fetch_add(1, Ordering::Relaxed);
+        self.nodes.insert(NodeEntry {
+            name,
+            template,
+            state,
+            view: None,
+            ip: self.node_ips.take(),
+            lease_exists: false,
+            lease_busy: false,
+            status_busy: false,
+            failures: 0,
+            timer_epoch: 0,
+        })
+    }
+
+    pub(super) fn node_event(&mut self, event: Event<NodeView>) {
+        match event {
+            Event::Restarted(nodes) => self.nodes_listed(nodes),
+            Event::Applied(node) => self.node_applied(node),
+            Event::Deleted(node) => {
+                if let Some(id) = self.nodes.find(&node.metadata.name) {
+                    self.node_gone(id);
+                }
+            }
+        }
+    }
+
+    fn nodes_listed(&mut self, nodes: Vec<NodeView>) {
+        let mut seen = vec![false; self.nodes.ids().count()];
+        for node in nodes {
+            if let Some(id) = self.nodes.find(&node.metadata.name)
+                && let Some(seen) = seen.get_mut(id.0 as usize)
+            {
+                *seen = true;
+            }
+            self.node_applied(node);
+        }
+        for (id, seen) in self.nodes.ids().zip(seen) {
+            match self.nodes.get(id).state {
+                _ if seen => {}
+                // Only the first list finds nodes that nobody asked to be registered yet.
+                NodeState::Registering if !self.nodes.get(id).status_busy => {
+                    self.nodes.get_mut(id).status_busy = true;
+                    self.n_registering += 1;
+                    self.push(Job::Register(id));
+                }
+                NodeState::Up | NodeState::Off => self.node_gone(id),
+                NodeState::Registering | NodeState::Gone => {}
+            }
+        }
+    }
+
+    fn node_applied(&mut self, view: NodeView) {
+        let Some(id) = self.nodes.find(&view.metadata.name) else {
+            if self.selection.matches(&view.metadata.name, &view.labels()) {
+                let template = Node {
+                    metadata: ObjectMeta { name: view.metadata.name.clone(), ..ObjectMeta::default() },
+                    status: self.default_status(),
+                    ..Node::default()
+                };
+                let name = Arc::from(view.metadata.name.as_str());
+                let id = self.insert_node(name, Arc::new(template), NodeState::Registering);
+                self.node_up(id, view);
+            }
+            return;
+        };
+        let entry = self.nodes.get_mut(id);
+        match entry.state {
+            NodeState::Registering => self.node_up(id, view),
+            // A node made again under the same name: kubelets of deleted nodes do not come back by themselves, but
+            // this one has been put there by somebody.
+            NodeState::Gone => {
+                self.counts.nodes.fetch_add(1, Ordering::Relaxed);
+                self.node_up(id, view);
+            }
+            NodeState::Up | NodeState::Off if entry.uid() != view.metadata.uid => {
+                self.node_gone(id);
+                self.node_applied(view);
+            }
+            NodeState::Up | NodeState::Off => {
+                let changed = entry.view.as_ref().is_none_or(|before| before.to_node() != view.to_node());
+                let lacks = entry.state == NodeState::Up && needs_status(&view);
+                if changed {
+                    self.admission.set_node(&view.to_node());
+                }
+                self.nodes.get_mut(id).view = Some(view);
+                if lacks {
+                    self.report_status(id, STATUS_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// What nodes offer that were created without saying it.
+    fn default_status(&self) -> berth_api::object::NodeStatus {
+        let template = self.options.make.first().cloned().unwrap_or_else(|| NodeTemplate::new(1, 1));
+        let one = NodeTemplate { made: berth_engine::simulation::MadeNodes { n_nodes: 1, ..template.made }, ..template };
+        one.nodes().ok().and_then(|mut nodes| nodes.pop()).map(|node| node.status).unwrap_or_default()
+    }
+
+    /// The node is in the API, and ours.
+    fn node_up(&mut self, id: NodeId, view: NodeView) {
+        if let Some(ip) = view.internal_ip() {
+            let given = std::mem::replace(&mut self.nodes.get_mut(id).ip, ip);
+            if given != ip {
+                self.node_ips.release(given);
+                self.node_ips.reserve(ip);
+            }
+        }
+        self.admission.set_node(&view.to_node());
+        let lacks_status = needs_status(&view);
+        let lacks_labels = takeover_labels(&view).is_some();
+        let entry = self.nodes.get_mut(id);
+        entry.view = Some(view);
+        entry.state = NodeState::Up;
+        entry.failures = 0;
+        self.counts.nodes_ready.fetch_add(1, Ordering::Relaxed);
+        self.begin_heartbeats(id);
+        if lacks_labels {
+            self.push(Job::NodeLabels(id));
+        }
+        if lacks_status {
+            self.report_status(id, Duration::ZERO);
+        }
+        if self.follows_pods {
+            self.push(Job::ListPods(id));
+        }
+    }
+
+    /// The node has been deleted. Its pods are left to whoever deletes them; nobody acts as the node any more.
+    fn node_gone(&mut self, id: NodeId) {
+        let entry = self.nodes.get_mut(id);
+        let state = std::mem::replace(&mut entry.state, NodeState::Gone);
+        if state == NodeState::Gone {
+            return;
+        }
+        entry.view = None;
+        entry.lease_exists = false;
+        entry.timer_epoch += 1;
+        let name = entry.name.clone();
+        self.counts.nodes.fetch_sub(1, Ordering::Relaxed);
+        if state == NodeState::Up {
+            self.counts.nodes_ready.fetch_sub(1, Ordering::Relaxed);
+        }
+        for pod in self.pods.of_node(id) {
+            self.forget_pod(pod);
+        }
+        self.admission.remove_node(&name);
+    }
+
+    pub(super) fn switch_off(&mut self, id: NodeId) {
+        let entry = self.nodes.get_mut(id);
+        if entry.state == NodeState::Up {
+            entry.state = NodeState::Off;
+            entry.timer_epoch += 1;
+            self.counts.nodes_ready.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn switch_on(&mut self, id: NodeId) {
+        let entry = self.nodes.get_mut(id);
+        if entry.state != NodeState::Off {
+            return;
+        }
+        entry.state = NodeState::Up;
+        self.counts.nodes_ready.fetch_add(1, Ordering::Relaxed);
+        self.begin_heartbeats(id);
+        self.renew_lease(id);
+        self.report_status(id, Duration::ZERO);
+        for pod in self.pods.of_node(id) {
+            self.resume_pod(pod);
+        }
+        // Pods that were bound meanwhile have not been looked at.
+        self.push(Job::ListPods(id));
+    }
+
+    /// The nodes' turns are spread evenly over the interval, however many nodes come later: multiples of the golden
+    /// ratio never crowd.
+    fn begin_heartbeats(&mut self, id: NodeId) {
+        const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
+        let part = (f64::from(id.0) * GOLDEN_RATIO).fract();
+        let heartbeat = self.options.heartbeat;
+        let entry = self.nodes.get_mut(id);
+        entry.timer_epoch += 1;
+        let epoch = entry.timer_epoch;
+        let start = Instant::now();
+        self.timers.add(start + heartbeat.lease_interval.mul_f64(part), Timer::Lease(id, epoch));
+        let first_status = heartbeat.status_interval.mul_f64(part.max(0.1));
+        self.timers.add(start + first_status, Timer::NodeStatus(id, epoch));
+    }
+
+    pub(super) fn lease_due(&mut self, id: NodeId, epoch: u32) {
+        if self.nodes.get(id).timer_epoch != epoch {
+            return;
+        }
+        let next = Instant::now() + self.options.heartbeat.lease_interval;
+        self.timers.add(next, Timer::Lease(id, epoch));
+        self.renew_lease(id);
+    }
+
+    fn renew_lease(&mut self, id: NodeId) {
+        let entry = self.nodes.get_mut(id);
+        if entry.state == NodeState::Up && !entry.lease_busy {
+            entry.lease_busy = true;
+            self.push(Job::Lease(id));
+        }
+    }
+
+    pub(super) fn status_due(&mut self, id: NodeId, epoch: u32) {
+        if self.nodes.get(id).timer_epoch != epoch {
+            return;
+        }
+        let next = Instant::now() + self.options.heartbeat.status_interval;
+        self.timers.add(next, Timer::NodeStatus(id, epoch));
+        self.report_status(id, Duration::ZERO);
+    }
+
+    fn report_status(&mut self, id: NodeId, after: Duration) {
+        let entry = self.nodes.get_mut(id);
+        if entry.state != NodeState::Up || entry.status_busy {
+            return;
+        }
+        entry.status_busy = true;
+        match after {
+            Duration::ZERO => self.push(Job::NodeStatus(id)),
+            after => self.retry(Job::NodeStatus(id), after),
+        }
+    }
+
+    pub(super) fn start_node_job(&mut self, job: Job, id: NodeId) {
+        let heartbeat = self.options.heartbeat;
+        let entry = self.nodes.get(id);
+        let name = entry.name.clone();
+        let mut sent = Sent::Plain;
+        let wanted: Option<Request<Vec<u8>>> = match (job, &entry.view) {
+            (Job::Register(_), _) if entry.state == NodeState::Registering => {
+                Some(request::create(NODES, &new_node(&entry.template, entry.ip, now())))
+            }
+            (Job::NodeStatus(_), Some(view)) if entry.state == NodeState::Up => {
+                let status = heartbeat_status(view, &entry.template, entry.ip, now());
+                Some(request::patch(&format!("{NODES}/{name}/status"), STRATEGIC_MERGE, &status))
+            }
+            (Job::NodeLabels(_), Some(view)) if entry.state == NodeState::Up => {
+                let path = format!("{NODES}/{name}");
+                takeover_labels(view).map(|labels| request::patch(&path, MERGE, &labels))
+            }
+            (Job::Lease(_), _) if entry.state == NodeState::Up && entry.lease_exists => {
+                let renewal = renewal(&name, heartbeat.lease_duration, now());
+                Some(request::patch(&format!("{LEASES}/{name}"), MERGE, &renewal))
+            }
+            (Job::Lease(_), _) if entry.state == NodeState::Up => {
+                sent = Sent::NewLease;
+                let lease = new_lease(&name, entry.uid(), heartbeat.lease_duration, now());
+                Some(request::create(LEASES, &lease))
+            }
+            (Job::ListPods(_), _) if entry.state == NodeState::Up => {
+                let selector = call::encoded(&format!("spec.nodeName={name}"));
+                Some(call::get(&format!("{}?fieldSelector={selector}", request::PODS)))
+            }
+            _ => None,
+        };
+        let Some(request) = wanted else {
+            let entry = self.nodes.get_mut(id);
+            match job {
+                Job::Lease(_) => entry.lease_busy = false,
+                Job::NodeStatus(_) | Job::Register(_) => entry.status_busy = false,
+                _ => {}
+            }
+            return;
+        };
+        let caller = self.caller.clone();
+        let send = async move {
+            let result = caller.send(&name, request).await.map(|bytes| vec![bytes]);
+            Done { job, sent, result }
+        };
+        match job {
+            Job::Lease(_) => self.leases.start(send),
+            _ => self.work.start(send),
+        }
+    }
+
+    pub(super) fn registered(&mut self, id: NodeId, result: Answer) {
+        let is_first = self.nodes.get(id).failures == 0;
+        if is_first {
+            self.n_registering = self.n_registering.saturating_sub(1);
+        }
+        let entry = self.nodes.get_mut(id);
+        if entry.state != NodeState::Registering {
+            // The watch was quicker.
+            entry.status_busy = false;
+            return;
+        }
+        match result {
+            Ok(answer) => {
+                entry.status_busy = false;
+                // Without the answer the watch tells.
+                if let Some(view) = answer.first().and_then(|bytes| serde_json::from_slice(bytes).ok()) {
+                    self.node_up(id, view);
+                }
+            }
+            // It is there already: the watch has told, or is about to tell.
+            Err(error) if error.is_conflict() => entry.status_busy = false,
+            Err(error) => self.node_request_failed(Job::Register(id), id, "register", &error),
+        }
+    }
+
+    pub(super) fn status_written(&mut self, id: NodeId, result: Answer) {
+        match result {
+            Ok(answer) => {
+                let entry = self.nodes.get_mut(id);
+                entry.status_busy = false;
+                entry.failures = 0;
+                let view = answer.first().and_then(|bytes| serde_json::from_slice::<NodeView>(bytes).ok());
+                if entry.state == NodeState::Up
+                    && let Some(view) = view.filter(|v| v.metadata.uid == entry.uid())
+                {
+                    // The watch will tell it too; until then the next status must not be made from an older one.
+                    if entry.view.as_ref().is_none_or(|before| before.to_node() != view.to_node()) {
+                        self.admission.set_node(&view.to_node());
+                    }
+                    self.nodes.get_mut(id).view = Some(view);
+                }
+            }
+            Err(error) if error.is_not_found() => self.nodes.get_mut(id).status_busy = false,
+            Err(error) => self.node_request_failed(Job::NodeStatus(id), id, "write the status of", &error),
+        }
+    }
+
+    pub(super) fn labels_written(&mut self, id: NodeId, result: Answer) {
+        if let Err(error) = result
+            && !error.is_not_found()
+        {
+            self.node_request_failed(Job::NodeLabels(id), id, "label", &error);
+        }
+    }
+
+    pub(super) fn lease_written(&mut self, id: NodeId, sent: Sent, result: Answer) {
+        let entry = self.nodes.get_mut(id);
+        entry.lease_busy = false;
+        match result {
+            Ok(_) => entry.lease_exists = true,
+            // Its turn comes again soon enough to retry nothing: the node is not yet late. Only what is known about
+            // the Lease's existence is put right at once.
+            Err(error) if sent == Sent::NewLease && error.is_conflict() => {
+                entry.lease_exists = true;
+                self.renew_lease(id);
+            }
+            Err(error) if sent == Sent::Plain && error.is_not_found() => {
+                entry.lease_exists = false;
+                self.renew_lease(id);
+            }
+            Err(error) => tracing::warn!(node = %entry.name, "the Lease was not renewed: {error}"),
+        }
+    }
+
+    pub(super) fn pods_listed(&mut self, id: NodeId, result: Answer) {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct PodList {
+            items: Vec<crate::pod::view::PodView>,
+        }
+        match result {
+            Ok(answer) => {
+                let list = answer.first().and_then(|bytes| serde_json::from_slice::<PodList>(bytes).ok());
+                self.pods_found(list.unwrap_or_default().items);
+            }
+            Err(error) => self.node_request_failed(Job::ListPods(id), id, "list the pods of", &error),
+        }
+    }
+
+    fn node_request_failed(&mut self, job: Job, id: NodeId, what: &str, error: &CallError) {
+        let entry = self.nodes.get_mut(id);
+        let wait = retry_after(entry.failures, error, fastrand::f64());
+        entry.failures += 1;
+        tracing::warn!(node = %entry.name, failures = entry.failures, "could not {what} the node: {error}");
+        self.retry(job, wait);
+    }
+}
