@@ -63,7 +63,7 @@ mod tests {
         let mut pool = AddressPool::new(Ipv4Addr::new(10, 0, 0, 1), 4);
         pool.reserve(Ipv4Addr::new(10, 0, 0, 2));
         pool.reserve(Ipv4Addr::new(192, 168, 0, 1));
-        let mut last = |pool: &mut AddressPool| pool.take().octets()[3];
+        let last = |pool: &mut AddressPool| pool.take().octets()[3];
         assert_eq!([last(&mut pool), last(&mut pool)], [1, 3]);
         pool.release(Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!([last(&mut pool), last(&mut pool)], [4, 1]);

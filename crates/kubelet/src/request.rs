@@ -57,7 +57,11 @@ impl Caller {
     }
 
     /// Sends a request with the credential of the configuration.
-    pub(crate) async fn send_own(&self, request: Request<Vec<u8>>, max_bytes: usize) -> Result<Bytes, CallError> {
+    pub(crate) async fn send_own(
+        &self,
+        request: Request<Vec<u8>>,
+        max_bytes: usize,
+    ) -> Result<Bytes, CallError> {
         call::send(&self.own, request, self.timeout, max_bytes).await
     }
 
@@ -74,15 +78,18 @@ impl Caller {
             return &self.bare;
         }
         headers.insert(HeaderName::from_static("impersonate-user"), value(format!("system:node:{node}")));
-        headers.insert(
-            HeaderName::from_static("impersonate-group"),
-            HeaderValue::from_static("system:nodes"),
-        );
+        headers
+            .insert(HeaderName::from_static("impersonate-group"), HeaderValue::from_static("system:nodes"));
         &self.own
     }
 }
 
-fn with_json(method: Method, path: &str, content_type: &'static str, body: &impl Serialize) -> Request<Vec<u8>> {
+fn with_json(
+    method: Method,
+    path: &str,
+    content_type: &'static str,
+    body: &impl Serialize,
+) -> Request<Vec<u8>> {
     // The bodies are maps with text keys, which always serialize.
     call::with_body(method, path, content_type, serde_json::to_vec(body).unwrap_or_default())
 }

@@ -179,9 +179,14 @@ mod tests {
 
     #[test]
     fn what_is_no_requirement_is_named() {
-        for (selector, part) in
-            [("a=b,,c", ""), ("a in b", "a in b"), ("a b", "a b"), ("=x", "=x"), ("a in (b", "a in (b"), ("a)", "a)")]
-        {
+        for (selector, part) in [
+            ("a=b,,c", ""),
+            ("a in b", "a in b"),
+            ("a b", "a b"),
+            ("=x", "=x"),
+            ("a in (b", "a in (b"),
+            ("a)", "a)"),
+        ] {
             assert_eq!(parse(selector).unwrap_err().part, part, "{selector}");
         }
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Node, ObjectMeta};
-use berth_watch::call::{self, CallError};
 use berth_watch::Event;
+use berth_watch::call::{self, CallError};
 use bytes::Bytes;
 use http::Request;
 use tokio::time::Instant;
@@ -122,7 +122,10 @@ impl Agent {
     /// What nodes offer that were created without saying it.
     fn default_status(&self) -> berth_api::object::NodeStatus {
         let template = self.options.make.first().cloned().unwrap_or_else(|| NodeTemplate::new(1, 1));
-        let one = NodeTemplate { made: berth_engine::simulation::MadeNodes { n_nodes: 1, ..template.made }, ..template };
+        let one = NodeTemplate {
+            made: berth_engine::simulation::MadeNodes { n_nodes: 1, ..template.made },
+            ..template
+        };
         one.nodes().ok().and_then(|mut nodes| nodes.pop()).map(|node| node.status).unwrap_or_default()
     }
 
@@ -316,6 +319,9 @@ impl Agent {
         if entry.state != NodeState::Registering {
             // The watch was quicker.
             entry.status_busy = false;
+            if entry.view.as_ref().is_some_and(needs_status) {
+                self.report_status(id, Duration::ZERO);
+            }
             return;
         }
         match result {

@@ -42,7 +42,9 @@ impl Agent {
             Event::Applied(pod) => self.pod_applied(pod),
             Event::Deleted(pod) => {
                 let id = self.pods.find(&key_of(&pod));
-                if let Some(id) = id.filter(|id| self.pods.get(*id).is_some_and(|p| p.uid == pod.metadata.uid)) {
+                if let Some(id) =
+                    id.filter(|id| self.pods.get(*id).is_some_and(|p| p.uid == pod.metadata.uid))
+                {
                     self.forget_pod(id);
                 }
             }
@@ -54,7 +56,12 @@ impl Agent {
     pub(super) fn pods_found(&mut self, mut pods: Vec<PodView>) {
         let order = |pod: &PodView| {
             let metadata = &pod.metadata;
-            (!pod.is_running(), metadata.creation_timestamp, metadata.namespace.clone(), metadata.name.clone())
+            (
+                !pod.is_running(),
+                metadata.creation_timestamp,
+                metadata.namespace.clone(),
+                metadata.name.clone(),
+            )
         };
         pods.sort_by_cached_key(order);
         pods.into_iter().for_each(|pod| self.pod_applied(pod));
@@ -68,7 +75,7 @@ impl Agent {
         }
         match self.pods.find(&key_of(&pod)) {
             Some(id) if self.pods.get(id).is_some_and(|entry| entry.uid == pod.metadata.uid) => {
-                self.pod_changed(id, pod);
+                self.pod_changed(id, &pod);
             }
             Some(other) => {
                 self.forget_pod(other);
@@ -149,30 +156,37 @@ impl Agent {
             }
             entry.fingerprint = Some(self.admission.accept(pod));
         }
-        self.pod_changed(id, pod.clone());
+        self.pod_changed(id, pod);
     }
 
     /// Something about a known pod may have changed.
-    fn pod_changed(&mut self, id: PodId, pod: PodView) {
+    fn pod_changed(&mut self, id: PodId, pod: &PodView) {
+        let is_deleted = pod.metadata.deletion_timestamp.is_some();
+        if pod.is_terminal() && !is_deleted {
+            // Nothing more to do until somebody deletes it; then it arrives anew. Only the watch says so, and not the
+            // answer to the write: events from before that write may still come.
+            return self.forget_pod(id);
+        }
         let Some(entry) = self.pods.get_mut(id) else { return };
         match &mut entry.state {
-            PodState::Doubtful(_) if pod.metadata.deletion_timestamp.is_some() || pod.is_terminal() => {
-                let key = entry.node;
+            PodState::Doubtful(_) if is_deleted => {
+                let node = entry.node;
                 self.forget_pod(id);
-                return self.pod_arrived(key, pod);
+                self.pod_arrived(node, pod.clone());
             }
-            PodState::Doubtful(before) => **before = pod,
+            PodState::Doubtful(before) => **before = pod.clone(),
             PodState::Decided(life) => {
                 if pod.is_terminal() && !life.has_ended() {
                     // Somebody else declared it ended.
                     let plan = life.plan().clone();
-                    **life = Life::resume(&pod, plan, now());
+                    **life = Life::resume(pod, plan, now());
                     entry.written = 0;
-                } else if entry.fingerprint.is_some_and(|before| before != self.admission.fingerprint(&pod)) {
-                    entry.fingerprint = Some(self.admission.accept(&pod));
+                }
+                if entry.fingerprint.is_some_and(|before| before != self.admission.fingerprint(pod)) {
+                    entry.fingerprint = Some(self.admission.accept(pod));
                 }
                 life.set_readiness_gates(pod.passes_readiness_gates());
-                if pod.metadata.deletion_timestamp.is_some() {
+                if is_deleted {
                     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30).max(0) as u64;
                     life.delete(Duration::from_secs(grace), now());
                 }
@@ -209,20 +223,8 @@ impl Agent {
         if write {
             self.push(Job::Pod(id));
         }
-        match due {
-            Some(due) => self.arm(id, until(due)),
-            None if ended && !wants_write => self.forget_ended(id),
-            None => {}
-        }
-    }
-
-    /// What has ended, is written, and is not to be removed needs no more care until somebody deletes it: then it
-    /// arrives anew.
-    fn forget_ended(&mut self, id: PodId) {
-        let is_idle = self.pods.get(id).is_some_and(|entry| !entry.busy);
-        let is_removable = |entry: &PodEntry| matches!(&entry.state, PodState::Decided(l) if l.is_removable());
-        if is_idle && self.pods.get(id).is_some_and(|entry| !is_removable(entry)) {
-            self.forget_pod(id);
+        if let Some(due) = due {
+            self.arm(id, until(due));
         }
     }
 
@@ -297,8 +299,8 @@ impl Agent {
                 entry.failures = 0;
                 self.pod_advanced(id);
             }
-            // The watch will tell, but there is nothing to wait for.
-            Err(error) if error.is_not_found() => self.forget_pod(id),
+            // The pod is gone, as the watch will tell: it stays busy until then.
+            Err(error) if error.is_not_found() => {}
             Err(error) => {
                 let wait = retry_after(entry.failures, &error, fastrand::f64());
                 entry.failures += 1;
@@ -347,7 +349,8 @@ impl Agent {
                     self.admission.set_node(&view.to_node());
                     self.nodes.get_mut(node).view = Some(view);
                 }
-                let list = answers.get(1).and_then(|bytes| serde_json::from_slice::<NamespaceList>(bytes).ok());
+                let list =
+                    answers.get(1).and_then(|bytes| serde_json::from_slice::<NamespaceList>(bytes).ok());
                 list.unwrap_or_default().items.iter().for_each(|n| self.admission.set_namespace(n));
             }
         }
@@ -360,7 +363,6 @@ impl Agent {
                 let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
                 tracing::info!(%namespace, pod = %name, node = %pod.spec.node_name, %reason, "refused: {message}");
                 let message = format!("Pod was rejected: {message}");
-                self.counts.pods_ended.fetch_add(1, Ordering::Relaxed);
                 Life::reject(plan, Refusal { reason, message }, now())
             }
         };
@@ -391,6 +393,11 @@ impl Agent {
             _ => Counted::Pending,
         };
         let before = std::mem::replace(&mut entry.counted, counted);
+        let ended =
+            matches!(&entry.state, PodState::Decided(life) if life.has_ended() && !life.is_removable());
+        if ended && before != Counted::Nothing {
+            self.counts.pods_ended.fetch_add(1, Ordering::Relaxed);
+        }
         if before != counted {
             self.recount(before, counted);
         }

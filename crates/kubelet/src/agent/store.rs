@@ -167,7 +167,8 @@ impl Pods {
 
     /// The pods of a node, in the order in which they came.
     pub(super) fn of_node(&self, node: NodeId) -> Vec<PodId> {
-        let mut ids: Vec<_> = self.entries.iter().filter(|(_, p)| p.node == node).map(|(id, _)| *id).collect();
+        let mut ids: Vec<_> =
+            self.entries.iter().filter(|(_, p)| p.node == node).map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
     }

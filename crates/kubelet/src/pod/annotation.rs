@@ -44,7 +44,10 @@ pub(crate) struct Wishes {
 impl Wishes {
     pub(crate) fn read(annotations: &StringMap) -> Wishes {
         let mut wishes = Wishes::default();
-        if !annotations.range("berth.dev/".to_owned()..).next().is_some_and(|(k, _)| k.starts_with("berth.dev/"))
+        if !annotations
+            .range("berth.dev/".to_owned()..)
+            .next()
+            .is_some_and(|(k, _)| k.starts_with("berth.dev/"))
         {
             return wishes;
         }
@@ -53,7 +56,8 @@ impl Wishes {
             let text = annotations.get(key)?;
             let duration = duration(text);
             if duration.is_none() {
-                problems.push(format!("annotation {key}: {text:?} is not a duration such as 250ms, 5s or 1m30s"));
+                problems
+                    .push(format!("annotation {key}: {text:?} is not a duration such as 250ms, 5s or 1m30s"));
             }
             duration
         };

@@ -113,7 +113,10 @@ impl Life {
         }
         let start_time = pod.status.start_time.unwrap_or(now);
         let statuses = &pod.status.container_statuses;
-        let began = statuses.iter().find_map(|c| c.state.running.as_ref()).map(|r| r.started_at.unwrap_or(start_time));
+        let began = statuses
+            .iter()
+            .find_map(|c| c.state.running.as_ref())
+            .map(|r| r.started_at.unwrap_or(start_time));
         let restarts = statuses.iter().map(|c| c.restart_count.max(0) as u32).max().unwrap_or(0);
         let (stage, entered) = match began {
             // Waiting for a restart, or so the status says: the back-off begins anew.

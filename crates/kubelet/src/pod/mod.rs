@@ -1,6 +1,8 @@
 //! A pod on a simulated node.
 
 pub mod annotation;
+mod conditions;
+mod containers;
 pub(crate) mod life;
 pub(crate) mod plan;
 pub(crate) mod status;

@@ -43,7 +43,12 @@ pub(crate) struct ContainerPlan {
 
 impl Plan {
     /// `draw` gives numbers from 0 to 1, for the jitter.
-    pub(crate) fn new(pod: &PodView, timings: &PodTimings, wishes: &Wishes, draw: &mut dyn FnMut() -> f64) -> Plan {
+    pub(crate) fn new(
+        pod: &PodView,
+        timings: &PodTimings,
+        wishes: &Wishes,
+        draw: &mut dyn FnMut() -> f64,
+    ) -> Plan {
         let mut jittered = |duration: Duration| match timings.jitter.clamp(0.0, 1.0) {
             0.0 => duration,
             jitter => duration.mul_f64(1.0 + jitter * (2.0 * draw() - 1.0)),

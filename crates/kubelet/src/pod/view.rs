@@ -75,11 +75,11 @@ pub(crate) struct ReadinessGate {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum RestartPolicy {
+    OnFailure,
+    Never,
     #[default]
     #[serde(other)]
     Always,
-    OnFailure,
-    Never,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
