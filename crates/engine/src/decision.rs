@@ -217,19 +217,25 @@ impl<'a> Run<'a> {
                 self.not_considered.push(id);
                 continue;
             }
-            let node = NodeRef { id, record };
-            let is_feasible = self.filters.iter().all(|(_, filter)| filter.admits(node));
+            let node = NodeRef::new(id, record);
+            let is_feasible = self.filters.iter().all(|(_, filter)| filter.admits(node))
+                && self.rejection_with_nominated(id).is_none();
             if is_feasible { &mut self.feasible } else { &mut self.rejected }.push(id);
         }
     }
 
     /// The first rejection of each rejected node. They are put into words here and not while filtering: most
     /// decisions find a node, and nobody asks about the others.
-    fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
+    pub(crate) fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
         self.rejected.iter().filter_map(|id| {
-            let node = NodeRef { id: *id, record: self.context.cluster.nodes.get(*id) };
-            Some((*id, self.filters.iter().find_map(|(_, filter)| filter.check(node))?))
+            let node = NodeRef::new(*id, self.context.cluster.nodes.get(*id));
+            let without = || self.filters.iter().find_map(|(_, filter)| filter.check(node));
+            Some((*id, self.rejection_with_nominated(*id).or_else(without)?))
         })
+    }
+
+    fn rejection_with_nominated(&self, id: NodeId) -> Option<Rejection> {
+        self.context.rejection_with_nominated(&self.filters, &self.context.incoming.nominated, id)
     }
 
     fn score(&mut self) {
@@ -240,7 +246,7 @@ impl<'a> Run<'a> {
         let cluster = self.context.cluster;
         self.scorers = plugins::scorers(self.context, &self.feasible).map(|scorers| {
             let scored = scorers.into_iter().map(|Weighted { plugin, weight, scorer }| {
-                let score = |id: &NodeId| scorer.score(NodeRef { id: *id, record: cluster.nodes.get(*id) });
+                let score = |id: &NodeId| scorer.score(NodeRef::new(*id, cluster.nodes.get(*id)));
                 let mut scores: Vec<_> = self.feasible.iter().map(score).collect();
                 scorer.normalize(&self.feasible, &mut scores);
                 for (score, total) in scores.iter_mut().zip(&mut self.totals) {

@@ -227,7 +227,7 @@ impl Explanation {
         let mut nodes: Vec<_> = cluster.nodes.iter().map(|(id, _)| (run.node_name(id), id)).collect();
         nodes.sort_unstable();
         for (name, id) in nodes {
-            let node = NodeRef { id, record: cluster.nodes.get(id) };
+            let node = NodeRef::new(id, cluster.nodes.get(id));
             let verdicts: Vec<_> = run.filters.iter().flat_map(|(_, f)| f.verdicts(node)).collect();
             if self.running_on.as_deref() == Some(name) {
                 self.broken = verdicts.clone();
@@ -319,7 +319,7 @@ fn feasible(run: &Run<'_>, only: Option<&str>) -> Vec<FeasibleNodes> {
 
 fn plugin_score(run: &Run<'_>, scored: &Scored<'_>, id: NodeId, score: i64) -> PluginScore {
     let cluster = run.context.cluster;
-    let node = NodeRef { id, record: cluster.nodes.get(id) };
+    let node = NodeRef::new(id, cluster.nodes.get(id));
     let parts = scored.scorer.parts(node).into_iter().map(|(what, value)| ScorePart { what, value });
     PluginScore {
         plugin: scored.plugin,

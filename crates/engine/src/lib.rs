@@ -17,6 +17,7 @@ mod state;
 mod verdict;
 mod view;
 mod wake;
+mod what_if;
 
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 pub use explain::{

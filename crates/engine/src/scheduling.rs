@@ -85,7 +85,7 @@ impl Cluster {
 pub const MAX_BOTTLENECK: usize = 512;
 
 impl Context<'_> {
-    /// Whether every rule lets the pod go to a node.
+    /// Whether every rule lets the pod go to a node, with the pods nominated to it and without.
     pub(crate) fn admits(self, id: NodeId) -> bool {
         let record = self.cluster.nodes.get(id);
         let considered = match plugins::pre_filter(self) {
@@ -93,6 +93,11 @@ impl Context<'_> {
             PreFilter::Nodes(_, names) => names.iter().any(|n| n == self.cluster.symbols.text(record.name)),
             PreFilter::Rejected(_) => false,
         };
-        considered && plugins::filters(self).iter().all(|(_, filter)| filter.admits(NodeRef { id, record }))
+        if !considered {
+            return false;
+        }
+        let filters = plugins::filters(self);
+        filters.iter().all(|(_, filter)| filter.admits(NodeRef::new(id, record)))
+            && self.rejection_with_nominated(&filters, &self.incoming.nominated, id).is_none()
     }
 }

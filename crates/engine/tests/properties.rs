@@ -10,12 +10,17 @@ use std::collections::{BTreeMap, VecDeque};
 use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::object::Pod;
 use berth_api::rules::Selector;
-use berth_engine::{Cluster, Evaluation, NodeEvaluation, Outcome, Settings};
+use berth_engine::{
+    Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, Settings,
+    Victims, WakeConditions,
+};
 use berth_testkit::generate::{self, Flavour, Operation, PodKey};
-use berth_testkit::naive::{Decision, NodeResult, Options, World, evaluate};
+use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
 
 /// So many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
+/// So many pods wait to be woken.
+const PARKED: usize = 4;
 
 struct History {
     profile: Profile,
@@ -42,10 +47,16 @@ impl History {
             all_topologies: self.options.all_topologies.clone(),
         };
         let (mut cluster, mut world) = (Cluster::new(settings), World::default());
+        cluster.note_changes(true);
         let (mut placed, mut asked) = (0, VecDeque::new());
+        let mut parked: VecDeque<Parked> = VecDeque::new();
         for operation in operations {
             world.apply(operation);
             apply(&mut cluster, &world, operation);
+            let changes = cluster.take_changes();
+            for pod in &mut parked {
+                pod.wake(&mut cluster, &changes).map_err(|e| format!("{}: {e}", pod.pod.key()))?;
+            }
             // Views of classes asked about before must have followed the change.
             for pod in &asked {
                 let expected = cluster.evaluate(pod).outcome;
@@ -58,6 +69,18 @@ impl History {
             compare(&expected, &got).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
             let decided = cluster.decide(pod);
             same("decide", &got.outcome, &decided).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
+            if let (Some(_), Outcome::Unschedulable { .. }) = (&expected.message, &decided) {
+                let (got, expected) = (
+                    preempt(&mut cluster, &world, pod),
+                    naive::preempt(&world, pod, &self.profile, &self.options),
+                );
+                same("preempt", &expected, &got).map_err(|e| format!("preempting for {}: {e}", pod.key()))?;
+            }
+            let again = cluster.evaluate(pod).outcome;
+            same("preempting changed the state", &decided, &again)
+                .map_err(|e| format!("{}: {e}", pod.key()))?;
+            parked.push_front(Parked::new(&mut cluster, pod));
+            parked.truncate(PARKED);
             asked.push_front((**pod).clone());
             asked.truncate(ASKED_AGAIN);
             // Every other pod stays where it was put, under a name of its own.
@@ -70,6 +93,8 @@ impl History {
                 apply(&mut cluster, &world, &operation);
             }
             placed += 1;
+            cluster.take_changes();
+            parked.iter_mut().for_each(|pod| *pod = Parked::new(&mut cluster, &pod.pod));
         }
         // In an order that is not the one they came in.
         let mut keys: Vec<_> = world.pods.iter().map(PodKey::of).collect();
@@ -99,6 +124,48 @@ impl History {
     }
 }
 
+/// A pod that was decided, and what could lift the verdict on it if it fitted nowhere.
+struct Parked {
+    pod: Pod,
+    fits: bool,
+    conditions: WakeConditions,
+}
+
+impl Parked {
+    fn new(cluster: &mut Cluster, pod: &Pod) -> Parked {
+        let prepared = cluster.prepare(pod);
+        let (fits, conditions) = (cluster.fits_anywhere(&prepared), cluster.wake_conditions(&prepared));
+        Parked { pod: pod.clone(), fits, conditions }
+    }
+
+    /// A pod that has become feasible must have been woken by one of the changes.
+    fn wake(&mut self, cluster: &mut Cluster, changes: &[ClusterChange]) -> Result<(), String> {
+        let prepared = cluster.prepare(&self.pod);
+        let fits = cluster.fits_anywhere(&prepared);
+        let woken = changes.iter().any(|change| cluster.could_help(&self.conditions, change));
+        if fits && !self.fits && !woken {
+            return Err(format!("fits now, but none of these woke it: {changes:?}"));
+        }
+        // Conditions that woke a pod in vain are replaced most of the time; they stay right if they are not.
+        if !fits && (self.fits || (woken && self.pod.metadata.name.len().is_multiple_of(2))) {
+            self.conditions = cluster.wake_conditions(&prepared);
+        }
+        self.fits = fits;
+        Ok(())
+    }
+}
+
+fn preempt(cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<naive::Victims, String> {
+    let budgets: Vec<_> = world.budgets.iter().map(DisruptionBudget::from).collect();
+    let prepared = cluster.prepare(pod);
+    match cluster.preempt(&prepared, &budgets) {
+        Preemption::Victims(Victims { node, victims, n_pdb_violations, .. }) => {
+            Ok(naive::Victims { node, victims, n_pdb_violations })
+        }
+        Preemption::NoCandidate { message } => Err(message),
+    }
+}
+
 /// Makes the change that `world` has made already.
 fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
     let pod = |key: &PodKey| world.pods.iter().find(|p| PodKey::of(p) == *key);
@@ -125,7 +192,12 @@ fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
             }
         }
         Operation::RemovePod(key) => cluster.remove_pod(&key.namespace, &key.name),
-        Operation::Decide(_) => {}
+        Operation::Nominate(pod) => {
+            let prepared = cluster.prepare(pod);
+            cluster.nominate(&prepared, &pod.spec.node_name);
+        }
+        Operation::ClearNomination(key) => _ = cluster.clear_nomination(&key.namespace, &key.name),
+        Operation::SetBudget(_) | Operation::Decide(_) => {}
     }
 }
 

@@ -9,7 +9,7 @@ mod random;
 mod settings;
 mod terms;
 
-use berth_api::object::{Namespace, Node, Pod, Service, StringMap};
+use berth_api::object::{Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap};
 
 use crate::naive::{WorkloadSelector, World};
 
@@ -52,6 +52,12 @@ pub enum Operation {
     TerminatePod(PodKey),
     /// A pod disappears.
     RemovePod(PodKey),
+    /// A waiting pod is nominated to the node that `spec.nodeName` names, which may not be there.
+    Nominate(Box<Pod>),
+    /// A pod's nomination ends.
+    ClearNomination(PodKey),
+    /// A disruption budget appears, or changes.
+    SetBudget(PodDisruptionBudget),
     /// Where does this pod go, which is not in the cluster? The cluster does not change; a test that wants
     /// it there applies [`Operation::AddPod`] with the answer as its node.
     Decide(Box<Pod>),
@@ -123,10 +129,24 @@ impl World {
             }
             Operation::TerminatePod(key) => {
                 for pod in self.pods.iter_mut().filter(|p| key.is(&p.metadata)) {
-                    pod.metadata.deletion_timestamp = Some(objects::DELETED_AT.to_owned());
+                    objects::terminate(pod);
                 }
             }
             Operation::RemovePod(key) => self.pods.retain(|p| !key.is(&p.metadata)),
+            Operation::Nominate(pod) => {
+                let key = PodKey::of(pod);
+                self.nominated.retain(|p| !key.is(&p.metadata));
+                self.nominated.push((**pod).clone());
+            }
+            Operation::ClearNomination(key) => self.nominated.retain(|p| !key.is(&p.metadata)),
+            Operation::SetBudget(budget) => {
+                let same = |b: &PodDisruptionBudget| {
+                    (&b.metadata.namespace, &b.metadata.name)
+                        == (&budget.metadata.namespace, &budget.metadata.name)
+                };
+                self.budgets.retain(|b| !same(b));
+                self.budgets.push(budget.clone());
+            }
             Operation::Decide(_) => {}
         }
     }
@@ -184,6 +204,17 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
             };
             Some(Operation::AddPod(Box::new(pod)))
         }
+        75..77 => {
+            let mut pod = objects::pod(random, flavour, i);
+            pod.spec.node_name = objects::node_name(random);
+            Some(Operation::Nominate(Box::new(pod)))
+        }
+        77..78 => random.pick(&world.nominated).map(|p| Operation::ClearNomination(PodKey::of(p))),
+        78..79 => Some(Operation::SetBudget(objects::budget(random))),
+        79..81 => random.pick(&world.nominated).cloned().map(|mut pod| {
+            pod.spec.node_name.clear();
+            Operation::Decide(Box::new(pod))
+        }),
         _ => None,
     };
     operation.unwrap_or_else(|| Operation::Decide(Box::new(objects::pod(random, flavour, i))))

@@ -82,6 +82,7 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         services: list("services").iter().map(read).collect(),
         workloads: Vec::new(),
         pods: list("pods").iter().map(|p| stored(p, raw)).filter(|p| !p.is_terminal()).collect(),
+        ..World::default()
     };
     let config = match &scenario["config"] {
         Value::Null => SchedulerConfig::default(),

@@ -6,7 +6,7 @@ use berth_api::rules::{PodTerm, Selector, TopologyScope};
 use super::{Asked, Context, Filter, MAX_NODE_SCORE, NodeRef, PreFilter, Scorer};
 use crate::state::class::{PreferredTerm, RequiredTerm};
 use crate::state::cluster::Cluster;
-use crate::state::counter::{Counter, Tally};
+use crate::state::counter::Counter;
 use crate::state::matcher::{Carriers, MatcherId};
 use crate::state::node::NodeId;
 use crate::state::topology::{DomainId, TopologyId};
@@ -30,8 +30,10 @@ pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
 
 struct InterPodAffinity<'a> {
     context: Context<'a>,
-    /// Whether the pod may be the first of its group: nobody matches its terms, and it does itself.
-    first_of_group: bool,
+    /// Whether the pod matches its own terms of affinity.
+    matches_itself: bool,
+    /// Whether no pod matches them: one that does itself is then the first of its group.
+    nobody_matches: bool,
     affinity: Vec<Term<'a>>,
     anti_affinity: Vec<Term<'a>>,
     /// Terms of running pods that the pod would violate.
@@ -53,7 +55,8 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let existing = cluster.carriers_against(context);
     let existing: Vec<_> = existing
         .map(|(matcher, topology, carriers)| (matcher, topology, &carriers.required_anti_affinity))
-        .filter(|(_, _, counter)| !counter.is_empty())
+        // Nominated pods carry terms that nobody has been counted for.
+        .filter(|(_, _, counter)| !counter.is_empty() || !cluster.nominations.is_empty())
         .collect();
     if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
         return None;
@@ -61,8 +64,9 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let nobody_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
     let matched = &cluster.identities.get(incoming.identity).matched;
     let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
-    let first_of_group = nobody_matches && matches_itself;
-    Some(Box::new(InterPodAffinity { context, first_of_group, affinity, anti_affinity, existing }))
+    let rule =
+        InterPodAffinity { context, matches_itself, nobody_matches, affinity, anti_affinity, existing };
+    Some(Box::new(rule))
 }
 
 fn terms<'a>(cluster: &'a Cluster, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
@@ -93,13 +97,26 @@ impl Term<'_> {
     fn matching_domains(
         &self,
         cluster: &Cluster,
-        node: NodeId,
-    ) -> impl Iterator<Item = (TopologyId, DomainId, Tally)> {
+        node: NodeRef<'_>,
+    ) -> impl Iterator<Item = (TopologyId, DomainId, i64)> {
+        let more = node.more_matching(self.matcher);
         let domains = self.counters.iter().filter_map(move |(topology, counter)| {
-            let domain = cluster.topologies.domain(*topology, node)?;
-            Some((*topology, domain, counter.get(domain)))
+            let domain = cluster.topologies.domain(*topology, node.id)?;
+            Some((*topology, domain, counter.get(domain).count + more))
         });
-        domains.filter(|(_, _, tally)| tally.count > 0)
+        domains.filter(|(.., n_pods)| *n_pods > 0)
+    }
+
+    /// Whether no pod at all matches, with the node as it is told.
+    fn is_matched_by_nobody(&self, cluster: &Cluster, node: NodeRef<'_>) -> bool {
+        let more = node.more_matching(self.matcher);
+        self.counters.iter().all(|(topology, counter)| match cluster.topologies.domain(*topology, node.id) {
+            Some(domain) if more != 0 => {
+                let here = counter.get(domain).count;
+                here + more == 0 && counter.n_domains() == usize::from(here > 0)
+            }
+            _ => counter.is_empty(),
+        })
     }
 
     /// Whether the node is in a domain of the term's topology at all.
@@ -109,14 +126,24 @@ impl Term<'_> {
 }
 
 impl InterPodAffinity<'_> {
-    fn satisfies_pod_affinity(&self, node: NodeId) -> bool {
+    /// Whether the pod may be the first of its group: nobody matches its terms, and it does itself.
+    fn is_first_of_group(&self, node: NodeRef<'_>) -> bool {
+        let nobody_matches = match node.shift {
+            None => self.nobody_matches,
+            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_nobody(self.context.cluster, node)),
+        };
+        self.matches_itself && nobody_matches
+    }
+
+    fn satisfies_pod_affinity(&self, node: NodeRef<'_>) -> bool {
         let cluster = self.context.cluster;
-        self.affinity.iter().all(|t| t.has_domain(cluster, node))
-            && (self.first_of_group
+        self.affinity.iter().all(|t| t.has_domain(cluster, node.id))
+            && (self.affinity.is_empty()
+                || self.is_first_of_group(node)
                 || self.affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_some()))
     }
 
-    fn satisfies_pod_anti_affinity(&self, node: NodeId) -> bool {
+    fn satisfies_pod_anti_affinity(&self, node: NodeRef<'_>) -> bool {
         let cluster = self.context.cluster;
         self.anti_affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_none())
     }
@@ -132,12 +159,13 @@ impl InterPodAffinity<'_> {
     /// Terms of running pods that the pod would violate on the node.
     fn violated_existing(
         &self,
-        node: NodeId,
+        node: NodeRef<'_>,
     ) -> impl Iterator<Item = (MatcherId, TopologyId, DomainId, i64)> {
         let topologies = &self.context.cluster.topologies;
         let violated = self.existing.iter().filter_map(move |(matcher, topology, counter)| {
-            let domain = topologies.domain(*topology, node)?;
-            Some((*matcher, *topology, domain, counter.get(domain).count))
+            let domain = topologies.domain(*topology, node.id)?;
+            let more = node.shift.map_or(0, |s| s.carrying(*matcher, *topology));
+            Some((*matcher, *topology, domain, counter.get(domain).count + more))
         });
         violated.filter(|(.., count)| *count > 0)
     }
@@ -145,11 +173,11 @@ impl InterPodAffinity<'_> {
 
 impl Filter for InterPodAffinity<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
-        let (status, reason) = if !self.satisfies_pod_affinity(node.id) {
+        let (status, reason) = if !self.satisfies_pod_affinity(node) {
             (Status::UnschedulableAndUnresolvable, REASON_AFFINITY)
-        } else if !self.satisfies_pod_anti_affinity(node.id) {
+        } else if !self.satisfies_pod_anti_affinity(node) {
             (Status::Unschedulable, REASON_ANTI_AFFINITY)
-        } else if self.violated_existing(node.id).next().is_some() {
+        } else if self.violated_existing(node).next().is_some() {
             (Status::Unschedulable, REASON_EXISTING)
         } else {
             return None;
@@ -169,7 +197,7 @@ impl Filter for InterPodAffinity<'_> {
         let mut verdicts = Vec::new();
         for term in &self.affinity {
             let satisfied = term.has_domain(cluster, node.id)
-                && (self.first_of_group || term.matching_domains(cluster, node.id).next().is_some());
+                && (self.is_first_of_group(node) || term.matching_domains(cluster, node).next().is_some());
             if satisfied {
                 continue;
             }
@@ -194,7 +222,7 @@ impl Filter for InterPodAffinity<'_> {
             );
         }
         for term in &self.anti_affinity {
-            for (topology, domain, tally) in term.matching_domains(cluster, node.id) {
+            for (topology, domain, n_pods) in term.matching_domains(cluster, node) {
                 let detail = describe_anti_affinity(term);
                 verdicts.push(
                     Verdict::new(
@@ -205,12 +233,12 @@ impl Filter for InterPodAffinity<'_> {
                     )
                     .term(&term.term.path)
                     .topology(cluster.topology_pair(topology, Some(domain)))
-                    .count("matching", tally.count)
+                    .count("matching", n_pods)
                     .witnesses(cluster.pods_matching(term.matcher, topology, domain)),
                 );
             }
         }
-        for (matcher, topology, domain, count) in self.violated_existing(node.id) {
+        for (matcher, topology, domain, count) in self.violated_existing(node) {
             let (witnesses, more, terms) = cluster.pods_carrying_anti_affinity(matcher, topology, domain);
             for (path, term) in terms {
                 let detail = format!("running pods must not be with {}", describe(&term));

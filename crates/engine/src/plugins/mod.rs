@@ -9,9 +9,11 @@ use berth_api::config::Plugin;
 use crate::state::class::Class;
 use crate::state::cluster::Cluster;
 use crate::state::incoming::Incoming;
+use crate::state::matcher::MatcherId;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::profile::ProfileState;
 use crate::verdict::{Rejection, Verdict};
+use crate::what_if::Shift;
 
 mod image_locality;
 mod inter_pod_affinity;
@@ -42,6 +44,24 @@ pub(crate) struct Context<'a> {
 pub(crate) struct NodeRef<'a> {
     pub(crate) id: NodeId,
     pub(crate) record: &'a NodeRecord,
+    /// Where other pods are on the node than the counters have counted.
+    pub(crate) shift: Option<&'a Shift>,
+}
+
+impl<'a> NodeRef<'a> {
+    /// A node as it is.
+    pub(crate) fn new(id: NodeId, record: &'a NodeRecord) -> NodeRef<'a> {
+        NodeRef { id, record, shift: None }
+    }
+
+    pub(crate) fn n_pods(self) -> i64 {
+        self.shift.map_or(self.record.pods.len() as i64, Shift::n_pods)
+    }
+
+    /// Pods on it that match, more than counted.
+    pub(crate) fn more_matching(self, matcher: MatcherId) -> i64 {
+        self.shift.map_or(0, |s| s.matching(matcher))
+    }
 }
 
 /// A rule that rejects nodes.

@@ -49,9 +49,24 @@ struct DoNotSchedule<'a> {
 struct Counted<'a> {
     spread: &'a Spread,
     by_domain: FxHashMap<DomainId, i64>,
-    /// The fewest matching pods of any domain that counts.
-    minimum: i64,
+    enough_domains: bool,
+    /// The domain with the fewest matching pods, and their number.
+    fewest: (Option<DomainId>, i64),
+    /// The fewest matching pods of any other domain.
+    fewest_elsewhere: i64,
 }
+
+/// Matching pods where a constraint is to hold.
+struct Skew {
+    matching: i64,
+    /// The fewest of any domain that counts.
+    minimum: i64,
+    /// By how much the domain would be above the minimum with the pod in it.
+    skew: i64,
+}
+
+/// Without any domain the minimum is as good as infinite: no skew is too large.
+const NO_MINIMUM: i64 = i32::MAX as i64;
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let cluster = context.cluster;
@@ -61,7 +76,13 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     }
     let mut counted: Vec<_> = constraints
         .iter()
-        .map(|spread| Counted { spread, by_domain: FxHashMap::default(), minimum: 0 })
+        .map(|spread| Counted {
+            spread,
+            by_domain: FxHashMap::default(),
+            enough_domains: false,
+            fewest: (None, NO_MINIMUM),
+            fewest_elsewhere: NO_MINIMUM,
+        })
         .collect();
     for (id, node) in cluster.nodes.iter() {
         if !has_all_keys(cluster, &constraints, id) {
@@ -75,19 +96,25 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         }
     }
     for counted in &mut counted {
-        let enough_domains = counted.by_domain.len() as i64 >= counted.spread.constraint.min_domains;
-        // Without any domain the minimum is as good as infinite: no skew is too large.
-        let minimum = counted.by_domain.values().copied().min().unwrap_or(i64::from(i32::MAX));
-        counted.minimum = if enough_domains { minimum } else { 0 };
+        counted.enough_domains = counted.by_domain.len() as i64 >= counted.spread.constraint.min_domains;
+        for (domain, n_pods) in &counted.by_domain {
+            if *n_pods < counted.fewest.1 {
+                counted.fewest_elsewhere = counted.fewest.1;
+                counted.fewest = (Some(*domain), *n_pods);
+            } else {
+                counted.fewest_elsewhere = counted.fewest_elsewhere.min(*n_pods);
+            }
+        }
     }
     Some(Box::new(DoNotSchedule { context, constraints: counted }))
 }
 
 impl Counted<'_> {
-    fn rejects(&self, context: Context<'_>, node: NodeId) -> Option<(Status, &'static str)> {
-        match context.cluster.topologies.domain(self.spread.topology, node) {
+    fn rejects(&self, node: NodeRef<'_>, place: Option<(DomainId, bool)>) -> Option<(Status, &'static str)> {
+        match place {
             None => Some((Status::UnschedulableAndUnresolvable, REASON_LABEL)),
-            Some(domain) => (self.skew(domain) > self.spread.constraint.max_skew)
+            Some((domain, counts)) => (self.skew(node, domain, counts).skew
+                > self.spread.constraint.max_skew)
                 .then_some((Status::Unschedulable, REASON)),
         }
     }
@@ -100,19 +127,36 @@ impl Counted<'_> {
         )
     }
 
-    fn n_pods_in(&self, domain: DomainId) -> i64 {
-        self.by_domain.get(&domain).copied().unwrap_or(0)
+    /// The skew in the domain of a node, whose own pods may count or not.
+    fn skew(&self, node: NodeRef<'_>, domain: DomainId, counts: bool) -> Skew {
+        let more = self.spread.matcher.filter(|_| counts).map_or(0, |m| node.more_matching(m));
+        let matching = self.by_domain.get(&domain).copied().unwrap_or(0) + more;
+        let minimum = match self.fewest {
+            _ if !self.enough_domains => 0,
+            (_, fewest) if more == 0 => fewest,
+            (Some(lowest), _) if lowest == domain => self.fewest_elsewhere.min(matching),
+            (_, fewest) => fewest.min(matching),
+        };
+        Skew { matching, minimum, skew: matching + self.spread.self_match - minimum }
     }
+}
 
-    /// By how much the domain would be above the minimum with the pod in it.
-    fn skew(&self, domain: DomainId) -> i64 {
-        self.n_pods_in(domain) + self.spread.self_match - self.minimum
+impl DoNotSchedule<'_> {
+    /// The domain a node has for a constraint, and whether pods on the node count.
+    fn place(&self, counted: &Counted<'_>, node: NodeRef<'_>) -> Option<(DomainId, bool)> {
+        let topologies = &self.context.cluster.topologies;
+        let domain = topologies.domain(counted.spread.topology, node.id)?;
+        let has_all_keys =
+            || self.constraints.iter().all(|c| topologies.domain(c.spread.topology, node.id).is_some());
+        let counts =
+            node.shift.is_some() && has_all_keys() && counted.spread.includes(self.context, node.record);
+        Some((domain, counts))
     }
 }
 
 impl Filter for DoNotSchedule<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
-        let (status, reason) = self.constraints.iter().find_map(|c| c.rejects(self.context, node.id))?;
+        let (status, reason) = self.constraints.iter().find_map(|c| c.rejects(node, self.place(c, node)))?;
         Some(Rejection::new(Plugin::PodTopologySpread, status, reason))
     }
 
@@ -124,20 +168,21 @@ impl Filter for DoNotSchedule<'_> {
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let cluster = self.context.cluster;
         let verdict = |counted: &Counted<'_>| {
-            let (status, reason) = counted.rejects(self.context, node.id)?;
+            let place = self.place(counted, node);
+            let (status, reason) = counted.rejects(node, place)?;
             let constraint = &counted.spread.constraint;
-            let domain = cluster.topologies.domain(counted.spread.topology, node.id);
             let detail = counted.describe();
-            let pair = cluster.topology_pair(counted.spread.topology, domain);
+            let pair = cluster.topology_pair(counted.spread.topology, place.map(|(domain, _)| domain));
             let mut verdict = Verdict::new(Plugin::PodTopologySpread, status, reason, detail)
                 .term(&constraint.path)
                 .topology(pair);
-            if let Some(domain) = domain {
+            if let Some((domain, counts)) = place {
+                let Skew { matching, minimum, skew } = counted.skew(node, domain, counts);
                 verdict = verdict
-                    .count("matching", counted.n_pods_in(domain))
+                    .count("matching", matching)
                     .count("self", counted.spread.self_match)
-                    .count("minimum", counted.minimum)
-                    .count("skew", counted.skew(domain))
+                    .count("minimum", minimum)
+                    .count("skew", skew)
                     .count("maxSkew", constraint.max_skew);
                 if let Some(matcher) = counted.spread.matcher {
                     verdict =

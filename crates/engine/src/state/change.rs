@@ -12,6 +12,8 @@ pub(crate) struct ChangeLog {
     first: u64,
     /// Changes that concern every node at once.
     pub(crate) epochs: Epochs,
+    /// Changes of what nodes are by themselves: labels, taints, whether they are cordoned or there at all.
+    pub(crate) places: u64,
 }
 
 /// Counts of changes that no list of nodes can tell.

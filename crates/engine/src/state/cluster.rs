@@ -240,6 +240,7 @@ impl Cluster {
                 taints: record.taints != taints,
                 allocatable: record.allocatable != allocatable || record.allowed_pods != allowed_pods,
                 unschedulable: record.unschedulable != node.spec.unschedulable,
+                has_pods: !record.pods.is_empty(),
             };
             self.images.remove(&self.nodes.get(id).images);
             let images = self.images.add(&mut self.symbols, &node.status.images);
@@ -259,7 +260,8 @@ impl Cluster {
             record.allocatable = allocatable;
             record.allowed_pods = allowed_pods;
             record.images = images;
-            if parts != NodeParts::default() {
+            if parts.any() {
+                self.changes.places += u64::from(parts.labels || parts.taints || parts.unschedulable);
                 self.note(Change::NodeChanged(name, parts));
             }
             return;
@@ -287,6 +289,7 @@ impl Cluster {
         }
         self.changes.epochs.images += 1;
         self.changes.push(id);
+        self.changes.places += 1;
         self.note(Change::NodeAdded(name));
         for pod in self.pods.homeless.remove(&name).unwrap_or_default() {
             self.settle(pod, id);
@@ -308,6 +311,7 @@ impl Cluster {
         if let Some(record) = self.nodes.remove(id) {
             self.images.remove(&record.images);
         }
+        self.changes.places += 1;
         self.note(Change::NodeRemoved);
     }
 
@@ -403,7 +407,8 @@ impl Cluster {
     fn note_pod(&mut self, pod: PodId, change: impl FnOnce(PodAt) -> Change) {
         if self.noted.is_some() {
             let PodRecord { class, identity, node_name, .. } = *self.pods.get(pod);
-            self.note(change(PodAt { class, identity, node: node_name }));
+            let places = self.changes.places;
+            self.note(change(PodAt { class, identity, node: node_name, places }));
         }
     }
 

@@ -40,6 +40,11 @@ impl Counter {
         self.by_domain.get(&domain).copied().unwrap_or_default()
     }
 
+    /// Number of domains that have pods.
+    pub(crate) fn n_domains(&self) -> usize {
+        self.by_domain.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_domain.is_empty()
     }

@@ -51,13 +51,27 @@ impl Cluster {
         terminating: bool,
         labels: &Labels,
     ) -> IdentityId {
-        let labels = labels.restricted(|key| self.mentioned.contains(&key));
-        let key = IdentityKey { namespace, terminating, labels };
+        let key = self.identity_key(namespace, terminating, labels);
         if let Some(id) = self.identities.find(&key) {
             return id;
         }
         let (matched, matched_by_existing) = self.match_identity(&key);
         self.identities.insert(Identity { key, matched, matched_by_existing, placed: Default::default() })
+    }
+
+    /// The identity of a pod with these labels, if there is one yet.
+    pub(crate) fn find_identity(
+        &self,
+        namespace: Symbol,
+        terminating: bool,
+        labels: &Labels,
+    ) -> Option<IdentityId> {
+        self.identities.find(&self.identity_key(namespace, terminating, labels))
+    }
+
+    fn identity_key(&self, namespace: Symbol, terminating: bool, labels: &Labels) -> IdentityKey {
+        let labels = labels.restricted(|key| self.mentioned.contains(&key));
+        IdentityKey { namespace, terminating, labels }
     }
 
     pub(super) fn match_identity(&self, key: &IdentityKey) -> (Vec<MatcherId>, Vec<MatcherId>) {

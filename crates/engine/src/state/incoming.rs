@@ -12,6 +12,7 @@ use super::matcher::{MatcherId, NamespaceMatcher, PodQuery};
 use super::pod::Standing;
 use super::selector::LabelMatcher;
 use super::topology::TopologyId;
+use crate::nomination::Nominated;
 
 /// A pod, parsed and compiled for one cluster.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ impl PreparedPod {
 }
 
 /// What is asked of the cluster for a pod that is to be placed.
+#[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     pub(crate) class: ClassId,
     pub(crate) identity: IdentityId,
@@ -58,9 +60,12 @@ pub(crate) struct Incoming {
     pub(crate) system_spread: bool,
     /// The node it names itself, if any.
     pub(crate) node_name: Option<Symbol>,
+    /// Pods nominated to nodes that it must leave room for.
+    pub(crate) nominated: Nominated,
 }
 
 /// A compiled spread constraint.
+#[derive(Clone, Debug)]
 pub(crate) struct Spread {
     pub(crate) constraint: SpreadConstraint,
     pub(crate) topology: TopologyId,
@@ -102,7 +107,8 @@ impl Cluster {
         let (constraints, system_spread) = self.spread_constraints(class, namespace, labels);
         let spread = constraints.into_iter().map(|c| self.compile_spread(namespace, labels, c)).collect();
         let identity = self.identity_of(namespace, pod.terminating, labels);
-        Incoming { class, identity, spread, system_spread, node_name: pod.node_name }
+        let nominated = self.nominated_against(pod);
+        Incoming { class, identity, spread, system_spread, node_name: pod.node_name, nominated }
     }
 
     /// The pod's own spread constraints, or the profile's defaults for it.

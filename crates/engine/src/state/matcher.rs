@@ -152,6 +152,12 @@ impl Matcher {
         self.matching.iter().find(|(t, _)| *t == topology).map(|(_, c)| c)
     }
 
+    /// The counter of pods with a required anti-affinity term in a topology; none if nobody ever had one.
+    pub(crate) fn carriers_in(&self, topology: TopologyId) -> Option<&Counter> {
+        let carriers = self.carriers.iter().find(|(t, _)| *t == topology);
+        carriers.map(|(_, carriers)| &carriers.required_anti_affinity)
+    }
+
     fn requirements(&self) -> impl Iterator<Item = &LabelRequirement> {
         self.queries.iter().flat_map(|q| q.labels.requirements())
     }

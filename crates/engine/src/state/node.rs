@@ -96,6 +96,20 @@ pub(crate) struct NodeRecord {
 }
 
 impl NodeRecord {
+    /// The same node with its sums, but without the lists that no filter reads.
+    pub(crate) fn without_pods(&self) -> NodeRecord {
+        NodeRecord {
+            labels: self.labels.clone(),
+            taints: self.taints.clone(),
+            allocatable: self.allocatable.clone(),
+            images: NodeImages::default(),
+            requested: self.requested.clone(),
+            ports: self.ports.clone(),
+            pods: Vec::new(),
+            ..*self
+        }
+    }
+
     /// Adds (`sign` 1) or takes away (−1) what a pod uses.
     pub(crate) fn charge(
         &mut self,

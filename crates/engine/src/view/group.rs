@@ -138,6 +138,11 @@ impl Cells {
         }
     }
 
+    /// Whether a node stands anywhere.
+    pub(super) fn holds(&self, node: NodeId) -> bool {
+        self.slots.get(node.0 as usize).is_some_and(|slot| *slot != NOWHERE)
+    }
+
     /// The cell and group of a node, made if need be. Neighbours are often alike: the last answer is tried first.
     fn find(&mut self, key: CellKey, features: Features) -> (u32, u32) {
         if let Some(cell) = self.all.get(self.last.0 as usize).filter(|c| c.key == key)

@@ -19,6 +19,7 @@ use berth_api::rules::NodeSelectorRule;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use crate::nomination::Nominated;
 use crate::plugins::pod_topology_spread::natural_logarithm;
 use crate::plugins::{self, Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
 use crate::state::change::Epochs;
@@ -71,11 +72,16 @@ impl Cluster {
         let mut view = match known {
             Some(view) => view,
             None => {
-                let incoming = self.incoming(pod);
+                // A view serves pods of every priority: who is nominated is looked up at each decision.
+                let incoming = Incoming { nominated: Nominated::default(), ..self.incoming(pod) };
                 Box::new(View::new(self, incoming)?)
             }
         };
+        let taken = if self.nominations.is_empty() { Vec::new() } else { view.take_out_nominated(self, pod) };
         let best = view.best(self);
+        if !taken.is_empty() {
+            view.look_at(self, taken.into_iter());
+        }
         self.views.by_class.insert(key, view);
         best
     }
@@ -157,6 +163,23 @@ impl View {
         true
     }
 
+    /// Takes out, for one decision, the nodes on which there is no room for the pod beside those nominated to
+    /// them; tells which.
+    fn take_out_nominated(&mut self, cluster: &mut Cluster, pod: &PreparedPod) -> Vec<NodeId> {
+        let nominated = cluster.nominated_against(pod);
+        let Some(context) = cluster.context(&self.incoming) else { return Vec::new() };
+        let mut taken: Vec<_> = nominated.nodes().filter(|id| self.cells.holds(*id)).collect();
+        if taken.is_empty() {
+            return taken;
+        }
+        let filters = plugins::filters(context);
+        taken.retain(|id| context.rejection_with_nominated(&filters, &nominated, *id).is_some());
+        for id in &taken {
+            self.cells.put(*id, 0, None);
+        }
+        taken
+    }
+
     /// Puts nodes where they belong now.
     fn look_at(&mut self, cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) {
         let Some(context) = cluster.context(&self.incoming) else { return };
@@ -170,7 +193,7 @@ impl View {
                 self.cells.put(id, 0, None);
                 continue;
             };
-            let node = NodeRef { id, record };
+            let node = NodeRef::new(id, record);
             feasible = feasible && local.allows(node) && self.inter_pod.look_at(cluster, id, &mut features);
             let place = feasible.then(|| {
                 let key = self.topologies.iter().map(|t| cluster.topologies.domain(*t, id)).collect();

@@ -3,7 +3,8 @@
 use berth_api::admission::{default_pod, merge_label_keys};
 use berth_api::object::{
     Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
-    ResourceList, ResourceRequirements, Service, StringMap, Taint, Toleration,
+    PodCondition, PodDisruptionBudget, ResourceList, ResourceRequirements, Service, StringMap, Taint,
+    Toleration,
 };
 use berth_api::quantity::Quantity;
 
@@ -114,6 +115,30 @@ pub fn service(random: &mut Random) -> Service {
     service
 }
 
+/// A budget that mostly allows nothing.
+pub fn budget(random: &mut Random) -> PodDisruptionBudget {
+    let mut budget = PodDisruptionBudget::default();
+    budget.metadata.namespace = random.word(&NAMESPACES);
+    budget.metadata.name = random.word(&["b", "c"]);
+    let mut selector = LabelSelector::default();
+    maybe(random, &mut selector.match_labels, 85, "app", &APPS);
+    budget.spec.selector = (!random.chance(5)).then_some(selector);
+    budget.status.disruptions_allowed = random.below(3) as i32;
+    budget
+}
+
+/// Deletes a pod, for the sake of another if its name is even.
+pub fn terminate(pod: &mut Pod) {
+    pod.metadata.deletion_timestamp = Some(DELETED_AT.to_owned());
+    if pod.metadata.name.ends_with(['0', '2', '4', '6', '8']) {
+        pod.status.conditions = vec![PodCondition {
+            condition_type: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            reason: "PreemptionByScheduler".to_owned(),
+        }];
+    }
+}
+
 pub fn workload(random: &mut Random) -> WorkloadSelector {
     let mut selector = LabelSelector::default();
     maybe(random, &mut selector.match_labels, 80, "app", &APPS);
@@ -154,6 +179,12 @@ pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
     if random.chance(5) {
         pod.metadata.deletion_timestamp = Some(DELETED_AT.to_owned());
     }
+    pod.spec.priority =
+        random.pick(&[None, Some(0), Some(0), Some(5), Some(10), Some(-5)]).copied().flatten();
+    if random.chance(5) {
+        pod.spec.preemption_policy = Some("Never".to_owned());
+    }
+    pod.status.start_time = random.chance(80).then(|| format!("2026-01-01T00:00:0{}Z", random.below(10)));
     draw_containers(random, &mut pod);
     while random.chance(30) {
         let exists = random.chance(50);

@@ -7,7 +7,7 @@ use berth_api::object::{Node, Pod};
 
 use super::{
     Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation,
-    image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_unschedulable,
+    image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_unschedulable, preemption,
     resources_fit, taint_toleration, topology_spread,
 };
 
@@ -46,7 +46,7 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
                 reasons: Vec::new(),
             })
         } else {
-            match first_rejection(q, node) {
+            match rejection(q, node) {
                 Ok(Some(rejection)) => NodeResult::Rejected(rejection),
                 Ok(None) => {
                     feasible.push(node);
@@ -75,6 +75,26 @@ fn rejected_beforehand(plugin: Plugin, reason: String, message: String) -> Decis
         reasons: vec![reason],
     };
     Decision { pre_filter: Some(rejection), message: Some(message), ..Decision::default() }
+}
+
+/// With the pods of higher or equal priority that are nominated to the node there, and then without: the pod
+/// must fit either way.
+pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
+    let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
+    let nominated = q.world.nominated.iter().filter(|other| {
+        other.spec.node_name == node.metadata.name
+            && priority(other) >= priority(q.pod)
+            && !preemption::same_pod(other, q.pod)
+    });
+    let nominated: Vec<Pod> = nominated.cloned().collect();
+    if !nominated.is_empty() {
+        let mut world = q.world.clone();
+        world.pods.extend(nominated);
+        if let Some(rejection) = first_rejection(Question { world: &world, ..q }, node)? {
+            return Ok(Some(rejection));
+        }
+    }
+    first_rejection(q, node)
 }
 
 /// `Err` when a filter runs without its preparation, which breaks the whole decision.

@@ -12,6 +12,7 @@ mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_unschedulable;
+mod preemption;
 mod requests;
 mod resources_fit;
 mod selector;
@@ -22,9 +23,10 @@ mod topology_spread;
 use std::collections::BTreeMap;
 
 use berth_api::config::Profile;
-use berth_api::object::{LabelSelector, Namespace, Node, Pod, Service, StringMap};
+use berth_api::object::{LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap};
 
 pub use decide::evaluate;
+pub use preemption::{Victims, preempt};
 
 /// The name of the annotation that carries affinity in the proposal's dialect.
 pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
@@ -48,6 +50,10 @@ pub struct World {
     pub workloads: Vec<WorkloadSelector>,
     /// Pods as admitted: defaulted, label keys merged.
     pub pods: Vec<Pod>,
+    /// Waiting pods for which room is being made on the node that `spec.nodeName` names.
+    pub nominated: Vec<Pod>,
+    /// Disruption budgets, which preemption respects where possible.
+    pub budgets: Vec<PodDisruptionBudget>,
 }
 
 /// The selector of a ReplicaSet, StatefulSet or ReplicationController.

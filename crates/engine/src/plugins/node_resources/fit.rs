@@ -71,8 +71,8 @@ const PODS: &str = "pods";
 impl NodeResourcesFit<'_> {
     fn shortages(&self, node: NodeRef<'_>) -> SmallVec<[Shortage; 2]> {
         let mut shortages = SmallVec::new();
+        let n_pods = node.n_pods();
         let node = node.record;
-        let n_pods = node.pods.len() as i64;
         if n_pods + 1 > node.allowed_pods {
             let resource = None;
             let allocatable = node.allowed_pods;

@@ -1,0 +1,169 @@
+//! The pods that would have to leave one node.
+
+use std::cmp::Ordering;
+use std::cmp::Reverse;
+
+use berth_api::config::Plugin;
+
+use super::budget::Budgets;
+use crate::nomination::Nominated;
+use crate::plugins::{Context, Filter};
+use crate::state::cluster::Cluster;
+use crate::state::node::NodeId;
+use crate::state::pod::PodId;
+use crate::verdict::Rejection;
+use crate::what_if::{Concerns, WhatIf};
+
+type Filters<'a> = Vec<(Plugin, Box<dyn Filter + 'a>)>;
+
+/// What is the same for all nodes.
+pub(super) struct Search<'a> {
+    pub(super) context: Context<'a>,
+    pub(super) filters: &'a Filters<'a>,
+    pub(super) concerns: &'a Concerns<'a>,
+    pub(super) budgets: &'a Budgets<'a>,
+    /// Pods below this priority may have to go.
+    pub(super) priority: i32,
+}
+
+/// What is found out about one node.
+pub(super) enum Found {
+    /// These would have to go.
+    Victims(NodeVictims),
+    /// It costs more than the best so far.
+    Dearer,
+    /// There is nobody to remove.
+    Nobody,
+    /// The pod does not fit even without all of them.
+    StillRejected(Rejection),
+}
+
+/// The victims on one node, the most important first.
+pub(super) struct NodeVictims {
+    pub(super) pods: Vec<PodId>,
+    pub(super) cost: Cost,
+}
+
+/// What removing pods costs, by kube-scheduler's criteria in their order: lower is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    pub(super) n_pdb_violations: usize,
+    highest_priority: i64,
+    /// Each priority counts from the lowest there is, so that fewer pods are better at any priority.
+    sum_of_priorities: i64,
+    n_victims: usize,
+    /// Of the victims of the highest priority, the start of the one that runs longest: the later, the better.
+    earliest_start: Reverse<i64>,
+}
+
+impl Cost {
+    const NOTHING: Cost = Cost {
+        n_pdb_violations: 0,
+        highest_priority: i64::MIN,
+        sum_of_priorities: 0,
+        n_victims: 0,
+        earliest_start: Reverse(i64::MAX),
+    };
+
+    fn add(&mut self, cluster: &Cluster, pod: PodId, violates: bool) {
+        let standing = cluster.pods.get(pod).standing;
+        let priority = i64::from(standing.priority);
+        self.n_pdb_violations += usize::from(violates);
+        if priority > self.highest_priority {
+            self.highest_priority = priority;
+            self.earliest_start = Reverse(standing.started);
+        } else if priority == self.highest_priority {
+            self.earliest_start = self.earliest_start.max(Reverse(standing.started));
+        }
+        self.sum_of_priorities += priority - i64::from(i32::MIN);
+        self.n_victims += 1;
+    }
+
+    /// Whether more victims can only make it dearer than another.
+    fn exceeds(&self, other: &Cost) -> bool {
+        let growing = |c: &Cost| (c.n_pdb_violations, c.highest_priority, c.sum_of_priorities, c.n_victims);
+        growing(self) > growing(other)
+    }
+}
+
+/// Higher priority first, then the earlier start; names settle the rest.
+fn by_importance(cluster: &Cluster, a: PodId, b: PodId) -> Ordering {
+    let (a, b) = (cluster.pods.get(a), cluster.pods.get(b));
+    let text = |namespace| cluster.symbols.text(namespace);
+    let rank = |p: &crate::state::pod::PodRecord| (Reverse(p.standing.priority), p.standing.started);
+    rank(a).cmp(&rank(b)).then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
+}
+
+impl Search<'_> {
+    /// Which pods would have to leave a node: all of lower priority, but as many as possible are reprieved, first
+    /// those that a budget protects, then the others, each time the most important first.
+    pub(super) fn on(&self, id: NodeId, best: Option<&Cost>) -> Found {
+        let cluster = self.context.cluster;
+        let lower = |pod: &PodId| cluster.pods.get(*pod).standing.priority < self.priority;
+        let mut pods: Vec<_> = cluster.nodes.get(id).pods.iter().copied().filter(lower).collect();
+        if pods.is_empty() {
+            return Found::Nobody;
+        }
+        let mut node = self.concerns.on(id);
+        for pod in &pods {
+            self.change(&mut node, *pod, -1);
+        }
+        if let Some(rejection) = self.rejection(&mut node, id, |_| true) {
+            return Found::StillRejected(rejection);
+        }
+        pods.sort_by(|a, b| by_importance(cluster, *a, *b));
+        let violations = self.budgets.violations(cluster, &pods);
+        let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
+        for protected in [true, false] {
+            for (pod, violates) in pods.iter().zip(&violations).filter(|(_, v)| **v == protected) {
+                self.change(&mut node, *pod, 1);
+                if self.rejection(&mut node, id, depends_on_pods).is_some() {
+                    self.change(&mut node, *pod, -1);
+                    victims.push(*pod);
+                    cost.add(cluster, *pod, *violates);
+                    if best.is_some_and(|best| cost.exceeds(best)) {
+                        return Found::Dearer;
+                    }
+                }
+            }
+        }
+        if victims.is_empty() {
+            return Found::Nobody;
+        }
+        victims.sort_by(|a, b| by_importance(cluster, *a, *b));
+        Found::Victims(NodeVictims { pods: victims, cost })
+    }
+
+    fn change(&self, node: &mut WhatIf<'_>, pod: PodId, sign: i64) {
+        let record = self.context.cluster.pods.get(pod);
+        node.change(record.class, record.identity, sign);
+    }
+
+    /// The first rejection of the node as it is told, with the pods nominated to it and then without.
+    fn rejection(
+        &self,
+        node: &mut WhatIf<'_>,
+        id: NodeId,
+        asked: impl Fn(Plugin) -> bool + Copy,
+    ) -> Option<Rejection> {
+        let nominated: &Nominated = &self.context.incoming.nominated;
+        let filters = || self.filters.iter().filter(|(plugin, _)| asked(*plugin));
+        if nominated.change(node, id, 1) {
+            let rejection = filters().find_map(|(_, filter)| filter.check(node.node()));
+            nominated.change(node, id, -1);
+            if rejection.is_some() {
+                return rejection;
+            }
+        }
+        let rejected = filters().find(|(_, filter)| !filter.admits(node.node()));
+        rejected.and_then(|(_, filter)| filter.check(node.node()))
+    }
+}
+
+/// Whether a rule looks at which pods run: only those can change their minds when pods come back.
+fn depends_on_pods(plugin: Plugin) -> bool {
+    matches!(
+        plugin,
+        Plugin::NodePorts | Plugin::NodeResourcesFit | Plugin::PodTopologySpread | Plugin::InterPodAffinity
+    )
+}

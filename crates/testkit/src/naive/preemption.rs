@@ -1,0 +1,175 @@
+//! `DefaultPreemption`: which pods would have to go so that another fits.
+//!
+//! Everything is tried on copies of the world, one node at a time.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use berth_api::config::Profile;
+use berth_api::object::{Node, Pod};
+
+use super::decide::{evaluate, rejection};
+use super::{Code, NodeResult, Options, Question, Rejection, World, selector};
+
+/// The pods that would have to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victims {
+    /// The node on which the pod then fits.
+    pub node: String,
+    /// Namespaces and names, the most important first.
+    pub victims: Vec<(String, String)>,
+    /// How many of them are protected by a budget.
+    pub n_pdb_violations: usize,
+}
+
+/// Which pods would have to go so that a pod, which fits nowhere, fits; or kube-scheduler's words if none do.
+pub fn preempt(world: &World, pod: &Pod, profile: &Profile, options: &Options) -> Result<Victims, String> {
+    if pod.spec.preemption_policy.as_deref() == Some("Never") {
+        return Err("preemption: not eligible due to preemptionPolicy=Never.".to_owned());
+    }
+    if world.nodes.is_empty() {
+        return Err(String::new());
+    }
+    let decision = evaluate(world, pod, profile, options);
+    let unschedulable = |node: &Node| {
+        let result = decision.nodes.get(&node.metadata.name);
+        matches!(result, Some(NodeResult::Rejected(r)) if r.code == Code::Unschedulable)
+    };
+    let nominated_to = world.nominated.iter().find(|p| same_pod(p, pod)).map(|p| &p.spec.node_name);
+    let nominated_to = world.nodes.iter().find(|n| Some(&n.metadata.name) == nominated_to);
+    if let Some(node) = nominated_to.filter(|n| unschedulable(n)) {
+        let leaving =
+            |p: &&Pod| p.spec.node_name == node.metadata.name && is_lower(p, pod) && is_preempted(p);
+        if world.pods.iter().any(|p| leaving(&p)) {
+            let reason = "not eligible due to a terminating pod on the nominated node.";
+            return Err(format!("preemption: {reason}"));
+        }
+    }
+
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut candidates: Vec<(Victims, Vec<Pod>)> = Vec::new();
+    for node in &world.nodes {
+        let found = if unschedulable(node) {
+            victims_on(world, pod, profile, options, node)
+        } else {
+            Err(vec!["Preemption is not helpful for scheduling".to_owned()])
+        };
+        match found {
+            Ok(candidate) => candidates.push(candidate),
+            Err(texts) => texts.into_iter().for_each(|t| *reasons.entry(t).or_default() += 1),
+        }
+    }
+    let best = candidates.into_iter().min_by_key(|(victims, pods)| {
+        let highest = pods.iter().map(priority).max().unwrap_or(0);
+        let sum: i64 = pods.iter().map(|p| priority(p) + (1 << 31)).sum();
+        let starts = pods.iter().filter(|p| priority(p) == highest).map(start);
+        let earliest = starts.min();
+        (victims.n_pdb_violations, highest, sum, pods.len(), Reverse(earliest), victims.node.clone())
+    });
+    if let Some((victims, _)) = best {
+        return Ok(victims);
+    }
+    let mut texts: Vec<_> = reasons.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+    texts.sort();
+    Err(format!("preemption: 0/{} nodes are available: {}.", world.nodes.len(), texts.join(", ")))
+}
+
+/// The victims on one node; or why there are none.
+fn victims_on(
+    world: &World,
+    pod: &Pod,
+    profile: &Profile,
+    options: &Options,
+    node: &Node,
+) -> Result<(Victims, Vec<Pod>), Vec<String>> {
+    let nobody = || vec!["No preemption victims found for incoming pod".to_owned()];
+    let may_go = |p: &&Pod| p.spec.node_name == node.metadata.name && is_lower(p, pod);
+    let mut lower: Vec<Pod> = world.pods.iter().filter(may_go).cloned().collect();
+    if lower.is_empty() {
+        return Err(nobody());
+    }
+    lower.sort_by_key(importance);
+    let mut without = world.clone();
+    without.pods.retain(|p| !lower.contains(p));
+    let rejected = |world: &World| -> Option<Rejection> {
+        rejection(Question { world, pod, profile, options }, node).ok().flatten()
+    };
+    if let Some(rejection) = rejected(&without) {
+        return Err(rejection.reasons);
+    }
+    let (protected, others): (Vec<Pod>, Vec<Pod>) = {
+        let violating = violating(world, &lower);
+        lower.into_iter().partition(|p| violating.contains(p))
+    };
+    let (mut victims, mut n_pdb_violations) = (Vec::new(), 0);
+    for candidate in protected.iter().chain(&others) {
+        let mut with = without.clone();
+        with.pods.push(candidate.clone());
+        if rejected(&with).is_none() {
+            without = with;
+        } else {
+            n_pdb_violations += usize::from(protected.contains(candidate));
+            victims.push(candidate.clone());
+        }
+    }
+    if victims.is_empty() {
+        return Err(nobody());
+    }
+    victims.sort_by_key(importance);
+    let keys = victims.iter().map(|p| (p.metadata.namespace.clone(), p.metadata.name.clone())).collect();
+    Ok((Victims { node: node.metadata.name.clone(), victims: keys, n_pdb_violations }, victims))
+}
+
+/// The pods, of these in this order, whose going no budget allows.
+fn violating(world: &World, pods: &[Pod]) -> Vec<Pod> {
+    let mut allowed: Vec<i32> = world.budgets.iter().map(|b| b.status.disruptions_allowed).collect();
+    let mut violating = Vec::new();
+    for pod in pods {
+        let mut violated = false;
+        for (budget, allowed) in world.budgets.iter().zip(&mut allowed) {
+            let of_any = budget.spec.selector.as_ref().is_some_and(|s| !selector::is_empty(s));
+            let protects = budget.metadata.namespace == pod.metadata.namespace
+                && of_any
+                && selector::selects(budget.spec.selector.as_ref(), &pod.metadata.labels);
+            if protects && !budget.status.disrupted_pods.contains_key(&pod.metadata.name) {
+                *allowed -= 1;
+                violated |= *allowed < 0;
+            }
+        }
+        if violated {
+            violating.push(pod.clone());
+        }
+    }
+    violating
+}
+
+fn priority(pod: &Pod) -> i64 {
+    i64::from(pod.spec.priority.unwrap_or(0))
+}
+
+fn is_lower(pod: &Pod, than: &Pod) -> bool {
+    priority(pod) < priority(than)
+}
+
+/// When a pod started, as text that sorts; one that has not is later than all others.
+fn start(pod: &Pod) -> (bool, String) {
+    (pod.status.start_time.is_none(), pod.status.start_time.clone().unwrap_or_default())
+}
+
+fn importance(pod: &Pod) -> impl Ord + use<> {
+    let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+    (Reverse(priority(pod)), start(pod), namespace, name)
+}
+
+fn is_preempted(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+        && pod.status.conditions.iter().any(|c| {
+            c.condition_type == "DisruptionTarget"
+                && c.status == "True"
+                && c.reason == "PreemptionByScheduler"
+        })
+}
+
+pub(super) fn same_pod(a: &Pod, b: &Pod) -> bool {
+    (&a.metadata.namespace, &a.metadata.name) == (&b.metadata.namespace, &b.metadata.name)
+}
