@@ -13,7 +13,7 @@ mod defaults;
 mod field;
 mod merge;
 mod priority;
-pub(crate) mod syntax;
+pub mod syntax;
 mod validate;
 mod warnings;
 

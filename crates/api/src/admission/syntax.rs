@@ -20,7 +20,7 @@ fn too_long(max_bytes: usize) -> String {
 }
 
 /// A label key (qualified name): an optional DNS subdomain and `/`, then a name.
-pub(crate) fn label_key(key: &str) -> Vec<String> {
+pub fn label_key(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let name = match key.split_once('/') {
         None => key,
@@ -50,7 +50,7 @@ pub(crate) fn label_key(key: &str) -> Vec<String> {
 }
 
 /// A label value.
-pub(crate) fn label_value(value: &str) -> Vec<String> {
+pub fn label_value(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > 63 {
         problems.push(too_long(63));
@@ -62,7 +62,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
 }
 
 /// A DNS label: the name of a namespace or a container.
-pub(crate) fn dns_label(name: &str) -> Vec<String> {
+pub fn dns_label(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 63 {
         problems.push(too_long(63));
@@ -75,7 +75,7 @@ pub(crate) fn dns_label(name: &str) -> Vec<String> {
 }
 
 /// A DNS subdomain: the name of most objects.
-pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
+pub fn dns_subdomain(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 253 {
         problems.push(too_long(253));
@@ -87,7 +87,7 @@ pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
 }
 
 /// The name of a container port.
-pub(crate) fn port_name(name: &str) -> Vec<String> {
+pub fn port_name(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 15 {
         problems.push(too_long(15));
@@ -109,7 +109,7 @@ pub(crate) fn port_name(name: &str) -> Vec<String> {
 }
 
 /// A port number.
-pub(crate) fn port_number(port: i32) -> Vec<String> {
+pub fn port_number(port: i32) -> Vec<String> {
     if (1..=65535).contains(&port) {
         vec![]
     } else {

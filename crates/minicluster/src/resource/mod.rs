@@ -1,5 +1,6 @@
 //! Which resources there are. The table is the one source for routing, discovery, storage and authorization.
 
+pub(crate) mod strategy;
 mod table;
 
 pub use table::RESOURCES;

@@ -1,0 +1,270 @@
+//! Watches: what is there, then every change, with bookmarks in between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{convert, list};
+use crate::resource::Resource;
+use crate::server::body::Body;
+use crate::server::status::{Cause, Status};
+use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared};
+use crate::store::{Event, EventType, Filter, Object, write_frame};
+
+/// How often a quiet watch hears how far it is.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// The longest and the default duration of a watch.
+const MAX_DURATION: Duration = Duration::from_secs(3600);
+/// How many events are looked at in one go.
+const BATCH: usize = 512;
+/// Frames are sent together up to about this size.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Answers a watch.
+///
+/// # Errors
+/// The options are not valid, or the version is too old.
+pub fn watch(
+    shared: &Arc<Shared>,
+    info: &RequestInfo,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Reply, Box<Status>> {
+    let resource = super::stored(info)?;
+    let form = list::form(info.resource, headers)?;
+    let filter = list::filter(info, query)?;
+    let asked = list::resource_version(query)?;
+    let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
+    let send_initial = query.flag("sendInitialEvents")?;
+    check_options(query, send_initial, bookmarks)?;
+    let duration = match query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
+        _ => MAX_DURATION,
+    };
+    let current = shared.store.revision();
+    // Before the first look, so that no change is missed.
+    let changes = shared.store.changes(resource);
+    let from_state = match (send_initial, asked) {
+        (Some(send), _) => send,
+        (None, version) => version.unwrap_or(0) == 0,
+    };
+    if let Some(asked) = asked.filter(|asked| *asked > current) {
+        return if from_state {
+            Err(list::too_large(asked, current))
+        } else {
+            // There is one server: a version it has not given out comes from another life, and means nothing.
+            Err(Status::expired(format!("too old resource version: {asked} ({current})")))
+        };
+    }
+    let (position, initial) = if from_state {
+        let (revision, objects) = shared.store.list(resource, &filter);
+        (revision, VecDeque::from(objects))
+    } else {
+        let position = asked.filter(|asked| *asked > 0).unwrap_or(current);
+        if let Err(error) = shared.store.events_after(resource, position, 0) {
+            return Err(Status::expired(error.to_string()));
+        }
+        (position, VecDeque::new())
+    };
+    let now = Instant::now();
+    let watcher = Watcher {
+        shared: shared.clone(),
+        shown: info.resource,
+        stored: resource,
+        form,
+        filter,
+        position,
+        initial,
+        announce_end: send_initial == Some(true),
+        bookmarks,
+        changes,
+        deadline: now + duration,
+        next_bookmark: now + BOOKMARK_INTERVAL,
+        ended: false,
+        _counted: shared.metrics.begin_watch(info),
+    };
+    let stream = futures::stream::unfold(watcher, |mut watcher| async move {
+        let chunk = watcher.next().await?;
+        Some((chunk, watcher))
+    });
+    Ok(Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream))))
+}
+
+fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
+    let invalid = |field: &str, why: &str| {
+        let cause = Cause {
+            reason: "FieldValueForbidden".to_owned(),
+            message: format!("Forbidden: {why}"),
+            field: field.to_owned(),
+        };
+        Err(Status::invalid_kind("meta.k8s.io", "ListOptions", "", vec![cause]))
+    };
+    match (send_initial, query.get("resourceVersionMatch")) {
+        (Some(_), "NotOlderThan") if send_initial == Some(true) && !bookmarks => {
+            invalid("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks")
+        }
+        (Some(_), "NotOlderThan") | (None, "") => Ok(()),
+        (Some(_), _) => invalid(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (None, _) => {
+            invalid("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        }
+    }
+}
+
+struct Watcher {
+    shared: Arc<Shared>,
+    shown: &'static Resource,
+    stored: &'static Resource,
+    form: Form,
+    filter: Filter,
+    /// All changes up to this version have been told.
+    position: u64,
+    initial: VecDeque<Arc<Object>>,
+    /// Whether the end of the initial events is still to be announced.
+    announce_end: bool,
+    bookmarks: bool,
+    changes: tokio::sync::watch::Receiver<u64>,
+    deadline: Instant,
+    next_bookmark: Instant,
+    ended: bool,
+    _counted: InFlight,
+}
+
+impl Watcher {
+    /// The next piece of the stream; `None` at its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        if !self.initial.is_empty() {
+            return Some(self.initial_events());
+        }
+        if std::mem::take(&mut self.announce_end) {
+            return Some(self.bookmark(true));
+        }
+        loop {
+            self.changes.mark_unchanged();
+            match self.shared.store.events_after(self.stored, self.position, BATCH) {
+                Err(error) => {
+                    self.ended = true;
+                    return Some(error_frame(&Status::expired(error.to_string())));
+                }
+                Ok((position, events)) => {
+                    self.position = position;
+                    let more = events.len() == BATCH;
+                    if let Some(chunk) = self.frames(&events) {
+                        return Some(chunk);
+                    }
+                    if more {
+                        continue;
+                    }
+                }
+            }
+            tokio::select! {
+                changed = self.changes.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
+                () = tokio::time::sleep_until(self.deadline) => {
+                    self.ended = true;
+                    return self.bookmarks.then(|| self.bookmark(false));
+                }
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
+                    self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                    return Some(self.bookmark(false));
+                }
+                () = self.shared.stop.cancelled() => return None,
+            }
+        }
+    }
+
+    fn initial_events(&mut self) -> Bytes {
+        let mut chunk = BytesMut::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
+        while chunk.len() < CHUNK_BYTES
+            && let Some(object) = self.initial.pop_front()
+        {
+            self.write(&mut chunk, EventType::Added, &object);
+        }
+        chunk.freeze()
+    }
+
+    /// What the watcher sees of some events; `None` if nothing.
+    fn frames(&self, events: &[Event]) -> Option<Bytes> {
+        let seen: Vec<(EventType, &Event)> =
+            events.iter().filter_map(|event| Some((event.seen_through(&self.filter)?, event))).collect();
+        let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
+        if let [(event_type, event)] = seen.as_slice()
+            && as_stored
+            && !self.left_selection(*event_type, event)
+            && let Some(frame) = event.object.frame(*event_type)
+        {
+            return Some(frame);
+        }
+        let mut chunk = BytesMut::new();
+        for (event_type, event) in seen {
+            if self.left_selection(event_type, event) {
+                self.write_left(&mut chunk, event);
+            } else {
+                self.write(&mut chunk, event_type, &event.object);
+            }
+        }
+        (!chunk.is_empty()).then(|| chunk.freeze())
+    }
+
+    /// Whether the object still exists, but not for this watcher.
+    fn left_selection(&self, seen: EventType, event: &Event) -> bool {
+        seen == EventType::Deleted && event.event_type != EventType::Deleted
+    }
+
+    /// An object that left the selection is told as it was while selected, with the version of the change.
+    fn write_left(&self, chunk: &mut BytesMut, event: &Event) {
+        let Some(previous) = &event.previous else { return };
+        let revision = event.object.revision;
+        let left = Object::encode(self.stored, previous.value(), revision, EventType::Deleted);
+        self.write(chunk, EventType::Deleted, &left);
+    }
+
+    fn write(&self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
+        match self.form {
+            Form::PartialMetadata => write_frame(chunk, event_type, &object.partial()),
+            Form::Plain | Form::Table if convert::is_stored_form(self.shown) => {
+                match object.frame(event_type) {
+                    Some(frame) => chunk.put_slice(&frame),
+                    None => write_frame(chunk, event_type, object.json()),
+                }
+            }
+            Form::Plain | Form::Table => {
+                write_frame(chunk, event_type, &convert::shown(self.shown, object));
+            }
+        }
+    }
+
+    fn bookmark(&self, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});
+        if initial_events_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let (kind, api_version) = match self.form {
+            Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            Form::Plain | Form::Table => (self.shown.kind, self.shown.api_version()),
+        };
+        line("BOOKMARK", &json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
+    }
+}
+
+fn error_frame(status: &Status) -> Bytes {
+    line("ERROR", &status.to_value())
+}
+
+fn line(event_type: &str, object: &Value) -> Bytes {
+    Bytes::from(format!("{}\n", json!({"type": event_type, "object": object})))
+}

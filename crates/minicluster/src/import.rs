@@ -1,0 +1,114 @@
+//! Objects of a dump, put into the store as they are.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::resource::{Resource, of_kind};
+use crate::store::{Change, Store, Write, WriteError, key};
+
+/// Why a dump could not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// An object has no name.
+    #[error("object {index} of the import ({kind}) has no metadata.name")]
+    NoName {
+        /// Its place.
+        index: usize,
+        /// Its kind; may be empty.
+        kind: String,
+    },
+    /// An object cannot be stored.
+    #[error("{kind} {name:?}: {source}")]
+    Write {
+        /// Its kind.
+        kind: String,
+        /// `namespace/name`.
+        name: String,
+        /// Why not.
+        source: WriteError,
+    },
+}
+
+/// What became of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Objects that are now stored.
+    pub stored: usize,
+    /// Objects that were there already and were left as they are.
+    pub present: usize,
+    /// Objects of kinds that are not served.
+    pub unknown: usize,
+}
+
+/// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
+/// dump nor in the store are dropped, since garbage collection would take their dependents. Namespaces that are missing
+/// are made.
+///
+/// # Errors
+/// An object has no name, or cannot be stored.
+pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Imported, ImportError> {
+    let mut imported = Imported::default();
+    let mut known = Vec::with_capacity(objects.len());
+    for (index, value) in objects.into_iter().enumerate() {
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let Some(resource) = of_kind(&text("apiVersion"), &text("kind")) else {
+            imported.unknown += 1;
+            continue;
+        };
+        if key(&value).1.is_empty() {
+            return Err(ImportError::NoName { index, kind: text("kind") });
+        }
+        known.push((resource, value));
+    }
+    // Namespaces first: whoever watches sees them before what is in them.
+    known.sort_by_key(|(resource, _)| resource.plural != "namespaces");
+    let uids: HashSet<String> =
+        known.iter().filter_map(|(_, v)| v["metadata"]["uid"].as_str().map(str::to_owned)).collect();
+    let namespaces: HashSet<String> = known
+        .iter()
+        .filter(|(r, _)| r.namespaced)
+        .map(|(_, v)| Some(key(v).0).filter(|n| !n.is_empty()).unwrap_or("default").to_owned())
+        .collect();
+    for (resource, value) in known {
+        if resource.plural != "namespaces" && !namespaces.is_empty() {
+            break;
+        }
+        put(store, resource, value, &uids, &mut imported).await?;
+    }
+    Ok(imported)
+}
+
+async fn put(
+    store: &Store,
+    resource: &'static Resource,
+    mut value: Value,
+    uids: &HashSet<String>,
+    imported: &mut Imported,
+) -> Result<(), ImportError> {
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        if resource.namespaced {
+            let namespace = metadata.entry("namespace").or_insert(Value::Null);
+            if namespace.as_str().is_none_or(str::is_empty) {
+                *namespace = Value::from("default");
+            }
+        } else {
+            metadata.remove("namespace");
+        }
+        if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
+            metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
+        }
+        if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+            owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
+        }
+    }
+    let kind = resource.kind.to_owned();
+    let (namespace, name) = key(&value);
+    let name = format!("{namespace}/{name}");
+    match store.write(Write { resource, change: Change::Create, value }).await {
+        Ok(_) => imported.stored += 1,
+        Err(WriteError::AlreadyExists) => imported.present += 1,
+        Err(source) => return Err(ImportError::Write { kind, name, source }),
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What form of answer a client accepts.
+
+use http::{HeaderMap, StatusCode, header};
+
+use super::status::Status;
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The objects themselves.
+    Plain,
+    /// Only their metadata.
+    PartialMetadata,
+    /// A table for people.
+    Table,
+}
+
+/// Chooses the first form in the header `Accept` that is served; `tables` says whether the resource has one.
+///
+/// # Errors
+/// None of them is: protobuf and the like.
+pub fn choose(headers: &HeaderMap, tables: bool) -> Result<Form, Box<Status>> {
+    let mut said_something = false;
+    for value in headers.get_all(header::ACCEPT) {
+        for range in value.to_str().unwrap_or_default().split(',').filter(|range| !range.trim().is_empty()) {
+            said_something = true;
+            let mut parts = range.split(';').map(str::trim);
+            let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
+            if !matches!(media_type.as_str(), "application/json" | "application/*" | "*/*") {
+                continue;
+            }
+            let as_kind = parts.find_map(|parameter| parameter.strip_prefix("as=")).unwrap_or_default();
+            match as_kind {
+                "" => return Ok(Form::Plain),
+                "PartialObjectMetadata" | "PartialObjectMetadataList" => return Ok(Form::PartialMetadata),
+                "Table" if tables => return Ok(Form::Table),
+                _ => {}
+            }
+        }
+    }
+    if said_something {
+        Err(Status::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json",
+        ))
+    } else {
+        Ok(Form::Plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_served_form_is_chosen() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        for (accept, tables, wanted) in [
+            ("", true, Some(Form::Plain)),
+            (table, true, Some(Form::Table)),
+            (table, false, Some(Form::Plain)),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", true, Some(Form::PartialMetadata)),
+            ("application/vnd.kubernetes.protobuf, application/json", true, Some(Form::Plain)),
+            ("application/vnd.kubernetes.protobuf,*/*;q=0.5", true, Some(Form::Plain)),
+            ("application/vnd.kubernetes.protobuf", true, None),
+            ("text/html", true, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            assert_eq!(choose(&headers, tables).ok(), wanted, "{accept}");
+        }
+    }
+}

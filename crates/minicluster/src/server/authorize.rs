@@ -1,0 +1,139 @@
+//! Who may do what. There are no roles: the admin may do everything, a node what a kubelet needs, everyone else may
+//! look at discovery and ask about themselves.
+
+use super::identity::{AUTHENTICATED, MASTERS, User};
+
+/// What someone wants to do, as `SubjectAccessReview` describes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes<'a> {
+    /// The verb.
+    pub verb: &'a str,
+    /// API group.
+    pub group: &'a str,
+    /// The resource's plural; empty for a path.
+    pub resource: &'a str,
+    /// The subresource.
+    pub subresource: &'a str,
+    /// Namespace.
+    pub namespace: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
+    /// A path that is not a resource's.
+    pub path: &'a str,
+}
+
+const READ: &[&str] = &["get", "list", "watch"];
+
+/// `(verbs, group, resources)` of a node, besides leases and what it may do to itself.
+const NODE_RULES: &[(&[&str], &str, &[&str])] = &[
+    (READ, "", &["services", "nodes", "pods", "configmaps", "secrets", "persistentvolumes", "persistentvolumeclaims"]),
+    (READ, "", &["serviceaccounts", "namespaces"]),
+    (READ, "storage.k8s.io", &["storageclasses"]),
+    (&["create", "update", "patch", "delete"], "", &["nodes"]),
+    (&["get", "update", "patch"], "", &["nodes/status"]),
+    (&["create", "delete"], "", &["pods"]),
+    (&["get", "update", "patch"], "", &["pods/status"]),
+    (&["create"], "", &["pods/eviction", "serviceaccounts/token"]),
+    (&["create", "update", "patch"], "", &["events"]),
+    (&["create", "update", "patch"], "events.k8s.io", &["events"]),
+    (&["create"], "authentication.k8s.io", &["tokenreviews"]),
+    (&["create"], "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
+    (&["get", "create", "update", "patch", "delete"], "coordination.k8s.io", &["leases"]),
+];
+
+/// What everyone with an identity may do.
+const EVERYONE_RULES: &[(&[&str], &str, &[&str])] = &[
+    (&["create"], "authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+    (&["create"], "authentication.k8s.io", &["selfsubjectreviews"]),
+];
+
+const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
+const DISCOVERY_PATHS: &[&str] = &["/", "/api", "/apis", "/openapi"];
+
+/// Whether a user may do something.
+pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
+    if user.is_in(MASTERS) {
+        return true;
+    }
+    if what.resource.is_empty() {
+        let under = |prefixes: &[&str]| prefixes.iter().any(|p| is_under(what.path, p));
+        let reads = matches!(what.verb, "get" | "head");
+        return reads && (under(PUBLIC_PATHS) || (user.is_in(AUTHENTICATED) && under(DISCOVERY_PATHS)));
+    }
+    let rules = rules_of(user);
+    let full = if what.subresource.is_empty() {
+        what.resource.to_owned()
+    } else {
+        format!("{}/{}", what.resource, what.subresource)
+    };
+    rules.into_iter().flatten().any(|(verbs, group, resources)| {
+        verbs.contains(&what.verb) && *group == what.group && resources.contains(&full.as_str())
+    })
+}
+
+type Rules = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
+
+fn rules_of(user: &User) -> [Rules; 2] {
+    let node: Rules = if user.node_name().is_some() { NODE_RULES } else { &[] };
+    let everyone: Rules = if user.is_in(AUTHENTICATED) { EVERYONE_RULES } else { &[] };
+    [node, everyone]
+}
+
+/// The rules as `SelfSubjectRulesReview` lists them: verbs, group, resources.
+pub fn rules_for(user: &User) -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>)> {
+    if user.is_in(MASTERS) {
+        return vec![(vec!["*"], "*", vec!["*"])];
+    }
+    let rules = rules_of(user).into_iter().flatten();
+    rules.map(|(verbs, group, resources)| (verbs.to_vec(), *group, resources.to_vec())).collect()
+}
+
+fn is_under(path: &str, prefix: &str) -> bool {
+    path == prefix || (prefix != "/" && path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Why a user may not do something, in kube-apiserver's words.
+pub fn refusal(user: &User, what: &Attributes<'_>) -> String {
+    if what.resource.is_empty() {
+        return format!("User \"{}\" cannot {} path \"{}\"", user.name, what.verb, what.path);
+    }
+    let slash = if what.subresource.is_empty() { "" } else { "/" };
+    let place = if what.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", what.namespace)
+    };
+    format!(
+        "User \"{}\" cannot {} resource \"{}{slash}{}\" in API group \"{}\" {place}",
+        user.name, what.verb, what.resource, what.subresource, what.group
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_admin_may_do_everything() {
+        let (admin, node, anonymous) = (User::admin(), User::node("n"), User::anonymous());
+        let account = User { name: "bot".into(), groups: vec![AUTHENTICATED.into()] };
+        let what = |verb, resource, subresource| Attributes { verb, resource, subresource, ..Attributes::default() };
+        for (attributes, wanted) in [
+            (what("get", "pods", ""), [true, true, false, false]),
+            (what("update", "pods", ""), [true, false, false, false]),
+            (what("patch", "pods", "status"), [true, true, false, false]),
+            (what("create", "pods", "binding"), [true, false, false, false]),
+            (Attributes { verb: "get", path: "/apis/apps/v1", ..Attributes::default() }, [true, true, true, false]),
+            (Attributes { verb: "get", path: "/readyz/ping", ..Attributes::default() }, [true, true, true, true]),
+            (Attributes { verb: "get", path: "/metrics", ..Attributes::default() }, [true, false, false, false]),
+        ] {
+            let got = [&admin, &node, &account, &anonymous].map(|user| is_allowed(user, &attributes));
+            assert_eq!(got, wanted, "{attributes:?}");
+        }
+        let refused = refusal(&node, &Attributes { namespace: "d", ..what("update", "pods", "") });
+        assert_eq!(
+            refused,
+            "User \"system:node:n\" cannot update resource \"pods\" in API group \"\" in the namespace \"d\""
+        );
+    }
+}

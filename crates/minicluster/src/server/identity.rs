@@ -1,0 +1,147 @@
+//! Who is asking: tokens and the identities they stand for.
+//!
+//! All tokens are derived from one secret: `KIND.SUBJECT.MAC`. So every node has a token without a table of them, and a
+//! token is valid as long as the secret is.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
+
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+/// The group of node identities.
+pub const NODES: &str = "system:nodes";
+/// The group of everyone with a valid token.
+pub const AUTHENTICATED: &str = "system:authenticated";
+const NODE_PREFIX: &str = "system:node:";
+
+/// Someone who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// Groups.
+    pub groups: Vec<String>,
+}
+
+impl User {
+    /// The administrator.
+    pub fn admin() -> User {
+        User { name: "kubernetes-admin".to_owned(), groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()] }
+    }
+
+    /// A node's identity.
+    pub fn node(name: &str) -> User {
+        User {
+            name: format!("{NODE_PREFIX}{name}"),
+            groups: vec![NODES.to_owned(), AUTHENTICATED.to_owned()],
+        }
+    }
+
+    /// Someone without a token.
+    pub fn anonymous() -> User {
+        User { name: "system:anonymous".to_owned(), groups: vec!["system:unauthenticated".to_owned()] }
+    }
+
+    fn service_account(namespace: &str, name: &str) -> User {
+        User {
+            name: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                AUTHENTICATED.to_owned(),
+            ],
+        }
+    }
+
+    /// Whether the user is in a group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// The node whose identity this is.
+    pub fn node_name(&self) -> Option<&str> {
+        if self.is_in(NODES) { self.name.strip_prefix(NODE_PREFIX) } else { None }
+    }
+}
+
+/// Makes and reads tokens.
+pub struct Tokens {
+    key: hmac::Key,
+    admin: Arc<User>,
+    admin_token: String,
+}
+
+impl Tokens {
+    /// Tokens derived from a secret.
+    pub fn new(secret: &[u8; 32]) -> Tokens {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let admin_token = signed(&key, "admin", "");
+        Tokens { key, admin: Arc::new(User::admin()), admin_token }
+    }
+
+    /// The administrator's token.
+    pub fn admin(&self) -> &str {
+        &self.admin_token
+    }
+
+    /// A node's token.
+    pub fn node(&self, name: &str) -> String {
+        signed(&self.key, "node", name)
+    }
+
+    /// A service account's token, valid until a time in seconds since 1970.
+    pub fn service_account(&self, namespace: &str, name: &str, uid: &str, expires: u64) -> String {
+        signed(&self.key, "sa", &format!("{namespace}/{name}/{uid}/{expires}"))
+    }
+
+    /// Whose token it is; `None` if it is nobody's or has expired.
+    pub fn authenticate(&self, token: &str) -> Option<Arc<User>> {
+        let (kind, rest) = token.split_once('.')?;
+        let (subject, mac) = rest.split_once('.')?;
+        let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
+        let subject = String::from_utf8(URL_SAFE_NO_PAD.decode(subject).ok()?).ok()?;
+        hmac::verify(&self.key, format!("{kind}\n{subject}").as_bytes(), &mac).ok()?;
+        match kind {
+            "admin" => Some(self.admin.clone()),
+            "node" => Some(Arc::new(User::node(&subject))),
+            "sa" => {
+                let mut parts = subject.split('/');
+                let (namespace, name, _uid) = (parts.next()?, parts.next()?, parts.next()?);
+                let expires: u64 = parts.next()?.parse().ok()?;
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+                (now < expires).then(|| Arc::new(User::service_account(namespace, name)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn signed(key: &hmac::Key, kind: &str, subject: &str) -> String {
+    let mac = hmac::sign(key, format!("{kind}\n{subject}").as_bytes());
+    format!("{kind}.{}.{}", URL_SAFE_NO_PAD.encode(subject), URL_SAFE_NO_PAD.encode(mac))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_stand_for_identities() {
+        let tokens = Tokens::new(&[7; 32]);
+        assert!(tokens.authenticate(tokens.admin()).unwrap().is_in(MASTERS));
+        let node = tokens.authenticate(&tokens.node("n.1")).unwrap();
+        assert_eq!((node.name.as_str(), node.node_name()), ("system:node:n.1", Some("n.1")));
+        let account = tokens.service_account("ns", "bot", "u", u64::MAX);
+        assert_eq!(tokens.authenticate(&account).unwrap().name, "system:serviceaccount:ns:bot");
+        let expired = tokens.service_account("ns", "bot", "u", 1);
+        let of_another = Tokens::new(&[8; 32]).admin().to_owned();
+        let promoted = tokens.node("n").replacen("node", "admin", 1);
+        for bad in ["", "a", "admin..", "admin.x.y", &expired, &of_another, &promoted] {
+            assert_eq!(tokens.authenticate(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Paths and queries: percent encoding, and the options requests carry in the query.
+
+use super::status::Status;
+
+/// The parameters of a query, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// An escape is malformed.
+    pub fn parse(text: &str) -> Result<Query, Box<Status>> {
+        let pair = |part: &str| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let malformed = || Status::bad_request(format!("malformed query parameter {key:?}"));
+            Ok((decode(key, true).ok_or_else(malformed)?, decode(value, true).ok_or_else(malformed)?))
+        };
+        text.split('&').filter(|part| !part.is_empty()).map(pair).collect::<Result<_, _>>().map(Query)
+    }
+
+    /// The first value of a parameter; empty if it is not there.
+    pub fn get(&self, key: &str) -> &str {
+        self.0.iter().find(|(k, _)| k == key).map_or("", |(_, value)| value)
+    }
+
+    /// All values of a parameter.
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.0.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a parameter is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(k, _)| k == key)
+    }
+
+    /// A boolean parameter.
+    ///
+    /// # Errors
+    /// The value is not one of those Go takes for a boolean.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, Box<Status>> {
+        match self.get(key) {
+            "" => Ok(None),
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
+            other => Err(Status::bad_request(format!("invalid value {other:?} of parameter {key:?}: a boolean is expected"))),
+        }
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// The value is not a number of zero or more.
+    pub fn number(&self, key: &str) -> Result<Option<u64>, Box<Status>> {
+        match self.get(key) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Status::bad_request(format!("invalid value {text:?} of parameter {key:?}: a number is expected"))
+            }),
+        }
+    }
+}
+
+/// Decodes percent escapes, and `+` as a space in queries; `None` if an escape is malformed or the result no text.
+pub fn decode(text: &str, in_query: bool) -> Option<String> {
+    if !text.contains(['%', '+']) {
+        return Some(text.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let (high, low) = (digit()?, digit()?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            b'+' if in_query => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_decoded() {
+        let query = Query::parse("labelSelector=a+in+%28b%2Cc%29&watch=1&dryRun=All&dryRun=&limit=x").unwrap();
+        assert_eq!(query.get("labelSelector"), "a in (b,c)");
+        assert_eq!(query.flag("watch").unwrap(), Some(true));
+        assert_eq!(query.flag("absent").unwrap(), None);
+        assert_eq!(query.all("dryRun").count(), 2);
+        assert!(query.number("limit").is_err());
+        assert!(query.flag("dryRun").is_err());
+        for bad in ["a=%", "a=%f", "a=%zz", "a=%ff"] {
+            assert!(Query::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

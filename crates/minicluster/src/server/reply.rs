@@ -1,0 +1,95 @@
+//! An answer before it becomes HTTP.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
+
+use super::body::Body;
+use super::status::Status;
+
+/// An answer.
+pub struct Reply {
+    /// HTTP status.
+    pub code: StatusCode,
+    /// What is sent.
+    pub body: Body,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Texts for headers `Warning`.
+    pub warnings: Vec<String>,
+    /// When the client should try again, in seconds; 0 says nothing.
+    pub retry_after: u32,
+}
+
+const JSON: &str = "application/json";
+/// Warnings beyond this many are not sent.
+const MAX_WARNINGS: usize = 64;
+
+impl Reply {
+    /// An answer in JSON.
+    pub fn json(code: StatusCode, body: Body) -> Reply {
+        Reply { code, body, content_type: JSON, warnings: Vec::new(), retry_after: 0 }
+    }
+
+    /// An object as the answer.
+    pub fn object(code: StatusCode, bytes: Bytes) -> Reply {
+        Reply::json(code, Body::Full(bytes))
+    }
+
+    /// A value as the answer.
+    pub fn value(code: StatusCode, value: &Value) -> Reply {
+        Reply::object(code, Bytes::from(value.to_string()))
+    }
+
+    /// Text as the answer.
+    pub fn text(code: StatusCode, text: String) -> Reply {
+        Reply { content_type: "text/plain; charset=utf-8", ..Reply::object(code, Bytes::from(text)) }
+    }
+
+    /// With warnings.
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Reply {
+        self.warnings = warnings;
+        self
+    }
+
+    /// As HTTP.
+    pub fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.code;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        for warning in self.warnings.iter().take(MAX_WARNINGS) {
+            if let Ok(value) = HeaderValue::from_str(&warning_header(warning)) {
+                headers.append(header::WARNING, value);
+            }
+        }
+        if self.retry_after > 0 {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after));
+        }
+        response
+    }
+}
+
+impl From<Box<Status>> for Reply {
+    fn from(status: Box<Status>) -> Self {
+        let mut reply = Reply::value(status.code, &status.to_value());
+        reply.retry_after = status.details.retry_after_seconds;
+        reply
+    }
+}
+
+/// The header's form: a code, no agent, quoted text without control characters.
+fn warning_header(text: &str) -> String {
+    let mut header = String::from("299 - \"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => header.extend(['\\', c]),
+            c if c.is_ascii_graphic() || c == ' ' => header.push(c),
+            c if c.is_control() => header.push(' '),
+            _ => header.push('?'),
+        }
+    }
+    header.push('"');
+    header
+}

@@ -1,0 +1,213 @@
+//! From an HTTP request to its answer: who asks, whether they may, within which limits, and which handler does it.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::authorize::{Attributes, is_allowed, refusal};
+use super::body::{self, Body};
+use super::identity::{AUTHENTICATED, MASTERS, Tokens, User};
+use super::metrics::Metrics;
+use super::query::Query;
+use super::reply::Reply;
+use super::route::{RequestInfo, Route, Verb, route};
+use super::status::Status;
+use crate::handlers;
+use crate::store::Store;
+
+/// How many requests are worked on at once; more wait a little.
+const MAX_IN_FLIGHT: usize = 600;
+/// How long a request waits for its turn before it is told to come back.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request other than a watch may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What all requests share.
+pub struct Shared {
+    /// Objects.
+    pub store: Store,
+    /// Identities.
+    pub tokens: Tokens,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Whether the extensions to Kubernetes' affinity are on.
+    pub extensions: bool,
+    /// Where clients reach the server.
+    pub url: String,
+    /// Ends watches.
+    pub stop: CancellationToken,
+    slots: Semaphore,
+}
+
+impl Shared {
+    /// What requests to a server share.
+    pub fn new(store: Store, tokens: Tokens, extensions: bool, url: String, stop: CancellationToken) -> Shared {
+        let slots = Semaphore::new(MAX_IN_FLIGHT);
+        Shared { store, tokens, metrics: Metrics::default(), extensions, url, stop, slots }
+    }
+}
+
+/// A request that may be made, read as a whole.
+pub struct ApiRequest {
+    /// Who asks.
+    pub user: Arc<User>,
+    /// For what.
+    pub info: RequestInfo,
+    /// With which options.
+    pub query: Query,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// What was sent.
+    pub body: Bytes,
+}
+
+/// Answers a request. Never fails: whatever goes wrong becomes a `Status`.
+pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let begun = Instant::now();
+    let head = request.method() == Method::HEAD;
+    let mut info = None;
+    let answered = AssertUnwindSafe(answer(&shared, request, &mut info)).catch_unwind().await;
+    let reply = match answered {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(status)) => Reply::from(status),
+        Err(_) => {
+            tracing::error!(?info, "a handler panicked");
+            Reply::from(Status::internal("the request could not be completed"))
+        }
+    };
+    shared.metrics.answered(info.as_ref(), reply.code.as_u16(), begun.elapsed());
+    let mut response = reply.into_response();
+    if head {
+        *response.body_mut() = Body::Full(Bytes::new());
+    }
+    Ok(response)
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    told: &mut Option<RequestInfo>,
+) -> Result<Reply, Box<Status>> {
+    let (parts, body) = request.into_parts();
+    // First of all: a stranger learns nothing, not even which paths there are.
+    let user = authenticate(shared, &parts.headers)?;
+    let user = impersonated(user, &parts.headers)?;
+    let path = parts.uri.path();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    if !user.is_in(AUTHENTICATED) {
+        let public = Attributes { verb: "get", path, ..Attributes::default() };
+        if parts.method != Method::GET || !is_allowed(&user, &public) {
+            return Err(unauthorized());
+        }
+    }
+    let query = query?;
+    match route(&parts.method, path, &query)? {
+        Route::Path(segments) => {
+            let path = format!("/{}", segments.join("/"));
+            let what = Attributes { verb: "get", path: &path, ..Attributes::default() };
+            if !is_allowed(&user, &what) {
+                let message = format!("forbidden: {}", refusal(&user, &what));
+                return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
+            }
+            let _counted = shared.metrics.begin(false);
+            handlers::paths::answer(shared, &segments, &query, &parts.headers)
+        }
+        Route::Resource(info) => {
+            *told = Some(info.clone());
+            authorize(&user, &info)?;
+            if info.verb == Verb::Watch {
+                return handlers::watch::watch(shared, &info, &query, &parts.headers);
+            }
+            let mutating = !matches!(info.verb, Verb::Get | Verb::List);
+            let work = async {
+                let body = if mutating { body::read(body).await? } else { Bytes::new() };
+                let _slot = match tokio::time::timeout(QUEUE_TIMEOUT, shared.slots.acquire()).await {
+                    Ok(Ok(slot)) => slot,
+                    _ => {
+                        let message = "Too many requests, please try again later.";
+                        return Err(Status::too_many_requests(message, 1));
+                    }
+                };
+                let _counted = shared.metrics.begin(mutating);
+                let request = ApiRequest { user, info, query, headers: parts.headers, body };
+                handlers::handle(shared, request).await
+            };
+            tokio::time::timeout(REQUEST_TIMEOUT, work).await.unwrap_or_else(|_| {
+                Err(Status::new(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "Timeout",
+                    "Timeout: request did not complete within the allotted timeout",
+                ))
+            })
+        }
+    }
+}
+
+fn unauthorized() -> Box<Status> {
+    Status::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+}
+
+fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(Arc::new(User::anonymous())) };
+    let token = value.to_str().ok().and_then(|text| text.split_once(' '));
+    match token {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            shared.tokens.authenticate(token.trim()).ok_or_else(unauthorized)
+        }
+        _ => Err(unauthorized()),
+    }
+}
+
+/// The identity an administrator takes on for a request.
+fn impersonated(user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
+    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
+    let Some(name) = headers.get("impersonate-user").map(text) else {
+        return if groups.is_empty() {
+            Ok(user)
+        } else {
+            Err(Status::bad_request("requested groups [...] without impersonating a user"))
+        };
+    };
+    if !user.is_in(MASTERS) {
+        let message = format!(
+            "users \"{name}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in API group \"\" at the \
+             cluster scope",
+            user.name
+        );
+        return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
+    }
+    let mut taken = User { name, groups };
+    if taken.name != "system:anonymous" && !taken.is_in(AUTHENTICATED) {
+        taken.groups.push(AUTHENTICATED.to_owned());
+    }
+    Ok(Arc::new(taken))
+}
+
+fn authorize(user: &User, info: &RequestInfo) -> Result<(), Box<Status>> {
+    if user.is_in(MASTERS) {
+        return Ok(());
+    }
+    let what = Attributes {
+        verb: info.verb.as_str(),
+        group: info.resource.group,
+        resource: info.resource.plural,
+        subresource: info.subresource_name(),
+        namespace: &info.namespace,
+        name: &info.name,
+        path: "",
+    };
+    if is_allowed(user, &what) {
+        Ok(())
+    } else {
+        Err(Status::forbidden(info.resource, &info.name, &refusal(user, &what)))
+    }
+}

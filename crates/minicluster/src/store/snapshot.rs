@@ -1,0 +1,93 @@
+//! Lists that clients read page by page: what is left of each is kept as it was at the first page.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::object::Object;
+use super::selector::Filter;
+
+/// How many lists are kept; the oldest goes first.
+const MAX_SNAPSHOTS: usize = 64;
+/// How many objects all of them may hold together.
+const MAX_OBJECTS: usize = 4_000_000;
+/// How long a client may take to ask for the next page.
+const LIFETIME: Duration = Duration::from_secs(300);
+
+#[derive(Debug)]
+struct Snapshot {
+    resource: usize,
+    revision: u64,
+    filter: Filter,
+    objects: Arc<Vec<Arc<Object>>>,
+    used: Instant,
+}
+
+/// The lists being read page by page.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    kept: Mutex<VecDeque<Snapshot>>,
+}
+
+impl Snapshots {
+    /// Keeps a list whose first page was just given out.
+    pub fn keep(
+        &self,
+        resource: usize,
+        revision: u64,
+        filter: &Filter,
+        objects: Arc<Vec<Arc<Object>>>,
+        now: Instant,
+    ) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |s: &Snapshot| s.resource == resource && s.revision == revision && s.filter == *filter;
+        kept.retain(|s| !same(s) && now.saturating_duration_since(s.used) < LIFETIME);
+        kept.push_back(Snapshot { resource, revision, filter: filter.clone(), objects, used: now });
+        while kept.len() > MAX_SNAPSHOTS
+            || (kept.len() > 1 && kept.iter().map(|s| s.objects.len()).sum::<usize>() > MAX_OBJECTS)
+        {
+            kept.pop_front();
+        }
+    }
+
+    /// The list as it was at a version, if it is still kept.
+    pub fn get(
+        &self,
+        resource: usize,
+        revision: u64,
+        filter: &Filter,
+        now: Instant,
+    ) -> Option<Arc<Vec<Arc<Object>>>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = kept.iter_mut().find(|s| {
+            s.resource == resource && s.revision == revision && s.filter == *filter
+        })?;
+        if now.saturating_duration_since(snapshot.used) >= LIFETIME {
+            return None;
+        }
+        snapshot.used = now;
+        Some(snapshot.objects.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_end_by_age_and_by_number() {
+        let snapshots = Snapshots::default();
+        let (filter, now) = (Filter::default(), Instant::now());
+        let empty = || Arc::new(Vec::new());
+        snapshots.keep(0, 1, &filter, empty(), now);
+        assert!(snapshots.get(0, 1, &filter, now).is_some());
+        assert!(snapshots.get(0, 2, &filter, now).is_none());
+        assert!(snapshots.get(1, 1, &filter, now).is_none());
+        assert!(snapshots.get(0, 1, &filter, now + LIFETIME).is_none());
+        for revision in 2..=MAX_SNAPSHOTS as u64 + 1 {
+            snapshots.keep(0, revision, &filter, empty(), now);
+        }
+        assert!(snapshots.get(0, 1, &filter, now).is_none());
+        assert!(snapshots.get(0, 2, &filter, now).is_some());
+    }
+}
