@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::bootstrap::ensure_namespace;
+use crate::handlers::stored_value;
 use crate::resource::{Resource, of_kind};
 use crate::store::{Change, Store, Write, WriteError, key};
 
@@ -52,31 +54,49 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
     let mut known = Vec::with_capacity(objects.len());
     for (index, value) in objects.into_iter().enumerate() {
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
-        let Some(resource) = of_kind(&text("apiVersion"), &text("kind")) else {
+        let shown = of_kind(&text("apiVersion"), &text("kind"));
+        let Some((shown, resource)) = shown.and_then(|shown| Some((shown, shown.stored()?))) else {
             imported.unknown += 1;
             continue;
         };
         if key(&value).1.is_empty() {
             return Err(ImportError::NoName { index, kind: text("kind") });
         }
-        known.push((resource, value));
+        known.push((resource, stored_value(shown, value)));
     }
     // Namespaces first: whoever watches sees them before what is in them.
-    known.sort_by_key(|(resource, _)| resource.plural != "namespaces");
-    let uids: HashSet<String> =
-        known.iter().filter_map(|(_, v)| v["metadata"]["uid"].as_str().map(str::to_owned)).collect();
-    let namespaces: HashSet<String> = known
+    let (namespaces, rest): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
+    let uids: HashSet<String> = namespaces
         .iter()
-        .filter(|(r, _)| r.namespaced)
-        .map(|(_, v)| Some(key(v).0).filter(|n| !n.is_empty()).unwrap_or("default").to_owned())
+        .chain(&rest)
+        .filter_map(|(_, value)| value["metadata"]["uid"].as_str().map(str::to_owned))
         .collect();
-    for (resource, value) in known {
-        if resource.plural != "namespaces" && !namespaces.is_empty() {
-            break;
-        }
+    let mut needed: Vec<String> = rest
+        .iter()
+        .filter(|(resource, _)| resource.namespaced)
+        .map(|(_, value)| namespace_of(value).to_owned())
+        .collect();
+    needed.sort_unstable();
+    needed.dedup();
+    for (resource, value) in namespaces {
+        put(store, resource, value, &uids, &mut imported).await?;
+    }
+    for name in needed {
+        ensure_namespace(store, &name).await.map_err(|source| ImportError::Write {
+            kind: "Namespace".to_owned(),
+            name,
+            source,
+        })?;
+    }
+    for (resource, value) in rest {
         put(store, resource, value, &uids, &mut imported).await?;
     }
     Ok(imported)
+}
+
+fn namespace_of(value: &Value) -> &str {
+    Some(key(value).0).filter(|namespace| !namespace.is_empty()).unwrap_or("default")
 }
 
 async fn put(
@@ -86,12 +106,10 @@ async fn put(
     uids: &HashSet<String>,
     imported: &mut Imported,
 ) -> Result<(), ImportError> {
+    let namespace = namespace_of(&value).to_owned();
     if let Some(metadata) = value["metadata"].as_object_mut() {
         if resource.namespaced {
-            let namespace = metadata.entry("namespace").or_insert(Value::Null);
-            if namespace.as_str().is_none_or(str::is_empty) {
-                *namespace = Value::from("default");
-            }
+            metadata.insert("namespace".to_owned(), Value::from(namespace.as_str()));
         } else {
             metadata.remove("namespace");
         }

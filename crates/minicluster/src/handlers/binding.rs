@@ -30,15 +30,17 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
         let current =
             shared.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
         let mut pod = current.value();
-        let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let text =
+            |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
         for (what, field, is) in [
             ("UID", "uid", text(&pod, "uid")),
             ("ResourceVersion", "resourceVersion", current.revision.to_string()),
         ] {
             let wanted = text(&binding, field);
             if !wanted.is_empty() && wanted != is {
-                let why =
-                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}");
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
+                );
                 return Err(Status::conflict(pods, &name, &why));
             }
         }
@@ -53,7 +55,8 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
             Err(error) => return Err(write_failed(pods, &name, error)),
         }
     }
-    let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let done =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Reply::value(StatusCode::CREATED, &done))
 }
 
@@ -97,7 +100,8 @@ fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> 
             }
         }
     }
-    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
+    let condition =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
     let conditions = &mut pod["status"]["conditions"];
     match conditions.as_array_mut() {
         Some(list) => match list.iter_mut().find(|c| c["type"] == "PodScheduled") {

@@ -33,11 +33,15 @@ pub fn shown(resource: &Resource, object: &Object) -> Bytes {
 
 /// An object as the resource shows it.
 pub fn shown_value(resource: &Resource, value: Value) -> Value {
-    if is_stored_form(resource) { value } else { renamed(value, resource.api_version(), |(old, new)| (old, new)) }
+    if is_stored_form(resource) {
+        value
+    } else {
+        renamed(value, resource.api_version(), |(old, new)| (old, new))
+    }
 }
 
 /// An object as it is stored.
-pub fn stored_value(resource: &Resource, value: Value) -> Value {
+pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
     match resource.stored() {
         Some(stored) if !is_stored_form(resource) => {
             renamed(value, stored.api_version(), |(old, new)| (new, old))

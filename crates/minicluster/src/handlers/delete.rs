@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{answer_object, convert, list, write, write_failed};
 use crate::resource::Resource;
@@ -212,7 +212,8 @@ fn check_preconditions(
     let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
     let version = current.revision.to_string();
     let failed = |what: &str, wanted: &str, is: &str| {
-        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}");
+        let why =
+            format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}");
         Err(Status::conflict(resource, name, &why))
     };
     match (&options.uid, &options.resource_version) {
@@ -220,9 +221,4 @@ fn check_preconditions(
         (_, Some(wanted)) if *wanted != version => failed("ResourceVersion", wanted, &version),
         _ => Ok(()),
     }
-}
-
-/// The metadata of an object, made if it is missing.
-pub fn metadata_mut(value: &mut Value) -> Option<&mut Map<String, Value>> {
-    value.get_mut("metadata").and_then(Value::as_object_mut)
 }

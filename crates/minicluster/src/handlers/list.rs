@@ -27,10 +27,9 @@ pub fn filter(info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> 
 pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
     match query.get("resourceVersion") {
         "" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|_| Status::bad_request(format!("Invalid value: {text:?}: resourceVersion: not a number"))),
+        text => text.parse().map(Some).map_err(|_| {
+            Status::bad_request(format!("Invalid value: {text:?}: resourceVersion: not a number"))
+        }),
     }
 }
 
@@ -93,13 +92,13 @@ pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>>
         Form::Plain | Form::Table => info.resource.api_version(),
     };
     let metadata = list_metadata(&page, &filter);
-    let head = format!(
-        r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
-    );
+    let head = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#);
     let selected = &page.objects[page.range.clone()];
     let items = match form {
         Form::PartialMetadata => Items::Made(selected.iter().map(|o| o.partial()).collect()),
-        _ if convert::is_stored_form(info.resource) => Items::Stored(page.objects.clone(), page.range.clone()),
+        _ if convert::is_stored_form(info.resource) => {
+            Items::Stored(page.objects.clone(), page.range.clone())
+        }
         _ => Items::Made(selected.iter().map(|o| convert::shown(info.resource, o)).collect()),
     };
     Ok(Reply::json(StatusCode::OK, Body::List(ListBody::new(Bytes::from(head), items))))
@@ -177,13 +176,7 @@ fn page(shared: &Shared, info: &RequestInfo, query: &Query, filter: &Filter) -> 
     let end = limit.map_or(objects.len(), |limit| start.saturating_add(limit).min(objects.len()));
     let next = (end < objects.len()).then_some(Continue { revision, start: end });
     if next.is_some() && token.is_empty() {
-        shared.store.snapshots.keep(
-            info.resource.index(),
-            revision,
-            filter,
-            objects.clone(),
-            Instant::now(),
-        );
+        shared.store.snapshots.keep(info.resource.index(), revision, filter, objects.clone(), Instant::now());
     }
     Ok(Page { revision, objects, range: start..end, next })
 }
@@ -206,8 +199,6 @@ fn check_version_match(version_match: &str, asked: Option<u64>) -> Result<(), Bo
         ("Exact" | "NotOlderThan", None) => {
             forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
         }
-        (other, _) => {
-            Err(Status::bad_request(format!("resourceVersionMatch: Unsupported value: {other:?}")))
-        }
+        (other, _) => Err(Status::bad_request(format!("resourceVersionMatch: Unsupported value: {other:?}"))),
     }
 }

@@ -73,8 +73,10 @@ fn groups() -> Vec<Value> {
 fn resources(group: &str, version: &str) -> Value {
     let mut list = Vec::new();
     for r in RESOURCES.iter().filter(|r| r.group == group && r.version == version) {
-        list.push(json!({"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind,
-            "verbs": r.verbs, "shortNames": r.short_names, "categories": r.categories}));
+        list.push(
+            json!({"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind,
+            "verbs": r.verbs, "shortNames": r.short_names, "categories": r.categories}),
+        );
         for s in r.subresources {
             list.push(json!({"name": format!("{}/{}", r.plural, s.name), "singularName": "", "namespaced": r.namespaced,
                 "group": s.group, "version": s.version, "kind": s.kind, "verbs": s.verbs}));
@@ -100,7 +102,8 @@ fn version() -> Value {
 
 fn health(shared: &Shared, endpoint: &str, check: Option<&str>, query: &Query) -> Result<Reply, Box<Status>> {
     let stopping = endpoint == "readyz" && shared.stop.is_cancelled();
-    let checks: &[(&str, bool)] = &[("ping", true), ("storage", shared.store.is_healthy()), ("shutdown", !stopping)];
+    let checks: &[(&str, bool)] =
+        &[("ping", true), ("storage", shared.store.is_healthy()), ("shutdown", !stopping)];
     if let Some(name) = check {
         let (_, fine) = checks.iter().find(|(n, _)| *n == name).ok_or_else(Status::no_such_path)?;
         let code = if *fine { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
@@ -112,7 +115,9 @@ fn health(shared: &Shared, endpoint: &str, check: Option<&str>, query: &Query) -
     }
     let mut text: String = checks
         .iter()
-        .map(|(name, fine)| format!("[{}]{name} {}\n", if *fine { '+' } else { '-' }, if *fine { "ok" } else { "failed" }))
+        .map(|(name, fine)| {
+            format!("[{}]{name} {}\n", if *fine { '+' } else { '-' }, if *fine { "ok" } else { "failed" })
+        })
         .collect();
     text.push_str(&format!("{endpoint} check {}\n", if fine { "passed" } else { "failed" }));
     let code = if fine { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };

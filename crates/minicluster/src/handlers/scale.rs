@@ -60,7 +60,8 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
 fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {
     let invalid = |value: &Value, why: &str| {
         let message = format!("Invalid value: {value}: {why}");
-        let cause = Cause { reason: "FieldValueInvalid".to_owned(), message, field: "spec.replicas".to_owned() };
+        let cause =
+            Cause { reason: "FieldValueInvalid".to_owned(), message, field: "spec.replicas".to_owned() };
         Status::invalid_kind("autoscaling", "Scale", name, vec![cause])
     };
     match &scale["spec"]["replicas"] {

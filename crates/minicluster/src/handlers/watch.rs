@@ -113,9 +113,10 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ),
-        (None, _) => {
-            invalid("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-        }
+        (None, _) => invalid(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
     }
 }
 

@@ -7,8 +7,10 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
 use super::{answer_object, convert, write_failed};
+use crate::patch::{self, PatchError};
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
+use crate::schema::type_of;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Query, Reply, Shared, Verb};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
@@ -17,6 +19,13 @@ use crate::store::{Change, EventType, Object, Write, WriteError, key};
 const NAME_ATTEMPTS: usize = 8;
 /// How often a change is tried again on a newer version of the object.
 const CHANGE_ATTEMPTS: usize = 64;
+
+const PATCH_TYPES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
 
 /// Whether the request is only to be tried.
 ///
@@ -56,8 +65,9 @@ pub fn parse_object(headers: &HeaderMap, body: &Bytes) -> Result<Value, Box<Stat
 }
 
 fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
-    let malformed =
-        |error: &dyn std::fmt::Display| Status::bad_request(format!("the object provided is not valid YAML: {error}"));
+    let malformed = |error: &dyn std::fmt::Display| {
+        Status::bad_request(format!("the object provided is not valid YAML: {error}"))
+    };
     let text = std::str::from_utf8(body).map_err(|error| malformed(&error))?;
     let mut manifests =
         berth_api::read::collect_manifests(text, "body").map_err(|error| malformed(&error))?;
@@ -83,7 +93,13 @@ pub fn unsupported_media_type(accepted: &[&str]) -> Box<Status> {
 ///
 /// # Errors
 /// Kind, namespace or name contradict the path.
-pub fn agree_with_path(request: &ApiRequest, group: &str, version: &str, kind: &str, value: &mut Value) -> Result<(), Box<Status>> {
+pub fn agree_with_path(
+    request: &ApiRequest,
+    group: &str,
+    version: &str,
+    kind: &str,
+    value: &mut Value,
+) -> Result<(), Box<Status>> {
     let info = &request.info;
     let wanted = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     for (field, wanted) in [("apiVersion", wanted.as_str()), ("kind", kind)] {
@@ -112,7 +128,9 @@ pub fn agree_with_path(request: &ApiRequest, group: &str, version: &str, kind: &
                 metadata.remove(field);
             }
             Some(_) => {
-                return Err(Status::bad_request(format!("metadata.{field}: Invalid value: a string is expected")));
+                return Err(Status::bad_request(format!(
+                    "metadata.{field}: Invalid value: a string is expected"
+                )));
             }
         }
     }
@@ -225,7 +243,13 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let sent = match info.verb {
         Verb::Update => {
             let mut value = parse_object(&request.headers, &request.body)?;
-            agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut value)?;
+            agree_with_path(
+                request,
+                info.resource.group,
+                info.resource.version,
+                info.resource.kind,
+                &mut value,
+            )?;
             Some(convert::stored_value(info.resource, value))
         }
         _ => None,
@@ -283,7 +307,12 @@ pub async fn change_object(
 }
 
 /// Whether the change is of the very object and version that are there; answers whether a version was named.
-fn check_identity(request: &ApiRequest, current: &Object, old: &Value, new: &Value) -> Result<bool, Box<Status>> {
+fn check_identity(
+    request: &ApiRequest,
+    current: &Object,
+    old: &Value,
+    new: &Value,
+) -> Result<bool, Box<Status>> {
     let info = &request.info;
     let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (uid, sent_uid) = (text(old, "uid"), text(new, "uid"));
@@ -307,34 +336,42 @@ fn check_identity(request: &ApiRequest, current: &Object, old: &Value, new: &Val
     }
 }
 
+/// The object after the patch that was sent.
+///
+/// # Errors
+/// The media type is unknown, or the patch cannot be applied.
 pub fn patched(request: &ApiRequest, current: &Value) -> Result<Value, Box<Status>> {
-    let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let malformed = |error: serde_json::Error| {
-        Status::bad_request(format!("error decoding patch: {error}"))
+    let resource = request.info.resource;
+    let (group, version, kind) = match request.info.subresource {
+        Some(sub) => (sub.group, sub.version, sub.kind),
+        None => (resource.group, resource.version, resource.kind),
     };
-    let mut value = current.clone();
-    match media_type {
-        "application/json-patch+json" => {
-            let patch: json_patch::Patch = serde_json::from_slice(&request.body).map_err(malformed)?;
-            json_patch::patch(&mut value, &patch).map_err(|error| {
-                Status::new(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    "Invalid",
-                    format!("the server rejected our request due to an error in our request: {error}"),
-                )
-            })?;
+    let content_type =
+        request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let parse = || -> Result<Value, Box<Status>> {
+        serde_json::from_slice(&request.body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+    };
+    // Patches are written in the form the resource shows.
+    let shown = convert::shown_value(resource, current.clone());
+    let patched = match media_type {
+        "application/json-patch+json" => patch::json::apply(&shown, &parse()?),
+        "application/merge-patch+json" => patch::merge::apply(&shown, &parse()?),
+        "application/strategic-merge-patch+json" => match type_of(group, version, kind) {
+            Some(ty) => patch::strategic::apply(ty, &shown, &parse()?),
+            None => patch::merge::apply(&shown, &parse()?),
+        },
+        _ => return Err(unsupported_media_type(PATCH_TYPES)),
+    };
+    let value = patched.map_err(|error| match error {
+        PatchError::Malformed(_) => Status::bad_request(error.to_string()),
+        PatchError::Unprocessable(_) => {
+            Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", error.to_string())
         }
-        "application/merge-patch+json" => {
-            let patch: Value = serde_json::from_slice(&request.body).map_err(malformed)?;
-            json_patch::merge(&mut value, &patch);
+        PatchError::TooLarge(_) => {
+            Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", error.to_string())
         }
-        _ => {
-            return Err(unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-            ]));
-        }
-    }
-    Ok(value)
+    })?;
+    Ok(convert::stored_value(resource, value))
 }

@@ -60,7 +60,11 @@ mod tests {
             ("", true, Some(Form::Plain)),
             (table, true, Some(Form::Table)),
             (table, false, Some(Form::Plain)),
-            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", true, Some(Form::PartialMetadata)),
+            (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                true,
+                Some(Form::PartialMetadata),
+            ),
             ("application/vnd.kubernetes.protobuf, application/json", true, Some(Form::Plain)),
             ("application/vnd.kubernetes.protobuf,*/*;q=0.5", true, Some(Form::Plain)),
             ("application/vnd.kubernetes.protobuf", true, None),

@@ -26,7 +26,19 @@ const READ: &[&str] = &["get", "list", "watch"];
 
 /// `(verbs, group, resources)` of a node, besides leases and what it may do to itself.
 const NODE_RULES: &[(&[&str], &str, &[&str])] = &[
-    (READ, "", &["services", "nodes", "pods", "configmaps", "secrets", "persistentvolumes", "persistentvolumeclaims"]),
+    (
+        READ,
+        "",
+        &[
+            "services",
+            "nodes",
+            "pods",
+            "configmaps",
+            "secrets",
+            "persistentvolumes",
+            "persistentvolumeclaims",
+        ],
+    ),
     (READ, "", &["serviceaccounts", "namespaces"]),
     (READ, "storage.k8s.io", &["storageclasses"]),
     (&["create", "update", "patch", "delete"], "", &["nodes"]),
@@ -117,15 +129,25 @@ mod tests {
     fn only_the_admin_may_do_everything() {
         let (admin, node, anonymous) = (User::admin(), User::node("n"), User::anonymous());
         let account = User { name: "bot".into(), groups: vec![AUTHENTICATED.into()] };
-        let what = |verb, resource, subresource| Attributes { verb, resource, subresource, ..Attributes::default() };
+        let what =
+            |verb, resource, subresource| Attributes { verb, resource, subresource, ..Attributes::default() };
         for (attributes, wanted) in [
             (what("get", "pods", ""), [true, true, false, false]),
             (what("update", "pods", ""), [true, false, false, false]),
             (what("patch", "pods", "status"), [true, true, false, false]),
             (what("create", "pods", "binding"), [true, false, false, false]),
-            (Attributes { verb: "get", path: "/apis/apps/v1", ..Attributes::default() }, [true, true, true, false]),
-            (Attributes { verb: "get", path: "/readyz/ping", ..Attributes::default() }, [true, true, true, true]),
-            (Attributes { verb: "get", path: "/metrics", ..Attributes::default() }, [true, false, false, false]),
+            (
+                Attributes { verb: "get", path: "/apis/apps/v1", ..Attributes::default() },
+                [true, true, true, false],
+            ),
+            (
+                Attributes { verb: "get", path: "/readyz/ping", ..Attributes::default() },
+                [true, true, true, true],
+            ),
+            (
+                Attributes { verb: "get", path: "/metrics", ..Attributes::default() },
+                [true, false, false, false],
+            ),
         ] {
             let got = [&admin, &node, &account, &anonymous].map(|user| is_allowed(user, &attributes));
             assert_eq!(got, wanted, "{attributes:?}");

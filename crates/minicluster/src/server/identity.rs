@@ -30,7 +30,10 @@ pub struct User {
 impl User {
     /// The administrator.
     pub fn admin() -> User {
-        User { name: "kubernetes-admin".to_owned(), groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()] }
+        User {
+            name: "kubernetes-admin".to_owned(),
+            groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
+        }
     }
 
     /// A node's identity.

@@ -46,7 +46,7 @@ struct ResourceLabels {
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
-    durations: Family<DurationLabels, Histogram>,
+    durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<KindLabels, Gauge>,
     long_running: Family<DurationLabels, Gauge>,
     objects: Family<ResourceLabels, Gauge>,
@@ -56,11 +56,15 @@ pub struct Metrics {
 const BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
+fn duration_histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
-        let durations = Family::new_with_constructor(|| Histogram::new(BUCKETS) as Histogram);
+        let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
         let (in_flight, long_running, objects) = (Family::default(), Family::default(), Family::default());
         registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
         registry.register(

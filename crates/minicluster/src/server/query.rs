@@ -44,7 +44,9 @@ impl Query {
             "" => Ok(None),
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
-            other => Err(Status::bad_request(format!("invalid value {other:?} of parameter {key:?}: a boolean is expected"))),
+            other => Err(Status::bad_request(format!(
+                "invalid value {other:?} of parameter {key:?}: a boolean is expected"
+            ))),
         }
     }
 
@@ -56,7 +58,9 @@ impl Query {
         match self.get(key) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!("invalid value {text:?} of parameter {key:?}: a number is expected"))
+                Status::bad_request(format!(
+                    "invalid value {text:?} of parameter {key:?}: a number is expected"
+                ))
             }),
         }
     }
@@ -89,7 +93,8 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let query = Query::parse("labelSelector=a+in+%28b%2Cc%29&watch=1&dryRun=All&dryRun=&limit=x").unwrap();
+        let query =
+            Query::parse("labelSelector=a+in+%28b%2Cc%29&watch=1&dryRun=All&dryRun=&limit=x").unwrap();
         assert_eq!(query.get("labelSelector"), "a in (b,c)");
         assert_eq!(query.flag("watch").unwrap(), Some(true));
         assert_eq!(query.flag("absent").unwrap(), None);

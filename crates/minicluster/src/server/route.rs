@@ -96,7 +96,9 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<St
     };
     let (namespace, rest) = match rest {
         // Namespaces themselves, and what only they have.
-        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => ("", rest),
+        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
+            ("", rest)
+        }
         ["namespaces", namespace, rest @ ..] => (*namespace, rest),
         rest => ("", rest),
     };

@@ -49,7 +49,13 @@ pub struct Shared {
 
 impl Shared {
     /// What requests to a server share.
-    pub fn new(store: Store, tokens: Tokens, extensions: bool, url: String, stop: CancellationToken) -> Shared {
+    pub fn new(
+        store: Store,
+        tokens: Tokens,
+        extensions: bool,
+        url: String,
+        stop: CancellationToken,
+    ) -> Shared {
         let slots = Semaphore::new(MAX_IN_FLIGHT);
         Shared { store, tokens, metrics: Metrics::default(), extensions, url, stop, slots }
     }

@@ -67,11 +67,7 @@ impl Status {
 
     /// Nothing is served under the path.
     pub fn no_such_path() -> Box<Status> {
-        Status::new(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            "the server could not find the requested resource",
-        )
+        Status::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
     }
 
     /// There is an object of that name.
@@ -151,8 +147,7 @@ impl Status {
         let text = message.to_string();
         let message = format!("Internal error occurred: {text}");
         let mut status = Status::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message);
-        status.details.causes =
-            vec![Cause { reason: String::new(), message: text, field: String::new() }];
+        status.details.causes = vec![Cause { reason: String::new(), message: text, field: String::new() }];
         status
     }
 

@@ -242,7 +242,8 @@ mod tests {
     #[test]
     fn history_is_bounded_by_bytes() {
         let size = object("a", "x", 1).size();
-        let mut collection = Collection::new(0, HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 });
+        let mut collection =
+            Collection::new(0, HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 });
         for revision in 1..=9 {
             collection.apply(object("a", "x", revision), EventType::Modified);
         }

@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use collection::{Collection, Event, HistoryBounds, TooOld};
-pub use object::{EventType, Facts, Object, partial_metadata, write_frame};
-pub use selector::{Filter, SelectorError, parse_labels};
+pub use object::{EventType, Object, write_frame};
+pub use selector::Filter;
 pub use snapshot::Snapshots;
 
 use crate::resource::{RESOURCES, Resource};
@@ -184,7 +184,9 @@ fn check(current: Option<u64>, change: Change) -> Result<(), WriteError> {
         (Change::Create, None) => Ok(()),
         (Change::Create, Some(_)) => Err(WriteError::AlreadyExists),
         (Change::Update { .. } | Change::Delete { .. }, None) => Err(WriteError::NotFound),
-        (Change::Update { expected } | Change::Delete { expected }, Some(current)) if expected == current => Ok(()),
+        (Change::Update { expected } | Change::Delete { expected }, Some(current)) if expected == current => {
+            Ok(())
+        }
         _ => Err(WriteError::Modified),
     }
 }

@@ -59,9 +59,9 @@ impl Snapshots {
         now: Instant,
     ) -> Option<Arc<Vec<Arc<Object>>>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = kept.iter_mut().find(|s| {
-            s.resource == resource && s.revision == revision && s.filter == *filter
-        })?;
+        let snapshot = kept
+            .iter_mut()
+            .find(|s| s.resource == resource && s.revision == revision && s.filter == *filter)?;
         if now.saturating_duration_since(snapshot.used) >= LIFETIME {
             return None;
         }

@@ -82,7 +82,8 @@ fn set_propagation(resource: &Resource, value: &mut Value, policy: Option<&str>)
         None => return,
     };
     let old = value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    let mut finalizers: Vec<Value> = old.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
+    let mut finalizers: Vec<Value> =
+        old.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
     finalizers.extend(wanted.map(Value::from));
     if finalizers == old {
         return;

@@ -49,7 +49,9 @@ pub fn prepare_create(resource: &Resource, value: &mut Value) -> Result<(), Box<
     let Some(metadata) = value["metadata"].as_object_mut() else {
         return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
     };
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"] {
+    for field in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"]
+    {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
@@ -64,7 +66,21 @@ pub fn prepare_create(resource: &Resource, value: &mut Value) -> Result<(), Box<
     {
         object.remove("status");
     }
+    if resource.plural == "pods" {
+        value["status"] = serde_json::json!({"phase": "Pending"});
+    }
     Ok(())
+}
+
+/// What is allowed in a name, but unwise.
+pub fn name_warnings(resource: &Resource, value: &Value) -> Option<String> {
+    let name = value["metadata"]["name"].as_str().unwrap_or_default();
+    let dotted = resource.group.is_empty() && resource.plural == "pods" && name.contains('.');
+    dotted.then(|| {
+        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
+         recommended: [must not contain dots]"
+            .to_owned()
+    })
 }
 
 /// Whether the object's namespace is there and not about to go.
@@ -78,9 +94,8 @@ pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value
         return Err(Status::not_found(namespaces, namespace));
     };
     if found.facts.fields.first().is_some_and(|phase| **phase == *"Terminating") {
-        let why = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource, name, &why);
         status.details.causes = vec![crate::server::status::Cause {
             reason: "NamespaceTerminating".to_owned(),

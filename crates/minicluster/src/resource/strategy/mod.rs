@@ -25,7 +25,11 @@ pub struct Context<'a> {
 ///
 /// # Errors
 /// The object has no name.
-pub fn prepare_create(_context: &Context<'_>, resource: &Resource, value: &mut Value) -> Result<(), Box<Status>> {
+pub fn prepare_create(
+    _context: &Context<'_>,
+    resource: &Resource,
+    value: &mut Value,
+) -> Result<(), Box<Status>> {
     metadata::prepare_create(resource, value)
 }
 
@@ -37,8 +41,9 @@ pub fn admit_create(
     context: &Context<'_>,
     resource: &Resource,
     value: &mut Value,
-    _warnings: &mut [String],
+    warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
+    warnings.extend(metadata::name_warnings(resource, value));
     metadata::check_namespace(context, resource, value)
 }
 
@@ -68,8 +73,9 @@ pub fn admit_update(
     _subresource: &str,
     _new: &mut Value,
     _old: &Value,
-    _warnings: &mut [String],
+    warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
+    warnings.clear();
     Ok(())
 }
 

@@ -1,0 +1,194 @@
+//! Starting and stopping a server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kube::Config;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::credentials::{Credentials, CredentialsError, url};
+use super::identity::Tokens;
+use super::listener;
+use super::service::Shared;
+use crate::bootstrap::bootstrap;
+use crate::import::{self, ImportError, Imported};
+use crate::options::ServerOptions;
+use crate::store::{HistoryBounds, Store, WriteError};
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The directory for keys and data cannot be made.
+    #[error("directory {path}: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Keys, certificates or the kubeconfig.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// The first objects cannot be written.
+    #[error("the first objects could not be written: {0}")]
+    Bootstrap(#[from] WriteError),
+}
+
+/// A running API server.
+pub struct ApiServer {
+    shared: Arc<Shared>,
+    url: String,
+    kubeconfig: PathBuf,
+    ca_der: Vec<u8>,
+    listening: JoinHandle<()>,
+    /// Removed at the end, if the server made it for itself.
+    temporary: Option<TemporaryDir>,
+}
+
+/// A directory that goes with its owner.
+struct TemporaryDir(PathBuf);
+
+impl Drop for TemporaryDir {
+    fn drop(&mut self) {
+        // Whatever cannot be removed is left to the system's own cleaning.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl ApiServer {
+    /// Starts a server, and returns once it answers.
+    ///
+    /// # Errors
+    /// The data directory, the keys or the address cannot be used.
+    pub async fn start(options: ServerOptions) -> Result<ApiServer, StartError> {
+        let (dir, temporary) = match &options.data_dir {
+            Some(dir) => {
+                make_private_dir(dir)?;
+                (dir.clone(), None)
+            }
+            None => {
+                let dir = std::env::temp_dir().join(format!("berth-{}", uuid::Uuid::new_v4().simple()));
+                make_private_dir(&dir)?;
+                (dir.clone(), Some(TemporaryDir(dir)))
+            }
+        };
+        let store = Store::in_memory(initial_revision(), HistoryBounds::default());
+        let credentials = Credentials::load(&dir)?;
+        let listener = listen(options.listen, credentials.last_port()).await?;
+        let address =
+            listener.local_addr().map_err(|source| StartError::Listen { address: options.listen, source })?;
+        credentials.remember_port(address.port())?;
+        let tls = TlsAcceptor::from(Arc::new(credentials.tls(address)?));
+        let url = url(address);
+        let tokens = Tokens::new(&credentials.secret);
+        let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
+        credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
+        bootstrap(&store).await?;
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared::new(store, tokens, options.extensions, url.clone(), stop));
+        let listening = tokio::spawn(listener::run(listener, tls, shared.clone()));
+        tracing::info!(%url, "API server is listening");
+        Ok(ApiServer { shared, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
+    }
+
+    /// Where it is: `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The admin's kubeconfig.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A client configuration for the admin.
+    pub fn admin_config(&self) -> Config {
+        self.config(self.shared.tokens.admin().to_owned())
+    }
+
+    /// A client configuration for a node: user `system:node:NAME`, group `system:nodes`.
+    pub fn node_config(&self, name: &str) -> Config {
+        self.config(self.node_token(name))
+    }
+
+    /// A node's token.
+    pub fn node_token(&self, name: &str) -> String {
+        self.shared.tokens.node(name)
+    }
+
+    fn config(&self, token: String) -> Config {
+        // An address that was listened on is a URI.
+        let uri = self.url.parse().unwrap_or_default();
+        let mut config = Config::new(uri);
+        config.root_cert = Some(vec![self.ca_der.clone()]);
+        config.auth_info.token = Some(token.into());
+        config
+    }
+
+    /// Stores the objects of a dump verbatim: uid, status and timestamps stay; owner references to objects that are not
+    /// in the dump are dropped. Namespaces that are missing are made; objects that are there already are left alone.
+    ///
+    /// # Errors
+    /// An object has no name, or cannot be stored; those before it are.
+    pub async fn import(&self, objects: Vec<Value>) -> Result<Imported, ImportError> {
+        import::import(&self.shared.store, objects).await
+    }
+
+    /// Ends watches, lets requests finish, closes the store, and removes what was temporary.
+    pub async fn shutdown(mut self) {
+        self.shared.stop.cancel();
+        if let Err(error) = (&mut self.listening).await {
+            tracing::error!(%error, "the listener ended badly");
+        }
+        drop(self.temporary.take());
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+/// Versions begin at the time of day, so that one of an earlier server is not taken for one of this.
+fn initial_revision() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
+}
+
+fn make_private_dir(dir: &Path) -> Result<(), StartError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(|source| StartError::Directory { path: dir.to_owned(), source })
+}
+
+/// Listens; a port that is left open is the one of the last run, if it is free.
+async fn listen(address: SocketAddr, last_port: Option<u16>) -> Result<TcpListener, StartError> {
+    if address.port() == 0
+        && let Some(port) = last_port
+    {
+        match TcpListener::bind(SocketAddr::new(address.ip(), port)).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => {
+                tracing::warn!(port, %error, "the port of the last run is taken, another one is used")
+            }
+        }
+    }
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
