@@ -11,7 +11,8 @@ pub enum Form {
     Metadata(&'static str),
 }
 
-/// The first form of an `Accept` header that is served here; `None` if none is (406). No header asks for the object.
+/// The first form of an `Accept` header that is served here; `None` if none is (406). No header asks for the
+/// object.
 pub fn negotiate(accept: Option<&str>) -> Option<Form> {
     let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else { return Some(Form::Object) };
     accept.split(',').find_map(|range| {

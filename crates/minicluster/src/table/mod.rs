@@ -61,7 +61,8 @@ pub struct Options {
     pub now: Timestamp,
 }
 
-/// A table of objects of `resource`. `metadata` is that of the list; for one object, [`metadata_of`] makes it.
+/// A table of objects of `resource`. `metadata` is that of the list; for one object, [`metadata_of`] makes
+/// it.
 pub fn table<'o>(
     resource: &Resource,
     objects: impl IntoIterator<Item = &'o Value>,
