@@ -15,6 +15,7 @@ mod events;
 mod expectations;
 mod fenceposts;
 mod informer;
+mod job;
 mod kinds;
 mod options;
 mod ownership;
@@ -39,6 +40,7 @@ use self::cache::Cached;
 use self::daemon_set::DaemonSets;
 use self::deployment::Deployments;
 use self::informer::Informer;
+use self::job::Jobs;
 use self::kinds::Kind;
 use self::replica_set::ReplicaSets;
 use self::stateful_set::StatefulSets;
@@ -57,6 +59,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let mut deployments = informer(&kinds::DEPLOYMENTS);
     let mut stateful_sets = informer(&kinds::STATEFUL_SETS);
     let mut daemon_sets = informer(&kinds::DAEMON_SETS);
+    let mut jobs = informer(&kinds::JOBS);
     let revisions = informer(&kinds::CONTROLLER_REVISIONS);
     let mut nodes = informer(&kinds::NODES);
 
@@ -99,6 +102,8 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
         &mut nodes,
     );
 
+    let job = Jobs::new(&api, recorder_of("job-controller"), &mut jobs, &mut pods);
+
     let mut tasks = Tasks { api, stop, synced: Vec::new(), set: JoinSet::new() };
     tasks.set.spawn(write_events);
     tasks.follow(pods);
@@ -107,6 +112,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.follow(deployments);
     tasks.follow(stateful_sets);
     tasks.follow(daemon_sets);
+    tasks.follow(jobs);
     tasks.follow(revisions);
     tasks.follow(nodes);
     if !tasks.are_synced().await {
@@ -119,6 +125,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.work(|stop| deployment.run(n, stop));
     tasks.work(|stop| stateful_set.run(n, stop));
     tasks.work(|stop| daemon_set.run(n, stop));
+    tasks.work(|stop| job.run(n, stop));
     tasks.end().await;
 }
 

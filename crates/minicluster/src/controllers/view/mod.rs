@@ -7,6 +7,7 @@
 mod condition;
 mod daemon;
 mod deployment;
+mod job;
 mod meta;
 mod node;
 mod pod;
@@ -17,6 +18,7 @@ mod stateful_set;
 pub(crate) use condition::*;
 pub(crate) use daemon::*;
 pub(crate) use deployment::*;
+pub(crate) use job::*;
 pub(crate) use meta::*;
 pub(crate) use node::*;
 pub(crate) use pod::*;
