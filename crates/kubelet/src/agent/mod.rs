@@ -44,6 +44,8 @@ pub(crate) struct Agent {
     caller: Arc<Caller>,
     nodes: Nodes,
     pods: Pods,
+    /// Pods refused once, in the order in which they came: few, and not for long.
+    doubtful: Vec<(NodeId, PodId)>,
     admission: NodeAdmission,
     timers: Timers<Timer>,
     work: Lane,
@@ -83,6 +85,7 @@ impl Agent {
             caller: Arc::new(caller),
             nodes: Nodes::default(),
             pods: Pods::default(),
+            doubtful: Vec::new(),
             admission: NodeAdmission::new(options.admission.clone()),
             timers: Timers::new(),
             work: Lane::new(limit),

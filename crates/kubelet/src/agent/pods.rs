@@ -101,6 +101,7 @@ impl Agent {
             Err(refusal) => {
                 tracing::debug!(pod = %pod.metadata.name, reason = %refusal.reason, "refused; looking again later");
                 let id = self.insert_entry(node, &pod, PodState::Doubtful(Box::new(pod.clone())));
+                self.doubtful.push((node, id));
                 self.arm(id, self.options.second_look_after);
             }
         }
@@ -132,6 +133,7 @@ impl Agent {
 
     /// A doubtful pod is doubtful no more.
     pub(super) fn decide(&mut self, id: PodId, life: Life, pod: &PodView) {
+        self.doubtful.retain(|(_, doubtful)| *doubtful != id);
         if let Some(entry) = self.pods.get_mut(id) {
             entry.state = PodState::Decided(Box::new(life));
         }
@@ -154,6 +156,8 @@ impl Agent {
                 entry.ip = Some(ip);
             }
             entry.fingerprint = Some(self.admission.accept(pod));
+            let node = entry.node;
+            self.look_again(node);
         }
         self.pod_changed(id, pod);
     }
@@ -218,8 +222,11 @@ impl Agent {
             }
             if entry.fingerprint.take().is_some() {
                 self.admission.release(&entry.key.0, &entry.key.1);
+                let node = entry.node;
+                self.look_again(node);
             }
         }
+        let Some(entry) = self.pods.get_mut(id) else { return };
         let write = wants_write && !entry.busy;
         entry.busy |= write;
         self.count_pod(id);
@@ -270,10 +277,12 @@ impl Agent {
         if let Some(ip) = entry.ip {
             self.pod_ips.release(ip);
         }
+        self.recount(entry.counted, Counted::Nothing);
+        self.doubtful.retain(|(_, doubtful)| *doubtful != id);
         if entry.fingerprint.is_some() {
             self.admission.release(&entry.key.0, &entry.key.1);
+            self.look_again(entry.node);
         }
-        self.recount(entry.counted, Counted::Nothing);
     }
 
     fn count_pod(&mut self, id: PodId) {

@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use super::lane::{Done, Job, Sent, retry_after};
 use super::pods::subject;
-use super::store::{NodeState, PodId, PodState};
+use super::store::{NodeId, NodeState, PodId, PodState};
 use super::{Agent, now};
+use crate::event::Progress;
 use crate::node::NodeView;
 use crate::pod::life::{Life, Refusal};
 use crate::request::{NAMESPACES, NODES};
@@ -36,6 +37,13 @@ impl Agent {
         }
         let Some(entry) = self.pods.get_mut(id) else { return };
         let node = entry.node;
+        if let PodState::Decided(life) = &entry.state {
+            // Something else took the refusal back meanwhile.
+            let unchanged = Progress::of(life);
+            entry.busy = false;
+            entry.failures = 0;
+            return self.pod_advanced(id, unchanged);
+        }
         match result {
             // The node is gone, and the watch will tell.
             Err(error) if error.is_not_found() => return self.forget_pod(id),
@@ -60,6 +68,23 @@ impl Agent {
             }
         }
         self.judge_for_good(id);
+    }
+
+    /// Something about a node has changed: pods it refused once may be welcome now.
+    pub(super) fn look_again(&mut self, node: NodeId) {
+        if self.doubtful.is_empty() || self.nodes.get(node).state != NodeState::Up {
+            return;
+        }
+        let ids: Vec<_> = self.doubtful.iter().filter(|(at, _)| *at == node).map(|(_, id)| *id).collect();
+        for id in ids {
+            // The one before it may have changed everything.
+            let Some(PodState::Doubtful(pod)) = self.pods.get(id).map(|entry| &entry.state) else { continue };
+            if self.admission.judge(pod).is_ok() {
+                let pod = pod.clone();
+                let life = Life::accept(self.plan(&pod), now());
+                self.decide(id, life, &pod);
+            }
+        }
     }
 
     fn judge_for_good(&mut self, id: PodId) {
