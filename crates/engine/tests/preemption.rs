@@ -154,6 +154,10 @@ fn room_is_left_for_nominated_pods() {
     // A pod that needs the nominated one must fit without it, too.
     let near = "node a\npod default/n nominated a app=db priority:5\npod default/p aff(app=db @hostname)";
     assert_eq!(common::placed(near), "p=-");
+    // It counts for spreading, also where it raises the fewest of all domains: with it the zones are even.
+    let spread = "node a zone=a\nnode b zone=b\npod default/x on b app=p\npod default/n nominated a app=p
+        pod default/p app=p spread(1 app=p @zone)";
+    assert_eq!(common::placed(spread), "p=a");
     // Preempting on the node: the nominated pod of lower priority has to be decided anew.
     let victims = "node a cpu=2\npod default/x on a cpu=2\npod default/n nominated a cpu=2 priority:5
         pod default/p cpu=2 priority:6";
