@@ -64,6 +64,26 @@ pub enum CliError {
     /// What was asked for is not there.
     #[error("{0}")]
     NotFound(String),
+    /// No threads or signals for a cluster.
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+    /// A part of a running cluster gave up.
+    #[error("{name}: {reason}")]
+    Part {
+        /// Which.
+        name: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Nodes cannot be simulated.
+    #[error(transparent)]
+    Kubelet(#[from] berth_kubelet::KubeletError),
+    /// The API server cannot be started.
+    #[error(transparent)]
+    Start(#[from] berth_minicluster::StartError),
+    /// There is no client for a cluster.
+    #[error(transparent)]
+    Connect(#[from] berth_watch::connect::ConnectError),
     /// Objects cannot be written as YAML.
     #[error("cannot write YAML: {0}")]
     Yaml(#[from] serde_saphyr::ser_error::Error),

@@ -3,6 +3,7 @@
 //! This file parses arguments and turns outcomes into exit codes. Each command has a file of its own under
 //! `commands`, which wires the libraries together; what people read is written under `render`.
 
+mod cluster;
 mod commands;
 mod error;
 mod input;
@@ -16,29 +17,30 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, completions, explain, replay, simulate};
+use crate::commands::{apiserver, bench, completions, explain, kubelet, replay, simulate};
 use crate::error::CliError;
 use crate::output::Color;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    everything is placed (simulate), the pod fits (explain), no differences (replay),
-       measured (bench)
-  1    some pods are not placed (simulate), the pod does not fit or one of its rules no longer
-       holds (explain), differences were found (replay), a workload is broken or a
+  0    everything is placed (simulate, up), the pod fits (explain), no differences (replay),
+       measured (bench), ended by Ctrl-C (up, apiserver, scheduler, kubelet)
+  1    some pods are not placed (simulate, up), the pod does not fit or one of its rules no
+       longer holds (explain), differences were found (replay), a workload is broken or a
        placement against its rules (bench)
-  2    bad input or usage
+  2    bad input or usage, or a cluster that cannot be started or reached
   141  the reader of the output went away";
 
 const EXAMPLES: &str = "\
 Examples:
+  berth up --nodes 3 --zones 3 -f examples/redis-web
   berth simulate -f manifests/ --nodes 12 --zones 3
   kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
   berth explain -f cluster.yaml team-a/web-0
   berth replay recording.jsonl.gz
   berth bench scale --nodes 10000 --pods 10000";
 
-/// Decides and explains where Kubernetes pods run
+/// Decides and explains where Kubernetes pods run, and runs them there
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 struct Cli {
@@ -53,6 +55,8 @@ struct Cli {
 enum Command {
     Simulate(simulate::Args),
     Explain(explain::Args),
+    Apiserver(apiserver::Args),
+    Kubelet(kubelet::Args),
     Replay(replay::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.apply();
     let answer = match cli.command {
+        Command::Apiserver(args) => apiserver::run(&args),
+        Command::Kubelet(args) => kubelet::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::Replay(args) => replay::run(&args),

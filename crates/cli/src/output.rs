@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
@@ -42,6 +43,19 @@ impl Color {
 /// error on dropping it would go unnoticed.
 pub fn stdout() -> impl Write {
     BufWriter::new(anstream::stdout().lock())
+}
+
+/// Prints the line that makes kubectl use this kubeconfig, for a shell to read.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
+    let path = path.display().to_string();
+    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+:@%".contains(c));
+    let path = if is_plain { path } else { format!("'{}'", path.replace('\'', "'\\''")) };
+    let mut out = stdout();
+    writeln!(out, "export KUBECONFIG={path}")?;
+    out.flush()
 }
 
 /// Writes a value as JSON, indented, with a line end.

@@ -8,7 +8,6 @@ mod address;
 mod admission;
 mod agent;
 mod control;
-mod event;
 mod node;
 mod options;
 mod pod;

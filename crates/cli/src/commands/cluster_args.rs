@@ -48,7 +48,7 @@ pub struct ClusterArgs {
     node_pods: Quantity,
 }
 
-fn amount(text: &str) -> Result<Quantity, String> {
+pub(super) fn amount(text: &str) -> Result<Quantity, String> {
     let quantity = Quantity::parse(text).map_err(|e| e.to_string())?;
     if quantity.is_negative() { Err("must not be negative".to_owned()) } else { Ok(quantity) }
 }

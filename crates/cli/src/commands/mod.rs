@@ -1,9 +1,14 @@
 //! The commands: each parses its arguments and wires the parts together.
 
+pub mod apiserver;
 pub mod bench;
 mod cluster_args;
 pub mod completions;
+mod connection_args;
 pub mod explain;
+pub mod kubelet;
+mod node_args;
 pub mod replay;
 mod rules_args;
+mod server_args;
 pub mod simulate;

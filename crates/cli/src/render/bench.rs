@@ -19,7 +19,8 @@ fn cells(figures: &Figures) -> [Cell; 4] {
     [Cell::from(rate), us(figures.p50_us), us(figures.p99_us), us(figures.max_us)]
 }
 
-fn mebibytes(bytes: Option<u64>) -> String {
+/// `12 MiB`.
+pub(super) fn mebibytes(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{} MiB", grouped((bytes >> 20) as usize)))
 }
 

@@ -111,10 +111,7 @@ impl Agent {
                 if changed {
                     self.admission.set_node(&view.to_node());
                 }
-                entry.view = Some(view);
-                if changed {
-                    self.look_again(id);
-                }
+                self.nodes.get_mut(id).view = Some(view);
                 if lacks {
                     self.report_status(id, STATUS_PAUSE);
                 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -14,9 +13,8 @@ use super::{convert, list};
 use crate::resource::Resource;
 use crate::server::body::Body;
 use crate::server::status::{Cause, Status};
-use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared, choose};
+use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared};
 use crate::store::{Event, EventType, Filter, Object, write_frame};
-use crate::table::{self, IncludeObject};
 
 /// How often a quiet watch hears how far it is.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -38,8 +36,7 @@ pub fn watch(
     headers: &HeaderMap,
 ) -> Result<Reply, Box<Status>> {
     let resource = super::stored(info)?;
-    let form = choose(headers)?;
-    let include = list::include_object(query)?;
+    let form = list::form(info.resource, headers)?;
     let filter = list::filter(info, query)?;
     let asked = list::resource_version(query)?;
     let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
@@ -80,8 +77,6 @@ pub fn watch(
         shown: info.resource,
         stored: resource,
         form,
-        include,
-        columns_told: false,
         filter,
         position,
         initial,
@@ -130,10 +125,6 @@ struct Watcher {
     shown: &'static Resource,
     stored: &'static Resource,
     form: Form,
-    /// What rows carry of their objects.
-    include: IncludeObject,
-    /// Whether the columns of the table have been described.
-    columns_told: bool,
     filter: Filter,
     /// All changes up to this version have been told.
     position: u64,
@@ -208,7 +199,7 @@ impl Watcher {
     }
 
     /// What the watcher sees of some events; `None` if nothing.
-    fn frames(&mut self, events: &[Event]) -> Option<Bytes> {
+    fn frames(&self, events: &[Event]) -> Option<Bytes> {
         let seen: Vec<(EventType, &Event)> =
             events.iter().filter_map(|event| Some((event.seen_through(&self.filter)?, event))).collect();
         let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
@@ -236,27 +227,23 @@ impl Watcher {
     }
 
     /// An object that left the selection is told as it was while selected, with the version of the change.
-    fn write_left(&mut self, chunk: &mut BytesMut, event: &Event) {
+    fn write_left(&self, chunk: &mut BytesMut, event: &Event) {
         let Some(previous) = &event.previous else { return };
         let revision = event.object.revision;
         let left = Object::encode(self.stored, previous.value(), revision, EventType::Deleted);
         self.write(chunk, EventType::Deleted, &left);
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
+    fn write(&self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
         match self.form {
             Form::PartialMetadata => write_frame(chunk, event_type, &object.partial()),
-            Form::Table => {
-                let value = convert::shown_value(self.shown, object.value());
-                let with_columns = !std::mem::replace(&mut self.columns_told, true);
-                let table = table::table(self.shown, &value, self.include, with_columns, Timestamp::now());
-                write_frame(chunk, event_type, table.to_string().as_bytes());
+            Form::Plain | Form::Table if convert::is_stored_form(self.shown) => {
+                match object.frame(event_type) {
+                    Some(frame) => chunk.put_slice(&frame),
+                    None => write_frame(chunk, event_type, object.json()),
+                }
             }
-            Form::Plain if convert::is_stored_form(self.shown) => match object.frame(event_type) {
-                Some(frame) => chunk.put_slice(&frame),
-                None => write_frame(chunk, event_type, object.json()),
-            },
-            Form::Plain => {
+            Form::Plain | Form::Table => {
                 write_frame(chunk, event_type, &convert::shown(self.shown, object));
             }
         }
@@ -271,13 +258,7 @@ impl Watcher {
             Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
             Form::Plain | Form::Table => (self.shown.kind, self.shown.api_version()),
         };
-        let bookmark = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        match self.form {
-            Form::Table => {
-                line("BOOKMARK", &table::table(self.shown, &bookmark, self.include, false, Timestamp::now()))
-            }
-            _ => line("BOOKMARK", &bookmark),
-        }
+        line("BOOKMARK", &json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
     }
 }
 

@@ -1,0 +1,39 @@
+//! What the running parts say of themselves, to standard error: quiet unless something is wrong.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct LogArgs {
+    /// Tell more on standard error: -v what happens, -vv why, -vvv every step
+    ///
+    /// Without it, only what is wrong is told. BERTH_LOG overrules it, in the form `info,berth_scheduler=debug`.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+impl LogArgs {
+    /// Makes it hold for the whole process. Asked for twice, the first stays.
+    pub fn start(self) {
+        let berth = match self.verbose {
+            0 => "warn",
+            1 => "info",
+            2 => "debug",
+            _ => "trace",
+        };
+        // What the client and the connections say is of interest only to who looks for every step.
+        let others = if self.verbose > 2 { "debug" } else { "error" };
+        let mine = ["cli", "kubelet", "minicluster", "scheduler", "watch"]
+            .map(|room| format!("berth_{room}={berth}"));
+        let default = format!("{others},berth={berth},{}", mine.join(","));
+        let filter = EnvFilter::try_from_env("BERTH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+        let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(is_coloured)
+            .try_init();
+    }
+}

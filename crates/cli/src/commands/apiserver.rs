@@ -1,0 +1,65 @@
+//! `berth apiserver`.
+
+use berth_minicluster::ApiServer;
+use berth_minicluster::controllers::{self, ControllerOptions};
+use berth_watch::connect;
+use futures::FutureExt;
+
+use super::server_args::ServerArgs;
+use crate::Answer;
+use crate::cluster::log::LogArgs;
+use crate::cluster::parts::Parts;
+use crate::cluster::runtime;
+use crate::error::CliError;
+use crate::output;
+
+/// Run the embedded Kubernetes API server, with the workload controllers
+///
+/// Prints the line that makes kubectl use it. There are no nodes and no scheduler until `berth kubelet` and `berth
+/// scheduler` bring them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  berth apiserver
+  berth apiserver --port 6443 --data-dir ~/.local/share/berth
+  berth apiserver --kubeconfig-out ./kubeconfig --controllers=false -v
+
+Exit codes: 0 ended by SIGINT or SIGTERM, 2 it could not start or go on")]
+pub struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Run the controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, node lifecycle, garbage collection
+    /// and others
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    controllers: bool,
+    /// Leave Berth's extensions out: validate exactly as kube-apiserver does
+    #[arg(long)]
+    strict_v1: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Serves until told to stop.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    args.log.start();
+    let options = args.server.options(!args.strict_v1)?;
+    runtime::run(async |stop| {
+        let server = ApiServer::start(options).await?;
+        let mut parts = Parts::new(stop.child_token());
+        if args.controllers {
+            let client = connect::client(server.admin_config())?;
+            let running =
+                |stop| controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
+            parts.start("controllers", running);
+        }
+        output::kubeconfig_line(server.kubeconfig_path())?;
+        let ended = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            failed = parts.failed() => failed,
+        };
+        parts.end().await;
+        server.shutdown().await;
+        ended.map(|()| Answer::Good)
+    })
+}

@@ -1,6 +1,0 @@
-//! Simulated nodes against the embedded API server, over HTTP.
-
-mod admission;
-mod lives;
-mod nodes;
-mod world;
