@@ -17,6 +17,9 @@ use crate::verdict::{Status, TopologyPair, Verdict, Witness, plugin_name};
 /// This many of the groups of nodes that come nearest are told apart.
 const MAX_NEAREST: usize = 3;
 
+/// This many pods are named where a bottleneck is told in short.
+const MAX_NAMED: usize = 3;
+
 /// Why a pod goes where it goes, or nowhere.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -161,6 +164,8 @@ impl Cluster {
     /// nodes either way.
     pub fn explain_on(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
         let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        // The pod comes back in the end: nobody need be told.
+        let noted = self.noted.take();
         let mut prepared = self.prepare(pod);
         let running_on = prepared.node_name.take().map(|node| self.symbols.text(node).to_owned());
         let assigned = self.assigned_node(&namespace, &name);
@@ -203,6 +208,7 @@ impl Cluster {
         if let Some(node) = assigned {
             self.assign(&prepared, node);
         }
+        self.noted = noted;
         explanation
     }
 
@@ -217,10 +223,10 @@ type TermKey = (Plugin, String, String);
 impl Explanation {
     fn fill(&mut self, run: &Run<'_>, only: Option<&str>) {
         let cluster = run.context.cluster;
-        let mut summaries: BTreeMap<TermKey, TermSummary> = BTreeMap::new();
+        let mut summaries = Summaries::default();
         for (plugin, filter) in &run.filters {
             for asked in filter.terms() {
-                summary(&mut summaries, (*plugin, asked.term, asked.detail));
+                summaries.of((*plugin, asked.term, asked.detail));
             }
         }
         let mut groups: HashMap<Vec<TermKey>, ExcludedNodes> = HashMap::new();
@@ -239,12 +245,13 @@ impl Explanation {
             keys.sort_unstable();
             keys.dedup();
             for key in &keys {
-                let summary = summary(&mut summaries, key.clone());
+                let summary = &mut summaries.of(key.clone()).0;
                 summary.excludes += 1;
                 summary.excludes_alone += usize::from(keys.len() == 1);
             }
             for verdict in &verdicts {
-                summary(&mut summaries, key(verdict)).add_domain(verdict);
+                let (summary, domains) = summaries.of(key(verdict));
+                summary.add_domain(verdict, domains);
             }
             if only.is_some_and(|only| only != name) {
                 continue;
@@ -253,7 +260,7 @@ impl Explanation {
             group.nodes.push(name.to_owned());
         }
 
-        self.terms = summaries.into_values().collect();
+        self.terms = summaries.0.into_values().map(|(summary, _)| summary).collect();
         self.terms.sort_by(|a, b| {
             let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
             rank(b).cmp(&rank(a))
@@ -271,30 +278,67 @@ fn key(verdict: &Verdict) -> TermKey {
     (verdict.plugin, verdict.term.clone().unwrap_or_default(), verdict.detail.clone())
 }
 
-fn summary(summaries: &mut BTreeMap<TermKey, TermSummary>, key: TermKey) -> &mut TermSummary {
-    summaries.entry(key).or_insert_with_key(|(plugin, term, detail)| TermSummary {
-        plugin: *plugin,
-        term: term.clone(),
-        detail: detail.clone(),
-        excludes: 0,
-        excludes_alone: 0,
-        domains: Vec::new(),
-    })
+/// Where a domain stands in a summary.
+type DomainIndex = HashMap<TopologyPair, usize>;
+
+/// All summaries so far.
+#[derive(Default)]
+struct Summaries(BTreeMap<TermKey, (TermSummary, DomainIndex)>);
+
+impl Summaries {
+    fn of(&mut self, key: TermKey) -> &mut (TermSummary, DomainIndex) {
+        self.0.entry(key).or_insert_with_key(|(plugin, term, detail)| {
+            let summary = TermSummary {
+                plugin: *plugin,
+                term: term.clone(),
+                detail: detail.clone(),
+                excludes: 0,
+                excludes_alone: 0,
+                domains: Vec::new(),
+            };
+            (summary, DomainIndex::new())
+        })
+    }
 }
 
 impl TermSummary {
-    fn add_domain(&mut self, verdict: &Verdict) {
-        let Some(topology) = &verdict.topology else { return };
-        match self.domains.iter_mut().find(|d| d.topology == *topology) {
-            Some(domain) => domain.n_nodes += 1,
-            None => self.domains.push(DomainSummary {
-                topology: topology.clone(),
-                n_nodes: 1,
-                counts: verdict.counts.clone(),
-                witnesses: verdict.witnesses.clone(),
-                more_witnesses: verdict.more_witnesses,
-            }),
+    /// The term, how many nodes it excludes, and the first pods that are the reason.
+    pub(crate) fn in_short(&self, n_nodes: usize) -> String {
+        let alone = match self.excludes_alone {
+            0 => String::new(),
+            n if n == self.excludes => ", alone".to_owned(),
+            n => format!(", {n} of them alone"),
+        };
+        let mut text = format!("{} excludes {}/{n_nodes} nodes{alone}", self.term, self.excludes);
+        let mut witnesses: Vec<_> = self.domains.iter().flat_map(|d| &d.witnesses).collect();
+        let n_more: usize = self.domains.iter().map(|d| d.more_witnesses).sum();
+        witnesses.sort_unstable();
+        witnesses.dedup();
+        let n_witnesses = witnesses.len() + n_more;
+        let named = witnesses.iter().take(MAX_NAMED);
+        let named: Vec<_> = named.map(|w| format!("{}/{} on {}", w.namespace, w.name, w.node)).collect();
+        if !named.is_empty() {
+            let rest = n_witnesses - named.len();
+            let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            text += &format!(" because of {}{more}", named.join(", "));
         }
+        format!("{text}: {}", self.detail)
+    }
+
+    fn add_domain(&mut self, verdict: &Verdict, known: &mut DomainIndex) {
+        let Some(topology) = &verdict.topology else { return };
+        if let Some(i) = known.get(topology) {
+            self.domains[*i].n_nodes += 1;
+            return;
+        }
+        known.insert(topology.clone(), self.domains.len());
+        self.domains.push(DomainSummary {
+            topology: topology.clone(),
+            n_nodes: 1,
+            counts: verdict.counts.clone(),
+            witnesses: verdict.witnesses.clone(),
+            more_witnesses: verdict.more_witnesses,
+        });
     }
 }
 

@@ -70,19 +70,30 @@ impl Cluster {
         pod.gates.is_empty() && self.decide_prepared(pod).node().is_some()
     }
 
-    /// In a few words, what stands most in the way of a pod that fits nowhere; for events. At most
-    /// [`MAX_BOTTLENECK`] bytes; none if nothing does.
+    /// In a few words, what stands most in the way of a pod that fits nowhere, for events: the term, how many
+    /// nodes it excludes, and the pods that are the reason. At most [`MAX_BOTTLENECK`] bytes; none if nothing
+    /// stands in the way. It looks at every rule on every node, as [`Cluster::explain`] does.
     pub fn bottleneck(&mut self, pod: &Pod) -> Option<String> {
         let explanation = self.explain(pod);
-        let term = explanation.bottleneck()?;
-        let mut text = format!("{}: {}", term.term, term.detail);
-        text.truncate(text.floor_char_boundary(MAX_BOTTLENECK));
-        Some(text)
+        if explanation.node.is_some() {
+            return None;
+        }
+        let text = explanation.bottleneck()?.in_short(explanation.n_nodes);
+        Some(shortened(text, MAX_BOTTLENECK))
     }
 }
 
-/// [`Cluster::bottleneck`] gives no longer texts.
+/// [`Cluster::bottleneck`] gives no longer texts, in bytes.
 pub const MAX_BOTTLENECK: usize = 512;
+
+fn shortened(mut text: String, most: usize) -> String {
+    const CUT: &str = "...";
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most - CUT.len()));
+        text.push_str(CUT);
+    }
+    text
+}
 
 impl Context<'_> {
     /// Whether every rule lets the pod go to a node, with the pods nominated to it and without.

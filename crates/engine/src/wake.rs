@@ -13,7 +13,7 @@ use crate::state::counter::Counter;
 use crate::state::identity::IdentityId;
 use crate::state::incoming::{Incoming, PreparedPod, Spread};
 use crate::state::intern::Symbol;
-use crate::state::matcher::{CarriedKind, MatcherId};
+use crate::state::matcher::{CarriedKind, Matcher, MatcherId};
 use crate::state::topology::{DomainId, TopologyId};
 
 /// A change of the cluster, as far as it could matter to a pod that waits.
@@ -334,8 +334,12 @@ impl Asks {
 
     /// Whether other labels of a namespace could change what terms match.
     fn concern_namespace(&self, context: Context<'_>, namespace: Symbol) -> bool {
-        let looks = |m: MatcherId| context.cluster.matchers.get(m).looks_at_namespace_labels();
-        let places = self.affinity.0.iter().chain(&self.anti_affinity.0);
-        namespace == self.pod.namespace || places.into_iter().any(|p| looks(p.matcher))
+        let matchers = &context.cluster.matchers;
+        let looks = |m: MatcherId| matchers.get(m).looks_at_namespace_labels();
+        let mut places = self.affinity.0.iter().chain(&self.anti_affinity.0);
+        // Terms of running pods that the pod may have matched until now; they may have gone since.
+        let shuns = |m: &Matcher| m.looks_at_namespace_labels() && !m.carriers.is_empty();
+        places.any(|p| looks(p.matcher))
+            || (namespace == self.pod.namespace && matchers.iter().any(|(_, m)| shuns(m)))
     }
 }

@@ -26,6 +26,8 @@ struct History {
     profile: Profile,
     options: Options,
     operations: Vec<Operation>,
+    /// Parked pods are told of changes after so many operations.
+    told_every: u64,
 }
 
 impl History {
@@ -34,6 +36,7 @@ impl History {
             profile: generate::profile(seed),
             options: generate::options(seed, flavour),
             operations: generate::operations(seed, n_operations, flavour),
+            told_every: seed % 3 + 1,
         }
     }
 
@@ -48,13 +51,16 @@ impl History {
         };
         let (mut cluster, mut world) = (Cluster::new(settings), World::default());
         cluster.note_changes(true);
-        let (mut placed, mut asked) = (0, VecDeque::new());
+        let (mut placed, mut n_operations, mut asked) = (0, 0, VecDeque::new());
         let mut parked: VecDeque<Parked> = VecDeque::new();
         for operation in operations {
             world.apply(operation);
             apply(&mut cluster, &world, operation);
-            let changes = cluster.take_changes();
-            for pod in &mut parked {
+            // Sometimes several changes are told at once.
+            let told = n_operations % self.told_every == 0;
+            n_operations += 1;
+            let changes = if told { cluster.take_changes() } else { Vec::new() };
+            for pod in parked.iter_mut().filter(|_| told) {
                 pod.wake(&mut cluster, &changes).map_err(|e| format!("{}: {e}", pod.pod.key()))?;
             }
             // Views of classes asked about before must have followed the change.
@@ -93,8 +99,6 @@ impl History {
                 apply(&mut cluster, &world, &operation);
             }
             placed += 1;
-            cluster.take_changes();
-            parked.iter_mut().for_each(|pod| *pod = Parked::new(&mut cluster, &pod.pod));
         }
         // In an order that is not the one they came in.
         let mut keys: Vec<_> = world.pods.iter().map(PodKey::of).collect();

@@ -8,6 +8,7 @@ mod address;
 mod admission;
 mod agent;
 mod control;
+mod event;
 mod node;
 mod options;
 mod pod;

@@ -25,7 +25,12 @@
 //! **Namespaces** `ns NAME key=value...`, **services** `svc NAMESPACE/NAME key=value...`, and **workloads**
 //! `rs`, `sts`, `rc` `NAMESPACE/NAME key=value...`: the pairs are labels or selectors.
 //!
-//! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `terminating`, `gate:NAME`,
+//! **Budgets** `pdb NAMESPACE/NAME key=value...`: the pairs are the selector, `allowed:N` the disruptions allowed
+//! (0 without), `disrupted:POD` a pod that is accounted for.
+//!
+//! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `nominated NODE` (which puts the pod among
+//! the nominated ones), `terminating`, `preempted` (terminating for the sake of another), `priority:N`,
+//! `started:SECONDS` (into 2026), `never-preempts`, `gate:NAME`,
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `image:NAME`,
 //! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
 //! `owner:KIND/NAME`, and groups:
@@ -48,7 +53,8 @@ mod terms;
 
 use berth_api::object::{
     Affinity, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
-    PodSchedulingGate, ResourceList, Service, StringMap, Taint, Toleration,
+    PodCondition, PodDisruptionBudget, PodSchedulingGate, ResourceList, Service, StringMap, Taint,
+    Toleration,
 };
 use berth_api::quantity::Quantity;
 
@@ -66,7 +72,11 @@ pub fn world(text: &str) -> World {
         match line.split_whitespace().next() {
             None => {}
             Some("node") => world.nodes.push(node(line)),
+            Some("pod") if line.split_whitespace().any(|word| word == "nominated") => {
+                world.nominated.push(pod(line));
+            }
             Some("pod") => world.pods.push(pod(line)),
+            Some("pdb") => world.budgets.push(budget(line)),
             Some("ns") => {
                 let mut namespace = Namespace::default();
                 (namespace.metadata.name, namespace.metadata.labels) = named_pairs(line);
@@ -164,10 +174,29 @@ pub fn pod(line: &str) -> Pod {
                     None => terms::affinity(line, &mut affinity, group, content),
                 },
             }
-        } else if word == "on" {
+        } else if word == "on" || word == "nominated" {
             pod.spec.node_name = words.next().unwrap_or_else(|| bad(line, "says on, but not where"));
         } else if word == "terminating" {
             pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+        } else if word == "preempted" {
+            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+            pod.status.conditions.push(PodCondition {
+                condition_type: "DisruptionTarget".to_owned(),
+                status: "True".to_owned(),
+                reason: "PreemptionByScheduler".to_owned(),
+                ..PodCondition::default()
+            });
+        } else if word == "never-preempts" {
+            pod.spec.preemption_policy = Some("Never".to_owned());
+        } else if let Some(priority) = word.strip_prefix("priority:") {
+            let priority =
+                priority.parse().unwrap_or_else(|_| bad(line, "has a priority that is not a number"));
+            pod.spec.priority = Some(priority);
+        } else if let Some(seconds) = word.strip_prefix("started:") {
+            let seconds: u32 =
+                seconds.parse().unwrap_or_else(|_| bad(line, "has a start that is not a number"));
+            let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+            pod.status.start_time = Some(format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}Z"));
         } else if let Some(gate) = word.strip_prefix("gate:") {
             pod.spec.scheduling_gates.push(PodSchedulingGate { name: gate.to_owned() });
         } else if let Some(image) = word.strip_prefix("image:") {
@@ -197,6 +226,25 @@ pub fn pod(line: &str) -> Pod {
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), json);
     }
     pod
+}
+
+fn budget(line: &str) -> PodDisruptionBudget {
+    let (name, words) = name_and_words(line);
+    let mut budget = PodDisruptionBudget::default();
+    (budget.metadata.namespace, budget.metadata.name) = key(line, &name);
+    let mut selector = LabelSelector::default();
+    for word in words {
+        if let Some(n) = word.strip_prefix("allowed:") {
+            budget.status.disruptions_allowed = n.parse().unwrap_or_else(|_| bad(line, "allows no number"));
+        } else if let Some(pod) = word.strip_prefix("disrupted:") {
+            budget.status.disrupted_pods.insert(pod.to_owned(), Default::default());
+        } else {
+            let (key, value) = pair(line, &word);
+            selector.match_labels.insert(key, value);
+        }
+    }
+    budget.spec.selector = Some(selector);
+    budget
 }
 
 fn bad(line: &str, problem: &str) -> ! {

@@ -10,6 +10,7 @@ use crate::state::counter::Counter;
 use crate::state::matcher::{Carriers, MatcherId};
 use crate::state::node::NodeId;
 use crate::state::topology::{DomainId, TopologyId};
+use crate::state::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
@@ -38,6 +39,7 @@ struct InterPodAffinity<'a> {
     anti_affinity: Vec<Term<'a>>,
     /// Terms of running pods that the pod would violate.
     existing: Vec<(MatcherId, TopologyId, &'a Counter)>,
+    witnesses: WitnessCache,
 }
 
 /// A required term with the counters of its topologies.
@@ -64,8 +66,15 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let nobody_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
     let matched = &cluster.identities.get(incoming.identity).matched;
     let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
-    let rule =
-        InterPodAffinity { context, matches_itself, nobody_matches, affinity, anti_affinity, existing };
+    let rule = InterPodAffinity {
+        context,
+        matches_itself,
+        nobody_matches,
+        affinity,
+        anti_affinity,
+        existing,
+        witnesses: WitnessCache::default(),
+    };
     Some(Box::new(rule))
 }
 
@@ -234,12 +243,17 @@ impl Filter for InterPodAffinity<'_> {
                     .term(&term.term.path)
                     .topology(cluster.topology_pair(topology, Some(domain)))
                     .count("matching", n_pods)
-                    .witnesses(cluster.pods_matching(term.matcher, topology, domain)),
+                    .witnesses(self.witnesses.pods_matching(
+                        cluster,
+                        term.matcher,
+                        DomainOf { topology, domain, node: node.id },
+                    )),
                 );
             }
         }
         for (matcher, topology, domain, count) in self.violated_existing(node) {
-            let (witnesses, more, terms) = cluster.pods_carrying_anti_affinity(matcher, topology, domain);
+            let of = DomainOf { topology, domain, node: node.id };
+            let (witnesses, terms) = self.witnesses.pods_carrying(cluster, matcher, of);
             for (path, term) in terms {
                 let detail = format!("running pods must not be with {}", describe(&term));
                 verdicts.push(
@@ -247,7 +261,7 @@ impl Filter for InterPodAffinity<'_> {
                         .term(path)
                         .topology(cluster.topology_pair(topology, Some(domain)))
                         .count("carriers", count)
-                        .witnesses((witnesses.clone(), more)),
+                        .witnesses(witnesses.clone()),
                 );
             }
         }
@@ -260,7 +274,7 @@ fn describe_anti_affinity(term: &Term<'_>) -> String {
 }
 
 /// A term in words.
-fn describe(term: &PodTerm) -> String {
+pub(crate) fn describe(term: &PodTerm) -> String {
     let namespaces = match (&term.namespaces.selector, term.namespaces.names.as_slice()) {
         (selector, _) if selector.is_everything() => "in all namespaces".to_owned(),
         (Selector::Nothing, [one]) => format!("in namespace {one}"),

@@ -25,7 +25,10 @@ mod node_unschedulable;
 pub(crate) mod pod_topology_spread;
 mod taint_toleration;
 
-pub(crate) use node_resources::with_unit;
+pub(crate) use inter_pod_affinity::describe as describe_pod_term;
+pub(crate) use node_resources::{Shortage, is_extended_resource, shortages, with_unit};
+pub(crate) use pod_topology_spread::HOSTNAME;
+pub(crate) use taint_toleration::tolerates;
 
 /// The best score of a node by one plugin, before its weight.
 pub(crate) const MAX_NODE_SCORE: i64 = 100;

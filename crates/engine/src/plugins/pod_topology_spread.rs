@@ -9,6 +9,7 @@ use crate::state::cluster::Cluster;
 use crate::state::incoming::Spread;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::topology::{DomainId, TopologyId};
+use crate::state::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
@@ -43,6 +44,7 @@ fn has_all_keys(cluster: &Cluster, constraints: &[&Spread], node: NodeId) -> boo
 struct DoNotSchedule<'a> {
     context: Context<'a>,
     constraints: Vec<Counted<'a>>,
+    witnesses: WitnessCache,
 }
 
 /// A constraint with its pods counted per domain.
@@ -106,7 +108,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
             }
         }
     }
-    Some(Box::new(DoNotSchedule { context, constraints: counted }))
+    Some(Box::new(DoNotSchedule { context, constraints: counted, witnesses: WitnessCache::default() }))
 }
 
 impl Counted<'_> {
@@ -185,8 +187,8 @@ impl Filter for DoNotSchedule<'_> {
                     .count("skew", skew)
                     .count("maxSkew", constraint.max_skew);
                 if let Some(matcher) = counted.spread.matcher {
-                    verdict =
-                        verdict.witnesses(cluster.pods_matching(matcher, counted.spread.topology, domain));
+                    let of = DomainOf { topology: counted.spread.topology, domain, node: node.id };
+                    verdict = verdict.witnesses(self.witnesses.pods_matching(cluster, matcher, of));
                 }
             }
             Some(verdict)

@@ -29,7 +29,7 @@ fn untolerated<'a>(
     forbidding.filter(move |taint| !tolerates(cluster, tolerations, taint))
 }
 
-fn tolerates(cluster: &Cluster, tolerations: &[TolerationRule], taint: &TaintRecord) -> bool {
+pub(crate) fn tolerates(cluster: &Cluster, tolerations: &[TolerationRule], taint: &TaintRecord) -> bool {
     let (key, value) = (cluster.symbols.text(taint.key), cluster.symbols.text(taint.value));
     tolerations.iter().any(|t| t.tolerates_parts(key, value, &taint.effect))
 }

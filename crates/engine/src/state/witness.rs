@@ -1,15 +1,56 @@
 //! Names for numbers: which pods and domains an answer speaks of.
 
+use std::cell::RefCell;
+
 use berth_api::rules::PodTerm;
+use rustc_hash::FxHashMap;
 
 use super::cluster::Cluster;
 use super::matcher::{CarriedKind, MatcherId};
+use super::node::NodeId;
 use super::pod::{PodId, PodRecord};
 use super::topology::{DomainId, TopologyId};
 use crate::verdict::{TopologyPair, Witness};
 
 /// This many pods are named in an answer; the rest are counted.
 const MAX_WITNESSES: usize = 5;
+
+/// A domain that an answer speaks of, and one of its nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DomainOf {
+    pub(crate) topology: TopologyId,
+    pub(crate) domain: DomainId,
+    pub(crate) node: NodeId,
+}
+
+/// Pods named as witnesses, and how many more there are.
+pub(crate) type Witnesses = (Vec<Witness>, usize);
+
+/// Answers about domains with several nodes: each of the nodes asks for the same.
+#[derive(Default)]
+pub(crate) struct WitnessCache {
+    matching: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), Witnesses>>,
+    carrying: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), Carrying>>,
+}
+
+/// Pods that carry terms, and the distinct terms by the path at which they stand.
+pub(crate) type Carrying = (Witnesses, Vec<(String, PodTerm)>);
+
+impl WitnessCache {
+    /// Pods in a domain that satisfy a matcher: the first few by name, and how many more.
+    pub(crate) fn pods_matching(&self, cluster: &Cluster, matcher: MatcherId, of: DomainOf) -> Witnesses {
+        let mut known = self.matching.borrow_mut();
+        let key = (matcher, of.topology, of.domain);
+        known.entry(key).or_insert_with(|| cluster.pods_matching(matcher, of)).clone()
+    }
+
+    /// Pods in a domain that carry a required anti-affinity term with this matcher, and the distinct terms.
+    pub(crate) fn pods_carrying(&self, cluster: &Cluster, matcher: MatcherId, of: DomainOf) -> Carrying {
+        let mut known = self.carrying.borrow_mut();
+        let key = (matcher, of.topology, of.domain);
+        known.entry(key).or_insert_with(|| cluster.pods_carrying_anti_affinity(matcher, of)).clone()
+    }
+}
 
 impl Cluster {
     /// A topology and domain as a node label. Topologies of several keys have no such form.
@@ -32,31 +73,20 @@ impl Cluster {
         }
     }
 
-    /// Pods in a domain that satisfy a matcher: the first few by name, and how many more.
-    pub(crate) fn pods_matching(
-        &self,
-        matcher: MatcherId,
-        topology: TopologyId,
-        domain: DomainId,
-    ) -> (Vec<Witness>, usize) {
+    fn pods_matching(&self, matcher: MatcherId, of: DomainOf) -> Witnesses {
         let matches = |p: &PodRecord| self.identities.get(p.identity).matched.binary_search(&matcher).is_ok();
-        self.name_some(self.pods_in(topology, domain).filter(|(_, p)| matches(p)).map(|(id, _)| id))
+        self.name_some(self.pods_in(of).filter(|(_, p)| matches(p)).map(|(id, _)| id))
     }
 
-    /// Pods in a domain that carry a required anti-affinity term with this matcher, and the distinct terms
-    /// by the path at which they stand.
-    pub(crate) fn pods_carrying_anti_affinity(
-        &self,
-        matcher: MatcherId,
-        topology: TopologyId,
-        domain: DomainId,
-    ) -> (Vec<Witness>, usize, Vec<(String, PodTerm)>) {
+    fn pods_carrying_anti_affinity(&self, matcher: MatcherId, of: DomainOf) -> Carrying {
         let mut pods = Vec::new();
         let mut terms: Vec<(String, PodTerm)> = Vec::new();
-        for (id, pod) in self.pods_in(topology, domain) {
+        for (id, pod) in self.pods_in(of) {
             let class = self.classes.get(pod.class);
             let carries = class.carried.iter().any(|c| {
-                c.kind == CarriedKind::RequiredAntiAffinity && c.matcher == matcher && c.topology == topology
+                c.kind == CarriedKind::RequiredAntiAffinity
+                    && c.matcher == matcher
+                    && c.topology == of.topology
             });
             if !carries {
                 continue;
@@ -69,17 +99,20 @@ impl Cluster {
                 }
             }
         }
-        let (witnesses, more) = self.name_some(pods.into_iter());
-        (witnesses, more, terms)
+        (self.name_some(pods.into_iter()), terms)
     }
 
-    fn pods_in(&self, topology: TopologyId, domain: DomainId) -> impl Iterator<Item = (PodId, &PodRecord)> {
-        let nodes =
-            self.nodes.iter().filter(move |(id, _)| self.topologies.domain(topology, *id) == Some(domain));
-        nodes.flat_map(|(_, node)| node.pods.iter().map(|pod| (*pod, self.pods.get(*pod))))
+    fn pods_in(&self, of: DomainOf) -> impl Iterator<Item = (PodId, &PodRecord)> {
+        let DomainOf { topology, domain, node } = of;
+        // Where each domain is one node, there is no need to look for others.
+        let only = (!self.topologies.is_shared(topology)).then(|| self.nodes.get(node));
+        let all = only.is_none().then(|| self.nodes.iter()).into_iter().flatten();
+        let shared = all.filter(move |(id, _)| self.topologies.domain(topology, *id) == Some(domain));
+        let nodes = only.into_iter().chain(shared.map(|(_, node)| node));
+        nodes.flat_map(|node| node.pods.iter().map(|pod| (*pod, self.pods.get(*pod))))
     }
 
-    fn name_some(&self, pods: impl Iterator<Item = PodId>) -> (Vec<Witness>, usize) {
+    fn name_some(&self, pods: impl Iterator<Item = PodId>) -> Witnesses {
         let mut witnesses: Vec<_> = pods.map(|p| self.witness(p)).collect();
         witnesses.sort_unstable();
         let more = witnesses.len().saturating_sub(MAX_WITNESSES);

@@ -31,6 +31,10 @@ pub fn cluster(world: &World, settings: Settings) -> Cluster {
     for pod in &world.pods {
         cluster.set_pod(&admitted(pod, extensions));
     }
+    for pod in &world.nominated {
+        let prepared = cluster.prepare(&admitted(pod, extensions));
+        cluster.nominate(&prepared, &pod.spec.node_name);
+    }
     cluster
 }
 

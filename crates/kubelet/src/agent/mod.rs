@@ -7,7 +7,9 @@
 mod lane;
 mod nodes;
 mod pods;
+mod second_look;
 mod store;
+mod writes;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +27,7 @@ use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
 use crate::address::AddressPool;
 use crate::admission::NodeAdmission;
 use crate::control::{Command, ControlError, Counts, Power};
+use crate::event::PodEvents;
 use crate::node::NodeView;
 use crate::options::KubeletOptions;
 use crate::pod::view::PodView;
@@ -41,6 +44,8 @@ pub(crate) struct Agent {
     caller: Arc<Caller>,
     nodes: Nodes,
     pods: Pods,
+    /// Pods refused once, in the order in which they came: few, and not for long.
+    doubtful: Vec<(NodeId, PodId)>,
     admission: NodeAdmission,
     timers: Timers<Timer>,
     work: Lane,
@@ -48,6 +53,8 @@ pub(crate) struct Agent {
     node_ips: AddressPool,
     pod_ips: AddressPool,
     counts: Arc<Counts>,
+    /// None before the start.
+    events: Option<PodEvents>,
     /// Whether pods are followed; before that there is no use in looking at single nodes' pods.
     follows_pods: bool,
     /// Nodes whose first registration is not answered yet.
@@ -78,6 +85,7 @@ impl Agent {
             caller: Arc::new(caller),
             nodes: Nodes::default(),
             pods: Pods::default(),
+            doubtful: Vec::new(),
             admission: NodeAdmission::new(options.admission.clone()),
             timers: Timers::new(),
             work: Lane::new(limit),
@@ -85,6 +93,7 @@ impl Agent {
             node_ips: AddressPool::of_nodes(),
             pod_ips: AddressPool::of_pods(),
             counts,
+            events: None,
             follows_pods: false,
             n_registering: 0,
             options,
@@ -99,6 +108,7 @@ impl Agent {
     /// Works until told to stop. The nodes stay in the API: they become `NotReady` there, as nodes that lost power.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
         let client = self.caller.own();
+        self.events = Some(PodEvents::start(client.clone(), self.options.events, stop.clone()));
         let mut namespaces = follow::<Namespace>(client.clone(), FollowOptions::new(request::NAMESPACES));
         let mut nodes = follow::<NodeView>(client.clone(), FollowOptions::new(request::NODES));
         let mut pods: Option<Following<PodView>> = None;

@@ -111,7 +111,10 @@ impl Agent {
                 if changed {
                     self.admission.set_node(&view.to_node());
                 }
-                self.nodes.get_mut(id).view = Some(view);
+                entry.view = Some(view);
+                if changed {
+                    self.look_again(id);
+                }
                 if lacks {
                     self.report_status(id, STATUS_PAUSE);
                 }

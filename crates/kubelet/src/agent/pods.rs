@@ -4,27 +4,18 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use berth_api::object::Namespace;
 use berth_watch::Event;
-use berth_watch::call::{self, CallError};
-use bytes::Bytes;
 use jiff::Timestamp;
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::lane::{Done, Job, Sent, retry_after};
+use super::lane::Job;
 use super::store::{Counted, NodeId, NodeState, PodEntry, PodId, PodKey, PodState};
 use super::{Agent, Timer, now};
-use crate::node::NodeView;
+use crate::event::{Progress, Subject};
 use crate::pod::annotation::Wishes;
-use crate::pod::life::{Life, Refusal};
+use crate::pod::life::Life;
 use crate::pod::plan::Plan;
-use crate::pod::status::Addresses;
 use crate::pod::view::PodView;
-use crate::request::{self, NAMESPACES, NODES, STRATEGIC_MERGE};
-
-/// More bytes of namespaces than this are not read for a second look.
-const MAX_NAMESPACES_BYTES: usize = 64 << 20;
 
 impl Agent {
     pub(super) fn pod_event(&mut self, event: Event<PodView>) {
@@ -110,6 +101,7 @@ impl Agent {
             Err(refusal) => {
                 tracing::debug!(pod = %pod.metadata.name, reason = %refusal.reason, "refused; looking again later");
                 let id = self.insert_entry(node, &pod, PodState::Doubtful(Box::new(pod.clone())));
+                self.doubtful.push((node, id));
                 self.arm(id, self.options.second_look_after);
             }
         }
@@ -139,6 +131,15 @@ impl Agent {
         self.decided(id, pod);
     }
 
+    /// A doubtful pod is doubtful no more.
+    pub(super) fn decide(&mut self, id: PodId, life: Life, pod: &PodView) {
+        self.doubtful.retain(|(_, doubtful)| *doubtful != id);
+        if let Some(entry) = self.pods.get_mut(id) {
+            entry.state = PodState::Decided(Box::new(life));
+        }
+        self.decided(id, pod);
+    }
+
     /// The pod's life begins, or goes on.
     fn decided(&mut self, id: PodId, pod: &PodView) {
         let Some(entry) = self.pods.get_mut(id) else { return };
@@ -155,6 +156,8 @@ impl Agent {
                 entry.ip = Some(ip);
             }
             entry.fingerprint = Some(self.admission.accept(pod));
+            let node = entry.node;
+            self.look_again(node);
         }
         self.pod_changed(id, pod);
     }
@@ -186,16 +189,17 @@ impl Agent {
                     entry.fingerprint = Some(self.admission.accept(pod));
                 }
                 life.set_readiness_gates(pod.passes_readiness_gates());
+                let before = Progress::of(life);
                 if is_deleted {
                     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30).max(0) as u64;
                     life.delete(Duration::from_secs(grace), now());
                 }
-                self.pod_advanced(id);
+                self.pod_advanced(id, before);
             }
         }
     }
 
-    fn plan(&self, pod: &PodView) -> Plan {
+    pub(super) fn plan(&self, pod: &PodView) -> Plan {
         let wishes = Wishes::read(&pod.metadata.annotations);
         for problem in &wishes.problems {
             tracing::warn!(namespace = %pod.metadata.namespace, pod = %pod.metadata.name, "{problem}");
@@ -204,9 +208,12 @@ impl Agent {
     }
 
     /// After any change: what has ended takes no room any more, what is new is written, the next stage is awaited.
-    fn pod_advanced(&mut self, id: PodId) {
+    pub(super) fn pod_advanced(&mut self, id: PodId, before: Progress) {
         let Some(entry) = self.pods.get_mut(id) else { return };
         let PodState::Decided(life) = &entry.state else { return };
+        if let Some(events) = &self.events {
+            events.advanced(subject(entry), life, before);
+        }
         let (due, ended) = (life.due(), life.has_ended());
         let wants_write = life.version() > entry.written || life.is_removable() && !entry.removed;
         if ended {
@@ -215,8 +222,11 @@ impl Agent {
             }
             if entry.fingerprint.take().is_some() {
                 self.admission.release(&entry.key.0, &entry.key.1);
+                let node = entry.node;
+                self.look_again(node);
             }
         }
+        let Some(entry) = self.pods.get_mut(id) else { return };
         let write = wants_write && !entry.busy;
         entry.busy |= write;
         self.count_pod(id);
@@ -246,8 +256,9 @@ impl Agent {
                 self.push(Job::SecondLook(id));
             }
             PodState::Decided(life) => {
+                let before = Progress::of(life);
                 life.advance(now());
-                self.pod_advanced(id);
+                self.pod_advanced(id, before);
             }
         }
     }
@@ -260,128 +271,18 @@ impl Agent {
         self.pod_due(id, epoch);
     }
 
-    pub(super) fn start_pod_write(&mut self, id: PodId) {
-        let Some(entry) = self.pods.get_mut(id) else { return };
-        let node = self.nodes.get(entry.node);
-        let PodState::Decided(life) = &entry.state else { return };
-        let path = request::pod_path(&entry.key.0, &entry.key.1);
-        let (sent, request) = if node.state != NodeState::Up {
-            entry.busy = false;
-            return;
-        } else if life.version() > entry.written {
-            let status = life.status(&entry.uid, Addresses { host: node.ip, pod: entry.ip });
-            // The uid is a precondition: a pod made anew under the same name is not this one.
-            let body = json!({ "metadata": { "uid": entry.uid }, "status": status });
-            let request = request::patch(&format!("{path}/status"), STRATEGIC_MERGE, &body);
-            (Sent::PodStatus(life.version()), request)
-        } else if life.is_removable() && !entry.removed {
-            (Sent::PodRemoval, request::delete_now(&path, &entry.uid))
-        } else {
-            entry.busy = false;
-            return;
-        };
-        let (caller, name) = (self.caller.clone(), node.name.clone());
-        self.work.start(async move {
-            let result = caller.send(&name, request).await.map(|_| Vec::new());
-            Done { job: Job::Pod(id), sent, result }
-        });
-    }
-
-    pub(super) fn pod_written(&mut self, id: PodId, sent: Sent, result: Result<Vec<Bytes>, CallError>) {
-        let Some(entry) = self.pods.get_mut(id) else { return };
-        match result {
-            Ok(_) => {
-                match sent {
-                    Sent::PodStatus(version) => entry.written = version,
-                    _ => entry.removed = true,
-                }
-                entry.busy = false;
-                entry.failures = 0;
-                self.pod_advanced(id);
-            }
-            // The pod is gone, as the watch will tell: it stays busy until then.
-            Err(error) if error.is_not_found() => {}
-            Err(error) => {
-                let wait = retry_after(entry.failures, &error, fastrand::f64());
-                entry.failures += 1;
-                let (namespace, name) = &entry.key;
-                tracing::warn!(%namespace, pod = %name, failures = entry.failures, "not written: {error}");
-                self.retry(Job::Pod(id), wait);
-            }
-        }
-    }
-
-    /// Reads the node and the namespaces as they are now.
-    pub(super) fn start_second_look(&mut self, id: PodId) {
-        let Some(entry) = self.pods.get(id) else { return };
-        let (caller, name) = (self.caller.clone(), self.nodes.get(entry.node).name.clone());
-        self.work.start(async move {
-            let node = caller.send(&name, call::get(&format!("{NODES}/{name}"))).await;
-            let namespaces = caller.send_own(call::get(NAMESPACES), MAX_NAMESPACES_BYTES).await;
-            let result = node.and_then(|node| Ok(vec![node, namespaces?]));
-            Done { job: Job::SecondLook(id), sent: Sent::Plain, result }
-        });
-    }
-
-    pub(super) fn second_look(&mut self, id: PodId, result: Result<Vec<Bytes>, CallError>) {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct NamespaceList {
-            items: Vec<Namespace>,
-        }
-        let Some(entry) = self.pods.get_mut(id) else { return };
-        let node = entry.node;
-        match result {
-            // The node is gone, and the watch will tell.
-            Err(error) if error.is_not_found() => return self.forget_pod(id),
-            Err(error) => {
-                let wait = retry_after(entry.failures, &error, fastrand::f64());
-                entry.failures += 1;
-                return self.retry(Job::SecondLook(id), wait);
-            }
-            Ok(answers) => {
-                entry.busy = false;
-                entry.failures = 0;
-                let view = answers.first().and_then(|bytes| serde_json::from_slice::<NodeView>(bytes).ok());
-                if let Some(view) = view
-                    && self.nodes.get(node).state == NodeState::Up
-                {
-                    self.admission.set_node(&view.to_node());
-                    self.nodes.get_mut(node).view = Some(view);
-                }
-                let list =
-                    answers.get(1).and_then(|bytes| serde_json::from_slice::<NamespaceList>(bytes).ok());
-                list.unwrap_or_default().items.iter().for_each(|n| self.admission.set_namespace(n));
-            }
-        }
-        let Some(PodEntry { state: PodState::Doubtful(pod), .. }) = self.pods.get(id) else { return };
-        let pod = pod.clone();
-        let plan = self.plan(&pod);
-        let life = match self.admission.judge(&pod) {
-            Ok(()) => Life::accept(plan, now()),
-            Err(Refusal { reason, message }) => {
-                let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-                tracing::info!(%namespace, pod = %name, node = %pod.spec.node_name, %reason, "refused: {message}");
-                let message = format!("Pod was rejected: {message}");
-                Life::reject(plan, Refusal { reason, message }, now())
-            }
-        };
-        if let Some(entry) = self.pods.get_mut(id) {
-            entry.state = PodState::Decided(Box::new(life));
-        }
-        self.decided(id, &pod);
-    }
-
     /// The pod is no longer there, or no longer ours.
     pub(super) fn forget_pod(&mut self, id: PodId) {
         let Some(entry) = self.pods.remove(id) else { return };
         if let Some(ip) = entry.ip {
             self.pod_ips.release(ip);
         }
+        self.recount(entry.counted, Counted::Nothing);
+        self.doubtful.retain(|(_, doubtful)| *doubtful != id);
         if entry.fingerprint.is_some() {
             self.admission.release(&entry.key.0, &entry.key.1);
+            self.look_again(entry.node);
         }
-        self.recount(entry.counted, Counted::Nothing);
     }
 
     fn count_pod(&mut self, id: PodId) {
@@ -402,6 +303,10 @@ impl Agent {
             self.recount(before, counted);
         }
     }
+}
+
+pub(super) fn subject(entry: &PodEntry) -> Subject<'_> {
+    Subject { namespace: &entry.key.0, name: &entry.key.1, uid: &entry.uid }
 }
 
 fn key_of(pod: &PodView) -> PodKey {

@@ -225,6 +225,22 @@ impl Life {
     }
 
     /// Whether nothing of it runs any more, or ever will.
+    /// How often its containers have been started.
+    pub(crate) fn n_runs(&self) -> u32 {
+        self.restarts + u32::from(self.run_began.is_some())
+    }
+
+    /// Whether its containers have ended and wait to be started again.
+    pub(crate) fn backs_off(&self) -> bool {
+        self.stage == Stage::BackOff
+    }
+
+    /// Whether its containers have been told to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self.stage, Stage::Stopping { .. })
+    }
+
+    /// What it was going to do.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }

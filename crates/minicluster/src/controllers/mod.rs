@@ -9,17 +9,21 @@
 
 mod api;
 mod cache;
+mod daemon_set;
 mod deployment;
 mod events;
 mod expectations;
 mod fenceposts;
 mod informer;
+mod job;
 mod kinds;
 mod options;
 mod ownership;
 mod pod_control;
 mod queue;
 mod replica_set;
+mod revisions;
+mod stateful_set;
 mod template;
 mod view;
 
@@ -33,10 +37,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
 use self::cache::Cached;
+use self::daemon_set::DaemonSets;
 use self::deployment::Deployments;
 use self::informer::Informer;
+use self::job::Jobs;
 use self::kinds::Kind;
 use self::replica_set::ReplicaSets;
+use self::stateful_set::StatefulSets;
 
 /// Runs all controllers until `stop`.
 ///
@@ -50,6 +57,11 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let mut replica_sets = informer(&kinds::REPLICA_SETS);
     let mut replication_controllers = informer(&kinds::REPLICATION_CONTROLLERS);
     let mut deployments = informer(&kinds::DEPLOYMENTS);
+    let mut stateful_sets = informer(&kinds::STATEFUL_SETS);
+    let mut daemon_sets = informer(&kinds::DAEMON_SETS);
+    let mut jobs = informer(&kinds::JOBS);
+    let revisions = informer(&kinds::CONTROLLER_REVISIONS);
+    let mut nodes = informer(&kinds::NODES);
 
     let recorder_of = |source| recorder.of(source);
     let rs = ReplicaSets::new(
@@ -74,12 +86,35 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
         &mut pods,
     );
 
+    let stateful_set = StatefulSets::new(
+        &api,
+        recorder_of("statefulset-controller"),
+        &mut stateful_sets,
+        &revisions,
+        &mut pods,
+    );
+    let daemon_set = DaemonSets::new(
+        &api,
+        recorder_of("daemonset-controller"),
+        &mut daemon_sets,
+        &revisions,
+        &mut pods,
+        &mut nodes,
+    );
+
+    let job = Jobs::new(&api, recorder_of("job-controller"), &mut jobs, &mut pods);
+
     let mut tasks = Tasks { api, stop, synced: Vec::new(), set: JoinSet::new() };
     tasks.set.spawn(write_events);
     tasks.follow(pods);
     tasks.follow(replica_sets);
     tasks.follow(replication_controllers);
     tasks.follow(deployments);
+    tasks.follow(stateful_sets);
+    tasks.follow(daemon_sets);
+    tasks.follow(jobs);
+    tasks.follow(revisions);
+    tasks.follow(nodes);
     if !tasks.are_synced().await {
         return;
     }
@@ -88,6 +123,9 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.work(|stop| rs.run(n, stop));
     tasks.work(|stop| rc.run(n, stop));
     tasks.work(|stop| deployment.run(n, stop));
+    tasks.work(|stop| stateful_set.run(n, stop));
+    tasks.work(|stop| daemon_set.run(n, stop));
+    tasks.work(|stop| job.run(n, stop));
     tasks.end().await;
 }
 

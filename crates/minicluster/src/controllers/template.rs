@@ -61,7 +61,11 @@ impl Place {
                 !matches!(key, "resources" | "labels" | "annotations" | "securityContext" | "metadata")
                     || self.inside(key) == Place::Affinity
             }
-            _ => self != Place::Labels || key != POD_TEMPLATE_HASH,
+            // The directive that a stored revision carries is no part of the template.
+            _ => {
+                !(self == Place::Labels && key == POD_TEMPLATE_HASH
+                    || self == Place::Template && key == "$patch")
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Discovery: which groups, versions and resources there are, plain and aggregated.
 //!
-//! Everything follows from the table of resources and does not change while the process runs; the documents are made
-//! once.
+//! Everything follows from the table of resources and does not change while the process runs; the documents
+//! are made once.
 
 mod aggregated;
 mod plain;
@@ -24,11 +24,11 @@ pub struct Document {
 
 const JSON: &str = "application/json";
 
-/// The answer to `GET` of a discovery path: `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`. `None`
-/// if there is no such group or version, or the path is none of these.
+/// The answer to `GET` of a discovery path: `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and
+/// `/apis/GROUP/VERSION`. `None` if there is no such group or version, or the path is none of these.
 ///
-/// `accept` is the request's header: clients ask for aggregated discovery with it at `/api` and `/apis`. `address` is
-/// where the server is reached (`127.0.0.1:6443`).
+/// `accept` is the request's header: clients ask for aggregated discovery with it at `/api` and `/apis`.
+/// `address` is where the server is reached (`127.0.0.1:6443`).
 pub fn document(path: &str, accept: Option<&str>, address: &str) -> Option<Document> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {

@@ -6,15 +6,16 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::convert;
-use crate::resource::Resource;
 use crate::server::body::{Body, Items, ListBody};
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Form, Query, Reply, RequestInfo, Shared, choose};
 use crate::store::{Filter, Object};
+use crate::table::{self, IncludeObject};
 
 /// What a list or watch selects. A name in the path counts as a field selector.
 pub fn filter(info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
@@ -80,7 +81,8 @@ struct Page {
 /// Answers a list.
 pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let (info, query) = (&request.info, &request.query);
-    let form = form(info.resource, &request.headers)?;
+    let form = choose(&request.headers)?;
+    let include = include_object(query)?;
     let filter = filter(info, query)?;
     let page = page(shared, info, query, &filter)?;
     let kind = match form {
@@ -92,21 +94,40 @@ pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>>
         Form::Plain | Form::Table => info.resource.api_version(),
     };
     let metadata = list_metadata(&page, &filter);
-    let head = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#);
+    let head = match form {
+        Form::Table => table::head(info.resource, &metadata),
+        _ => format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#),
+    };
     let selected = &page.objects[page.range.clone()];
     let items = match form {
         Form::PartialMetadata => Items::Made(selected.iter().map(|o| o.partial()).collect()),
-        _ if convert::is_stored_form(info.resource) => {
+        Form::Table => {
+            let now = Timestamp::now();
+            let row = |object: &Arc<Object>| {
+                let value = convert::shown_value(info.resource, object.value());
+                Bytes::from(table::row(info.resource, &value, include, now).to_string())
+            };
+            Items::Made(selected.iter().map(row).collect())
+        }
+        Form::Plain if convert::is_stored_form(info.resource) => {
             Items::Stored(page.objects.clone(), page.range.clone())
         }
-        _ => Items::Made(selected.iter().map(|o| convert::shown(info.resource, o)).collect()),
+        Form::Plain => Items::Made(selected.iter().map(|o| convert::shown(info.resource, o)).collect()),
     };
     Ok(Reply::json(StatusCode::OK, Body::List(ListBody::new(Bytes::from(head), items))))
 }
 
-/// The form of a list's or a watch's answer.
-pub fn form(_resource: &Resource, headers: &HeaderMap) -> Result<Form, Box<Status>> {
-    choose(headers, false)
+/// What the rows of a table carry of their objects.
+///
+/// # Errors
+/// The parameter has another value than those there are.
+pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
+    let asked = query.get("includeObject");
+    IncludeObject::parse(asked).ok_or_else(|| {
+        Status::bad_request(format!(
+            "includeObject: Unsupported value: {asked:?}: supported values: \"None\", \"Metadata\", \"Object\""
+        ))
+    })
 }
 
 fn list_metadata(page: &Page, filter: &Filter) -> Value {

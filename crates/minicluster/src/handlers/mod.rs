@@ -13,12 +13,15 @@ mod write;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::StatusCode;
+use jiff::Timestamp;
 
 use crate::resource::Resource;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Form, Reply, RequestInfo, Shared, Verb, choose};
 use crate::store::{Object, WriteError};
+use crate::table;
 
 /// Answers a request for objects; watches are answered elsewhere.
 ///
@@ -62,10 +65,15 @@ fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
 
 /// An object in the form the client accepts.
 fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Result<Reply, Box<Status>> {
-    let form = choose(&request.headers, false)?;
-    let bytes = match form {
-        Form::Plain | Form::Table => convert::shown(request.info.resource, object),
+    let resource = request.info.resource;
+    let bytes = match choose(&request.headers)? {
+        Form::Plain => convert::shown(resource, object),
         Form::PartialMetadata => object.partial(),
+        Form::Table => {
+            let value = convert::shown_value(resource, object.value());
+            let include = list::include_object(&request.query)?;
+            Bytes::from(table::table(resource, &value, include, true, Timestamp::now()).to_string())
+        }
     };
     Ok(Reply::object(code, bytes))
 }

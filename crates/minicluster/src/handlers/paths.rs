@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::resource::RESOURCES;
+use crate::discovery;
+use crate::schema::openapi;
 use crate::server::status::Status;
-use crate::server::{Query, Reply, Shared, is_served};
+use crate::server::{Query, Reply, Shared};
 
 /// What `/version` tells.
 const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
@@ -20,7 +21,7 @@ pub fn answer(
     shared: &Arc<Shared>,
     segments: &[String],
     query: &Query,
-    _headers: &HeaderMap,
+    headers: &HeaderMap,
 ) -> Result<Reply, Box<Status>> {
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     match parts.as_slice() {
@@ -32,58 +33,22 @@ pub fn answer(
             content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
             ..Reply::text(StatusCode::OK, shared.metrics.text(&shared.store))
         }),
-        ["api"] => Ok(ok(json!({"kind": "APIVersions", "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address(shared)}]}))),
-        ["apis"] => Ok(ok(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups()}))),
-        ["apis", group] => {
-            groups().into_iter().find(|g| g["name"] == *group).map(ok).ok_or_else(Status::no_such_path)
+        _ => {
+            let path = parts.join("/");
+            let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+            let document = match parts.first() {
+                Some(&"openapi") => openapi::document(&path),
+                _ => discovery::document(&path, accept, address(shared)),
+            };
+            let document = document.ok_or_else(Status::no_such_path)?;
+            let content_type = document.content_type;
+            Ok(Reply { content_type, ..Reply::object(StatusCode::OK, document.body) })
         }
-        ["api", version] if is_served("", version) => Ok(ok(resources("", version))),
-        ["apis", group, version] if !group.is_empty() && is_served(group, version) => {
-            Ok(ok(resources(group, version)))
-        }
-        _ => Err(Status::no_such_path()),
     }
-}
-
-fn ok(value: Value) -> Reply {
-    Reply::value(StatusCode::OK, &value)
 }
 
 fn address(shared: &Shared) -> &str {
     shared.url.trim_start_matches("https://")
-}
-
-fn groups() -> Vec<Value> {
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for r in RESOURCES.iter().filter(|r| !r.group.is_empty()) {
-        if !names.contains(&(r.group, r.version)) {
-            names.push((r.group, r.version));
-        }
-    }
-    names
-        .into_iter()
-        .map(|(group, version)| {
-            let version = json!({"groupVersion": format!("{group}/{version}"), "version": version});
-            json!({"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": [version], "preferredVersion": version})
-        })
-        .collect()
-}
-
-fn resources(group: &str, version: &str) -> Value {
-    let mut list = Vec::new();
-    for r in RESOURCES.iter().filter(|r| r.group == group && r.version == version) {
-        list.push(
-            json!({"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind,
-            "verbs": r.verbs, "shortNames": r.short_names, "categories": r.categories}),
-        );
-        for s in r.subresources {
-            list.push(json!({"name": format!("{}/{}", r.plural, s.name), "singularName": "", "namespaced": r.namespaced,
-                "group": s.group, "version": s.version, "kind": s.kind, "verbs": s.verbs}));
-        }
-    }
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
 }
 
 fn version() -> Value {

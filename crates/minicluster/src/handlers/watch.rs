@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,8 +14,9 @@ use super::{convert, list};
 use crate::resource::Resource;
 use crate::server::body::Body;
 use crate::server::status::{Cause, Status};
-use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared};
+use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared, choose};
 use crate::store::{Event, EventType, Filter, Object, write_frame};
+use crate::table::{self, IncludeObject};
 
 /// How often a quiet watch hears how far it is.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -36,7 +38,8 @@ pub fn watch(
     headers: &HeaderMap,
 ) -> Result<Reply, Box<Status>> {
     let resource = super::stored(info)?;
-    let form = list::form(info.resource, headers)?;
+    let form = choose(headers)?;
+    let include = list::include_object(query)?;
     let filter = list::filter(info, query)?;
     let asked = list::resource_version(query)?;
     let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
@@ -77,6 +80,8 @@ pub fn watch(
         shown: info.resource,
         stored: resource,
         form,
+        include,
+        columns_told: false,
         filter,
         position,
         initial,
@@ -125,6 +130,10 @@ struct Watcher {
     shown: &'static Resource,
     stored: &'static Resource,
     form: Form,
+    /// What rows carry of their objects.
+    include: IncludeObject,
+    /// Whether the columns of the table have been described.
+    columns_told: bool,
     filter: Filter,
     /// All changes up to this version have been told.
     position: u64,
@@ -199,7 +208,7 @@ impl Watcher {
     }
 
     /// What the watcher sees of some events; `None` if nothing.
-    fn frames(&self, events: &[Event]) -> Option<Bytes> {
+    fn frames(&mut self, events: &[Event]) -> Option<Bytes> {
         let seen: Vec<(EventType, &Event)> =
             events.iter().filter_map(|event| Some((event.seen_through(&self.filter)?, event))).collect();
         let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
@@ -227,23 +236,27 @@ impl Watcher {
     }
 
     /// An object that left the selection is told as it was while selected, with the version of the change.
-    fn write_left(&self, chunk: &mut BytesMut, event: &Event) {
+    fn write_left(&mut self, chunk: &mut BytesMut, event: &Event) {
         let Some(previous) = &event.previous else { return };
         let revision = event.object.revision;
         let left = Object::encode(self.stored, previous.value(), revision, EventType::Deleted);
         self.write(chunk, EventType::Deleted, &left);
     }
 
-    fn write(&self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
+    fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
         match self.form {
             Form::PartialMetadata => write_frame(chunk, event_type, &object.partial()),
-            Form::Plain | Form::Table if convert::is_stored_form(self.shown) => {
-                match object.frame(event_type) {
-                    Some(frame) => chunk.put_slice(&frame),
-                    None => write_frame(chunk, event_type, object.json()),
-                }
+            Form::Table => {
+                let value = convert::shown_value(self.shown, object.value());
+                let with_columns = !std::mem::replace(&mut self.columns_told, true);
+                let table = table::table(self.shown, &value, self.include, with_columns, Timestamp::now());
+                write_frame(chunk, event_type, table.to_string().as_bytes());
             }
-            Form::Plain | Form::Table => {
+            Form::Plain if convert::is_stored_form(self.shown) => match object.frame(event_type) {
+                Some(frame) => chunk.put_slice(&frame),
+                None => write_frame(chunk, event_type, object.json()),
+            },
+            Form::Plain => {
                 write_frame(chunk, event_type, &convert::shown(self.shown, object));
             }
         }
@@ -258,7 +271,13 @@ impl Watcher {
             Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
             Form::Plain | Form::Table => (self.shown.kind, self.shown.api_version()),
         };
-        line("BOOKMARK", &json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
+        let bookmark = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        match self.form {
+            Form::Table => {
+                line("BOOKMARK", &table::table(self.shown, &bookmark, self.include, false, Timestamp::now()))
+            }
+            _ => line("BOOKMARK", &bookmark),
+        }
     }
 }
 

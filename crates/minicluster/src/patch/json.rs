@@ -10,13 +10,15 @@ use super::PatchError;
 const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that all `copy` operations of a patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
-/// Levels of nesting that an object may reach. Nothing of the API comes near it, and walking deeper is not safe.
+/// Levels of nesting that an object may reach. Nothing of the API comes near it, and walking deeper is not
+/// safe.
 const MAX_DEPTH: usize = 160;
 
 /// The object after the patch.
 ///
 /// # Errors
-/// The patch is malformed, one of its operations cannot be done (a failed `test` included), or it is too large.
+/// The patch is malformed, one of its operations cannot be done (a failed `test` included), or it is too
+/// large.
 pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(list) = patch.as_array() else {
         return Err(PatchError::Malformed("a JSON patch is an array of operations".to_owned()));

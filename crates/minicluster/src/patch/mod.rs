@@ -1,13 +1,21 @@
 //! The four kinds of patch, and who manages which field.
 //!
-//! Patches are pure: the live object and the patch give the new object. Defaults, validation and storage come after.
-//! [`json`], [`merge`] and [`strategic`] change a copy of the live object; [`apply`] is server-side apply. [`managed`]
-//! keeps `metadata.managedFields` for every way of changing an object.
+//! Patches are pure: the live object and the patch give the new object. Defaults, validation and storage come
+//! after. [`json`], [`merge`] and [`strategic`] change a copy of the live object; [`apply`] is server-side
+//! apply. [`managed`] keeps `metadata.managedFields` for every way of changing an object.
 
+pub mod apply;
+mod compare;
+mod fields;
 pub mod json;
+pub mod managed;
 pub mod merge;
 mod order;
 pub mod strategic;
+mod typed;
+
+#[cfg(test)]
+mod managed_tests;
 
 /// Why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// What tells an item from the others: the merge key's value, or the item itself. `None` where the key is missing.
+/// What tells an item from the others: the merge key's value, or the item itself. `None` where the key is
+/// missing.
 pub(super) fn identity(item: &Value, merge_key: Option<&str>) -> Option<String> {
     match merge_key {
         Some(key) => item.get(key).filter(|value| !value.is_null()).map(Value::to_string),
@@ -23,8 +24,9 @@ pub(super) fn positions(list: &[Value], merge_key: Option<&str>) -> HashMap<Stri
     positions
 }
 
-/// Orders a merged list. Items that `order` names stand as they do there, the others as they did in `original`. Where
-/// one of each is next, they keep the order of `original` if both were in it; otherwise the named one comes first.
+/// Orders a merged list. Items that `order` names stand as they do there, the others as they did in
+/// `original`. Where one of each is next, they keep the order of `original` if both were in it; otherwise the
+/// named one comes first.
 pub(super) fn arrange(
     merged: Vec<Value>,
     order: &[Value],

@@ -1,5 +1,5 @@
-//! Strategic merge patch: a merge patch that merges lists where the type says so, with directives for what a merge
-//! cannot say. Rules: "Strategic Merge Patch" of the Kubernetes API conventions.
+//! Strategic merge patch: a merge patch that merges lists where the type says so, with directives for what a
+//! merge cannot say. Rules: "Strategic Merge Patch" of the Kubernetes API conventions.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! Reading a request's object as its type: wrong types are errors, unknown fields are reported and dropped, `null` is
-//! absence, and quantities and times are put into the form they are stored in.
+//! Reading a request's object as its type: wrong types are errors, unknown fields are reported and dropped,
+//! `null` is absence, and quantities and times are put into the form they are stored in.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ pub enum DecodeError {
     },
 }
 
-/// Reads `object` as `ty`, in place. What the type does not know is dropped, and returned as paths (`spec.foo`,
-/// `spec.containers[0].foo`), at most 100 of them.
+/// Reads `object` as `ty`, in place. What the type does not know is dropped, and returned as paths
+/// (`spec.foo`, `spec.containers[0].foo`), at most 100 of them.
 ///
 /// # Errors
 /// Some value has another type than the API says.

@@ -1,9 +1,9 @@
 //! What the types of the API look like: their fields, and how the lists and maps among them are merged.
 //!
 //! [`type_of`] gives the structural type that patches, server-side apply and the check of fields walk along;
-//! [`openapi`] the documents that clients read. Both come from the same definitions (`definitions`) and the same
-//! table of list semantics (`semantics`). Nothing here knows what a value means: defaults and validation are
-//! elsewhere.
+//! [`openapi`] the documents that clients read. Both come from the same definitions (`definitions`) and the
+//! same table of list semantics (`semantics`). Nothing here knows what a value means: defaults and validation
+//! are elsewhere.
 
 mod decode;
 mod definitions;

@@ -13,8 +13,8 @@ use super::operations;
 use crate::discovery::Document;
 use crate::resource::{RESOURCES, Storage};
 
-/// The answer to `GET` of `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`; `None` for any other
-/// path.
+/// The answer to `GET` of `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`; `None` for
+/// any other path.
 pub fn document(path: &str) -> Option<Document> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let body = match segments.as_slice() {
@@ -67,8 +67,8 @@ fn of_version(group: &str, version: &str) -> Option<Bytes> {
     versions().iter().find(|v| v.group == group && v.version == version).map(Version::bytes)
 }
 
-/// The paths of the documents, each with a hash of its content: clients keep a document for as long as that is the
-/// same.
+/// The paths of the documents, each with a hash of its content: clients keep a document for as long as that
+/// is the same.
 fn index() -> Bytes {
     let mut paths = Map::new();
     for version in versions() {

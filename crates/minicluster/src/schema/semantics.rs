@@ -1,8 +1,8 @@
-//! How lists and maps are merged: facts of the Kubernetes API that its published OpenAPI carries as `x-kubernetes-*`
-//! extensions and the generated bindings do not.
+//! How lists and maps are merged: facts of the Kubernetes API that its published OpenAPI carries as
+//! `x-kubernetes-*` extensions and the generated bindings do not.
 //!
-//! A list without a row here is atomic, a map without one is granular, and a strategic merge patch replaces both
-//! kinds of list.
+//! A list without a row here is atomic, a map without one is granular, and a strategic merge patch replaces
+//! both kinds of list.
 
 use serde_json::{Value, json};
 

@@ -196,7 +196,8 @@ impl Builder<'_> {
         TypeId((self.all.len() - 1) as u32)
     }
 
-    /// The type of a definition. Its place is taken before its fields are looked at: types refer to themselves.
+    /// The type of a definition. Its place is taken before its fields are looked at: types refer to
+    /// themselves.
     fn definition(&mut self, name: &str) -> TypeId {
         if let Some(&id) = self.by_name.get(name) {
             return id;

@@ -15,11 +15,11 @@ pub enum Form {
     Table,
 }
 
-/// Chooses the first form in the header `Accept` that is served; `tables` says whether the resource has one.
+/// Chooses the first form in the header `Accept` that is served.
 ///
 /// # Errors
 /// None of them is: protobuf and the like.
-pub fn choose(headers: &HeaderMap, tables: bool) -> Result<Form, Box<Status>> {
+pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
     let mut said_something = false;
     for value in headers.get_all(header::ACCEPT) {
         for range in value.to_str().unwrap_or_default().split(',').filter(|range| !range.trim().is_empty()) {
@@ -33,7 +33,7 @@ pub fn choose(headers: &HeaderMap, tables: bool) -> Result<Form, Box<Status>> {
             match as_kind {
                 "" => return Ok(Form::Plain),
                 "PartialObjectMetadata" | "PartialObjectMetadataList" => return Ok(Form::PartialMetadata),
-                "Table" if tables => return Ok(Form::Table),
+                "Table" => return Ok(Form::Table),
                 _ => {}
             }
         }
@@ -56,23 +56,18 @@ mod tests {
     #[test]
     fn the_first_served_form_is_chosen() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        for (accept, tables, wanted) in [
-            ("", true, Some(Form::Plain)),
-            (table, true, Some(Form::Table)),
-            (table, false, Some(Form::Plain)),
-            (
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                true,
-                Some(Form::PartialMetadata),
-            ),
-            ("application/vnd.kubernetes.protobuf, application/json", true, Some(Form::Plain)),
-            ("application/vnd.kubernetes.protobuf,*/*;q=0.5", true, Some(Form::Plain)),
-            ("application/vnd.kubernetes.protobuf", true, None),
-            ("text/html", true, None),
+        for (accept, wanted) in [
+            ("", Some(Form::Plain)),
+            (table, Some(Form::Table)),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Form::PartialMetadata)),
+            ("application/vnd.kubernetes.protobuf, application/json", Some(Form::Plain)),
+            ("application/vnd.kubernetes.protobuf,*/*;q=0.5", Some(Form::Plain)),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("text/html", None),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, accept.parse().unwrap());
-            assert_eq!(choose(&headers, tables).ok(), wanted, "{accept}");
+            assert_eq!(choose(&headers).ok(), wanted, "{accept}");
         }
     }
 }

@@ -20,6 +20,6 @@ pub use identity::User;
 pub use metrics::InFlight;
 pub use query::Query;
 pub use reply::Reply;
-pub use route::{RequestInfo, Verb, is_served};
+pub use route::{RequestInfo, Verb};
 pub use service::{ApiRequest, Shared};
 pub use start::{ApiServer, StartError};

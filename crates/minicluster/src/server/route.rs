@@ -4,7 +4,7 @@ use http::Method;
 
 use super::query::{Query, decode};
 use super::status::Status;
-use crate::resource::{RESOURCES, Resource, Storage, Subresource, find};
+use crate::resource::{Resource, Storage, Subresource, find};
 
 /// What is done to objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,11 +172,6 @@ fn segments(path: &str) -> Result<Vec<String>, Box<Status>> {
         Ok(segment)
     };
     path.split('/').map(segment).collect()
-}
-
-/// Whether any resource is in a group and version.
-pub fn is_served(group: &str, version: &str) -> bool {
-    RESOURCES.iter().any(|r| r.group == group && r.version == version)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use collection::{Collection, Event, HistoryBounds, TooOld};
-pub use object::{EventType, Object, write_frame};
+pub use object::{EventType, Object, partial_metadata, write_frame};
 pub use selector::Filter;
 pub use snapshot::Snapshots;
 

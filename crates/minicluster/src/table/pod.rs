@@ -133,7 +133,8 @@ impl Summary {
         summary
     }
 
-    /// Goes through the init containers. Gives the restarts of those that keep running, if the pod got past the others.
+    /// Goes through the init containers. Gives the restarts of those that keep running, if the pod got past
+    /// the others.
     fn initialize(&mut self, row: &Row<'_>) -> Option<Restarts> {
         let specs = row.list("/spec/initContainers");
         let (mut all, mut sidecars) = (Restarts::default(), Restarts::default());

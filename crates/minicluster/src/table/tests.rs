@@ -5,13 +5,8 @@ use crate::resource::{RESOURCES, of_kind};
 
 const NOW: &str = "2024-05-01T12:00:00Z";
 
-fn options() -> Options {
-    Options {
-        api_version: "meta.k8s.io/v1",
-        include: IncludeObject::Metadata,
-        headers: true,
-        now: NOW.parse().expect("a time"),
-    }
+fn shown(resource: &Resource, object: &Value) -> Value {
+    table(resource, object, IncludeObject::Metadata, true, NOW.parse().expect("a time"))
 }
 
 /// The cells of one object, joined by ` | `; `-` stands for an empty one.
@@ -19,7 +14,7 @@ fn cells(api_version: &str, kind: &str, mut object: Value) -> String {
     let resource = of_kind(api_version, kind).expect(kind);
     object["metadata"]["name"] = json!("x");
     object["metadata"]["creationTimestamp"] = json!("2024-05-01T11:00:00Z");
-    let table = table(resource, [&object], json!({}), &options());
+    let table = shown(resource, &object);
     let cells = table["rows"][0]["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), table["columnDefinitions"].as_array().expect("columns").len());
     let shown = cells.iter().map(|cell| match cell {
@@ -307,7 +302,7 @@ fn rows_are_as_kubectl_shows_them() {
 fn every_resource_can_be_shown_whatever_its_objects_hold() {
     for resource in RESOURCES {
         for object in [json!({}), json!({"metadata": 1, "spec": [], "status": "x"}), json!(null)] {
-            let table = table(resource, [&object], json!({}), &options());
+            let table = shown(resource, &object);
             let columns = table["columnDefinitions"].as_array().map(Vec::len);
             assert_eq!(table["rows"][0]["cells"].as_array().map(Vec::len), columns, "{}", resource.kind);
         }
@@ -319,9 +314,8 @@ fn rows_carry_what_was_asked_for() {
     let pods = of_kind("v1", "Pod").expect("pods");
     let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "resourceVersion": "7"},
                         "status": {"phase": "Succeeded"}});
-    let with = |include, headers| {
-        table(pods, [&object], metadata_of(&object), &Options { include, headers, ..options() })
-    };
+    let with =
+        |include, with_columns| table(pods, &object, include, with_columns, NOW.parse().expect("a time"));
     let metadata = with(IncludeObject::Metadata, true);
     assert_eq!(metadata["metadata"]["resourceVersion"], "7");
     assert_eq!(metadata["rows"][0]["object"]["kind"], "PartialObjectMetadata");
@@ -332,11 +326,9 @@ fn rows_carry_what_was_asked_for() {
     assert_eq!(with(IncludeObject::Object, false)["rows"][0]["object"], object);
     assert_eq!(with(IncludeObject::Object, false)["columnDefinitions"], Value::Null);
     assert_eq!(with(IncludeObject::None, false)["rows"][0]["object"], Value::Null);
-    for (parameter, expected) in [
-        (None, Some(IncludeObject::Metadata)),
-        (Some("None"), Some(IncludeObject::None)),
-        (Some("All"), None),
-    ] {
+    for (parameter, expected) in
+        [("", Some(IncludeObject::Metadata)), ("None", Some(IncludeObject::None)), ("All", None)]
+    {
         assert_eq!(IncludeObject::parse(parameter), expected);
     }
 }

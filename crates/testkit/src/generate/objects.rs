@@ -135,6 +135,7 @@ pub fn terminate(pod: &mut Pod) {
             condition_type: "DisruptionTarget".to_owned(),
             status: "True".to_owned(),
             reason: "PreemptionByScheduler".to_owned(),
+            ..PodCondition::default()
         }];
     }
 }

@@ -6,43 +6,43 @@ use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
 use super::super::{Asked, Context, Filter, NodeRef};
-use crate::state::intern::Symbol;
+use crate::state::intern::{Symbol, Symbols};
+use crate::state::node::{NodeRecord, Resources};
 use crate::verdict::{Rejection, Status, Verdict};
 
 struct NodeResourcesFit<'a> {
     context: Context<'a>,
     /// Resources other than CPU, memory and storage that are asked for and not ignored.
     scalar: Vec<(Symbol, i64)>,
-    asks_for_anything: bool,
 }
 
 pub(in super::super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let args = &context.profile.profile.node_resources_fit;
     let requests = &context.class.requests;
     let ignored = |name: &str| {
-        let extended = name.contains('/') && !name.contains("kubernetes.io/");
         let group = name.split('/').next().unwrap_or_default();
-        extended
+        is_extended_resource(name)
             && (args.ignored_resources.iter().any(|r| r == name)
                 || args.ignored_resource_groups.iter().any(|g| g == group))
     };
     let asked = requests.scalar.iter().filter(|(_, amount)| *amount != 0);
     let scalar = asked.filter(|(name, _)| !ignored(context.cluster.symbols.text(*name))).copied().collect();
-    let asks_for_anything = requests.milli_cpu != 0
-        || requests.memory != 0
-        || requests.ephemeral_storage != 0
-        || !requests.scalar.is_empty();
-    Some(Box::new(NodeResourcesFit { context, scalar, asks_for_anything }))
+    Some(Box::new(NodeResourcesFit { context, scalar }))
+}
+
+/// Whether a resource is one that Kubernetes itself knows nothing of.
+pub(crate) fn is_extended_resource(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
 }
 
 /// A resource of which there is not enough.
-struct Shortage {
-    /// None: the number of pods.
+pub(crate) struct Shortage {
+    /// None for those that `name` names.
     resource: Option<Symbol>,
     name: &'static str,
-    requested: i64,
-    used: i64,
-    allocatable: i64,
+    pub(crate) requested: i64,
+    pub(crate) used: i64,
+    pub(crate) allocatable: i64,
 }
 
 impl Shortage {
@@ -57,12 +57,12 @@ impl Shortage {
             "cpu" => "Insufficient cpu".into(),
             "memory" => "Insufficient memory".into(),
             "ephemeral-storage" => "Insufficient ephemeral-storage".into(),
-            _ => format!("Insufficient {}", self.resource_name(context)).into(),
+            _ => format!("Insufficient {}", self.resource_name(&context.cluster.symbols)).into(),
         }
     }
 
-    fn resource_name<'a>(&self, context: Context<'a>) -> &'a str {
-        self.resource.map_or(self.name, |r| context.cluster.symbols.text(r))
+    pub(crate) fn resource_name<'a>(&self, symbols: &'a Symbols) -> &'a str {
+        self.resource.map_or(self.name, |r| symbols.text(r))
     }
 }
 
@@ -70,34 +70,38 @@ const PODS: &str = "pods";
 
 impl NodeResourcesFit<'_> {
     fn shortages(&self, node: NodeRef<'_>) -> SmallVec<[Shortage; 2]> {
-        let mut shortages = SmallVec::new();
-        let n_pods = node.n_pods();
-        let node = node.record;
-        if n_pods + 1 > node.allowed_pods {
-            let resource = None;
-            let allocatable = node.allowed_pods;
-            shortages.push(Shortage { resource, name: PODS, requested: 1, used: n_pods, allocatable });
-        }
-        if !self.asks_for_anything {
-            return shortages;
-        }
-        let requests = &self.context.class.requests;
-        let mut check = |resource, name, requested: i64, used: i64, allocatable: i64| {
-            if requested > 0 && requested > allocatable.saturating_sub(used) {
-                shortages.push(Shortage { resource, name, requested, used, allocatable });
-            }
-        };
-        let (offered, used) = (&node.allocatable, &node.requested);
-        check(None, "cpu", requests.milli_cpu, used.milli_cpu, offered.milli_cpu);
-        check(None, "memory", requests.memory, used.memory, offered.memory);
-        let storage = (requests.ephemeral_storage, used.ephemeral_storage, offered.ephemeral_storage);
-        check(None, "ephemeral-storage", storage.0, storage.1, storage.2);
-        for (name, amount) in &self.scalar {
-            let (used, offered) = (used.scalar(*name).unwrap_or(0), offered.scalar(*name).unwrap_or(0));
-            check(Some(*name), "", *amount, used, offered);
-        }
-        shortages
+        shortages(&self.context.class.requests, &self.scalar, node.n_pods(), node.record)
     }
+}
+
+/// What a node with so many pods lacks for a pod; of resources other than CPU, memory and storage those listed
+/// are looked at.
+pub(crate) fn shortages(
+    requests: &Resources,
+    scalar: &[(Symbol, i64)],
+    n_pods: i64,
+    node: &NodeRecord,
+) -> SmallVec<[Shortage; 2]> {
+    let mut shortages = SmallVec::new();
+    if n_pods + 1 > node.allowed_pods {
+        let (resource, allocatable) = (None, node.allowed_pods);
+        shortages.push(Shortage { resource, name: PODS, requested: 1, used: n_pods, allocatable });
+    }
+    let mut check = |resource, name, requested: i64, used: i64, allocatable: i64| {
+        if requested > 0 && requested > allocatable.saturating_sub(used) {
+            shortages.push(Shortage { resource, name, requested, used, allocatable });
+        }
+    };
+    let (offered, used) = (&node.allocatable, &node.requested);
+    check(None, "cpu", requests.milli_cpu, used.milli_cpu, offered.milli_cpu);
+    check(None, "memory", requests.memory, used.memory, offered.memory);
+    let storage = (requests.ephemeral_storage, used.ephemeral_storage, offered.ephemeral_storage);
+    check(None, "ephemeral-storage", storage.0, storage.1, storage.2);
+    for (name, amount) in scalar {
+        let (used, offered) = (used.scalar(*name).unwrap_or(0), offered.scalar(*name).unwrap_or(0));
+        check(Some(*name), "", *amount, used, offered);
+    }
+    shortages
 }
 
 impl Filter for NodeResourcesFit<'_> {
@@ -134,7 +138,7 @@ impl Filter for NodeResourcesFit<'_> {
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let verdict = |shortage: Shortage| {
-            let name = shortage.resource_name(self.context);
+            let name = shortage.resource_name(&self.context.cluster.symbols);
             let Shortage { requested, used, allocatable, .. } = shortage;
             let status = if shortage.is_unresolvable() {
                 Status::UnschedulableAndUnresolvable

@@ -99,7 +99,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// Writes a time as Kubernetes does.
+/// Writes a time as Kubernetes does; an absent one is `null`.
 pub(crate) fn written<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.serialize_str(&rfc3339(*time)),

@@ -5,18 +5,26 @@
 //! decoding, `null` means the same as an absent field.
 
 mod condition;
+mod daemon;
 mod deployment;
+mod job;
 mod meta;
+mod node;
 mod pod;
 mod replica_set;
 mod selector;
+mod stateful_set;
 
 pub(crate) use condition::*;
+pub(crate) use daemon::*;
 pub(crate) use deployment::*;
+pub(crate) use job::*;
 pub(crate) use meta::*;
+pub(crate) use node::*;
 pub(crate) use pod::*;
 pub(crate) use replica_set::*;
 pub(crate) use selector::*;
+pub(crate) use stateful_set::*;
 
 use serde::{Deserialize, Deserializer};
 

@@ -1,0 +1,210 @@
+//! Pods that run, end, and go.
+
+use std::time::Duration;
+
+use berth_kubelet::{KubeletOptions, PodTimings};
+use serde_json::{Value, json};
+
+use crate::world::{World, condition, is_true, pod, quick, until};
+
+fn annotated(pairs: &[(&str, &str)]) -> Value {
+    let pairs: serde_json::Map<_, _> =
+        pairs.iter().map(|(k, v)| (format!("berth.dev/{k}"), json!(v))).collect();
+    json!({ "annotations": pairs })
+}
+
+#[tokio::test]
+async fn a_bound_pod_runs() {
+    let world = World::with_nodes(quick(2)).await;
+    world.bind("a", "node-1", json!({}), json!({})).await;
+    world.bind("b", "node-2", json!({}), json!({})).await;
+    world.bind("host", "node-2", json!({}), json!({ "hostNetwork": true })).await;
+    let a = world.pod_in_phase("a", "Running").await;
+    let b = world.pod_in_phase("b", "Running").await;
+    let host = world.pod_in_phase("host", "Running").await;
+    for type_ in ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"] {
+        assert!(is_true(&a, type_), "{type_}: {a:#}");
+    }
+    let container = &a["status"]["containerStatuses"][0];
+    assert_eq!((&container["name"], &container["ready"]), (&json!("c"), &json!(true)));
+    assert!(container["state"]["running"]["startedAt"].is_string(), "{container:#}");
+    assert!(a["status"]["startTime"].is_string());
+    assert_ne!(a["status"]["podIP"], b["status"]["podIP"]);
+    assert!(a["status"]["podIP"].as_str().unwrap().starts_with("10."), "{a:#}");
+    let node = world.node("node-2").await;
+    assert_eq!(b["status"]["hostIP"], node["status"]["addresses"][0]["address"]);
+    assert_eq!(host["status"]["podIP"], b["status"]["hostIP"]);
+    let snapshot = world.control().snapshot();
+    assert_eq!((snapshot.pods_running, snapshot.pods_ready), (3, 3), "{snapshot:?}");
+}
+
+#[tokio::test]
+async fn a_pod_becomes_ready_later_and_init_containers_come_first() {
+    let world = World::with_nodes(quick(1)).await;
+    let metadata = annotated(&[("init-run-for", "100ms"), ("ready-after", "200ms")]);
+    let spec = json!({ "initContainers": [{ "name": "i", "image": "i" }] });
+    world.bind("p", "node-1", metadata, spec).await;
+    world.pod_when("p", "initializes", |p| p["status"]["initContainerStatuses"].is_array()).await;
+    let running = world.pod_in_phase("p", "Running").await;
+    let init = &running["status"]["initContainerStatuses"][0];
+    assert_eq!(init["state"]["terminated"]["reason"], "Completed", "{running:#}");
+    let ready = world.pod_when("p", "ready", |p| is_true(p, "Ready")).await;
+    assert!(is_true(&ready, "PodScheduled"), "{ready:#}");
+}
+
+#[tokio::test]
+async fn pods_that_run_to_completion_end() {
+    let world = World::with_nodes(quick(1)).await;
+    let never = json!({ "restartPolicy": "Never" });
+    world.bind("succeeds", "node-1", json!({}), never.clone()).await;
+    world.bind("fails", "node-1", annotated(&[("exit-code", "3")]), never).await;
+    let on_failure = json!({ "restartPolicy": "OnFailure" });
+    world.bind("recovers", "node-1", annotated(&[("exit-code", "1,1,0")]), on_failure).await;
+    let succeeded = world.pod_in_phase("succeeds", "Succeeded").await;
+    assert_eq!(condition(&succeeded, "Ready").unwrap()["reason"], "PodCompleted");
+    let failed = world.pod_in_phase("fails", "Failed").await;
+    assert_eq!(failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+    let recovered = world.pod_in_phase("recovers", "Succeeded").await;
+    assert_eq!(recovered["status"]["containerStatuses"][0]["restartCount"], 2, "{recovered:#}");
+    until("nothing runs any more", async || {
+        let snapshot = world.control().snapshot();
+        (snapshot.pods_running == 0 && snapshot.pods_ended == 3).then_some(()).ok_or(format!("{snapshot:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deletion_waits_for_the_containers_to_end() {
+    let timings = PodTimings { stop_after: Duration::from_secs(2), ..quick(1).pods };
+    let world = World::with_nodes(KubeletOptions { pods: timings, ..quick(1) }).await;
+    world.bind("p", "node-1", json!({}), json!({})).await;
+    world.pod_in_phase("p", "Running").await;
+    world.delete_pod("p").await;
+    let ending = world.get(&pod("p")).await.unwrap();
+    assert!(ending["metadata"]["deletionTimestamp"].is_string(), "{ending:#}");
+    assert_eq!(ending["status"]["phase"], "Running");
+    world.pod_gone("p").await;
+    until("the pod is not counted any more", async || {
+        let snapshot = world.control().snapshot();
+        (snapshot.pods_running == 0).then_some(()).ok_or(format!("{snapshot:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_with_finalizers_tells_its_end_and_stays() {
+    let world = World::with_nodes(quick(1)).await;
+    world.bind("p", "node-1", json!({ "finalizers": ["example.com/keep"] }), json!({})).await;
+    world.pod_in_phase("p", "Running").await;
+    world.delete_pod("p").await;
+    let ended = world.pod_in_phase("p", "Succeeded").await;
+    assert!(ended["status"]["containerStatuses"][0]["state"]["terminated"].is_object(), "{ended:#}");
+    assert!(ended["status"]["podIP"].is_string(), "{ended:#}");
+    world.patch(&pod("p"), json!({ "metadata": { "finalizers": null } })).await;
+    world.pod_gone("p").await;
+}
+
+#[tokio::test]
+async fn ended_pods_and_pods_that_never_started_are_removed() {
+    let timings = PodTimings { start_after: Duration::from_secs(3600), ..quick(1).pods };
+    let world = World::with_nodes(KubeletOptions { pods: timings, ..quick(1) }).await;
+    let at_once = annotated(&[("start-after", "0")]);
+    world.bind("ended", "node-1", at_once, json!({ "restartPolicy": "Never" })).await;
+    world.pod_in_phase("ended", "Succeeded").await;
+    world.bind("waiting", "node-1", json!({}), json!({})).await;
+    let waiting =
+        |p: &Value| p["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating";
+    world.pod_when("waiting", "ContainerCreating", waiting).await;
+    world.delete_pod("ended").await;
+    world.delete_pod("waiting").await;
+    world.pod_gone("ended").await;
+    world.pod_gone("waiting").await;
+}
+
+#[tokio::test]
+async fn readiness_gates_are_obeyed() {
+    let world = World::with_nodes(quick(1)).await;
+    let spec = json!({ "readinessGates": [{ "conditionType": "example.com/gate" }] });
+    world.bind("p", "node-1", json!({}), spec).await;
+    let running = world.pod_in_phase("p", "Running").await;
+    assert!(!is_true(&running, "Ready") && is_true(&running, "ContainersReady"), "{running:#}");
+    let mut conditions = running["status"]["conditions"].clone();
+    let gate = json!({ "type": "example.com/gate", "status": "True" });
+    conditions.as_array_mut().unwrap().push(gate);
+    world.patch(&format!("{}/status", pod("p")), json!({ "status": { "conditions": conditions } })).await;
+    world.pod_when("p", "ready", |p| is_true(p, "Ready")).await;
+}
+
+#[tokio::test]
+async fn a_restarted_agent_goes_on_with_running_pods() {
+    let mut world = World::with_nodes(quick(2)).await;
+    let labels = json!({ "labels": { "app": "a" } });
+    let spec = json!({ "nodeSelector": { "topology.kubernetes.io/zone": "zone-1" } });
+    world.bind("runs", "node-1", labels, spec).await;
+    let before = world.pod_in_phase("runs", "Running").await;
+    world.stop_nodes().await;
+    // What happens meanwhile: a binding, a deletion, and a node that no longer suits its pod.
+    let zone = json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "zone-2" } } });
+    world.patch(&crate::world::node("node-1"), zone).await;
+    world.bind("bound", "node-1", json!({}), json!({})).await;
+    world.start_nodes(quick(2)).await;
+    let bound = world.pod_in_phase("bound", "Running").await;
+    let after = world.get(&pod("runs")).await.unwrap();
+    assert_eq!(
+        after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"],
+        "nothing is rewritten"
+    );
+    assert_ne!(bound["status"]["podIP"], after["status"]["podIP"]);
+    world.delete_pod("runs").await;
+    world.pod_gone("runs").await;
+}
+
+#[tokio::test]
+async fn a_pod_made_again_under_its_name_is_another_pod() {
+    let world = World::with_nodes(quick(2)).await;
+    world.bind("p", "node-1", json!({}), json!({})).await;
+    let first = world.pod_in_phase("p", "Running").await;
+    let at_once = json!({ "gracePeriodSeconds": 0 });
+    world.send(http::Method::DELETE, &pod("p"), at_once).await.unwrap();
+    world.bind("p", "node-2", json!({}), json!({})).await;
+    let second = world.pod_in_phase("p", "Running").await;
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    assert_ne!(first["status"]["hostIP"], second["status"]["hostIP"]);
+}
+
+#[tokio::test]
+async fn events_are_told_if_asked_for() {
+    let world = World::with_nodes(KubeletOptions { events: true, ..quick(1) }).await;
+    world.bind("p", "node-1", json!({}), json!({})).await;
+    until("the events of a start", async || {
+        let events = world.get("/api/v1/namespaces/default/events").await.map_err(|e| e.to_string())?;
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let about = events.iter().filter(|e| e["involvedObject"]["name"] == "p");
+        let reasons: Vec<_> = about.map(|e| e["reason"].as_str().unwrap_or_default().to_owned()).collect();
+        let all = ["Pulled", "Created", "Started"].iter().all(|r| reasons.iter().any(|found| found == r));
+        if all { Ok(()) } else { Err(format!("{reasons:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_pods_on_many_nodes_settle_with_addresses_of_their_own() {
+    const N_PODS: usize = 200;
+    let world = World::with_nodes(quick(50)).await;
+    let bound = (0..N_PODS).map(|i| {
+        let (world, node) = (&world, format!("node-{:02}", i % 50 + 1));
+        async move { world.bind(&format!("p-{i}"), &node, json!({}), json!({})).await }
+    });
+    futures::future::join_all(bound).await;
+    let list = until("all pods are ready", async || {
+        let list = world.get(crate::world::PODS).await.map_err(|e| e.to_string())?;
+        let pods = list["items"].as_array().cloned().unwrap_or_default();
+        let n_ready = pods.iter().filter(|p| is_true(p, "Ready")).count();
+        if n_ready == N_PODS { Ok(pods) } else { Err(format!("{n_ready} ready")) }
+    })
+    .await;
+    let ips: std::collections::HashSet<_> = list.iter().map(|p| p["status"]["podIP"].to_string()).collect();
+    assert_eq!(ips.len(), N_PODS);
+    let snapshot = world.control().snapshot();
+    assert_eq!((snapshot.pods_ready, snapshot.nodes_ready), (N_PODS, 50), "{snapshot:?}");
+}

@@ -1,0 +1,261 @@
+//! Nodes that register, stay alive, are taken over, switched off, deleted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_kubelet::{Adopt, ControlError, Heartbeat, KubeletOptions, NodeCredentials};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::world::{World, condition, is_true, node, quick, until};
+
+fn with_heartbeat(options: KubeletOptions, lease: Duration, status: Duration) -> KubeletOptions {
+    let heartbeat = Heartbeat { lease_interval: lease, status_interval: status, ..options.heartbeat };
+    KubeletOptions { heartbeat, ..options }
+}
+
+const SOON: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn nodes_register_and_are_ready() {
+    let world = World::with_nodes(quick(3)).await;
+    let list = world.get("/api/v1/nodes").await.unwrap();
+    let nodes = list["items"].as_array().unwrap();
+    let names: Vec<_> = nodes.iter().map(|n| n["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["node-1", "node-2", "node-3"]);
+    for node in nodes {
+        assert!(is_true(node, "Ready"), "{node:#}");
+        let status = &node["status"];
+        assert_eq!(status["allocatable"]["cpu"], "4");
+        assert_eq!(status["capacity"]["pods"], "110");
+        assert_eq!(status["nodeInfo"]["operatingSystem"], "linux");
+        assert_eq!(status["addresses"][1]["address"], node["metadata"]["name"]);
+        let labels = &node["metadata"]["labels"];
+        assert_eq!(labels["kubernetes.io/hostname"], node["metadata"]["name"]);
+        assert_eq!(labels["topology.kubernetes.io/region"], "region-1");
+    }
+    assert_eq!(nodes[2]["metadata"]["labels"]["topology.kubernetes.io/zone"], "zone-1");
+    let ip = |i: usize| nodes[i]["status"]["addresses"][0]["address"].as_str().unwrap().to_owned();
+    assert!(ip(0) != ip(1) && ip(1) != ip(2), "{} {} {}", ip(0), ip(1), ip(2));
+}
+
+#[tokio::test]
+async fn leases_are_created_and_renewed() {
+    let world = World::with_nodes(with_heartbeat(quick(2), SOON, Duration::from_secs(300))).await;
+    let renewed = async || match world.lease_renewed("node-2").await {
+        Value::Null => Err("no Lease".to_owned()),
+        time => Ok(time),
+    };
+    let first = until("a Lease", renewed).await;
+    until("the Lease is renewed", async || {
+        let now = world.lease_renewed("node-2").await;
+        if now == first { Err(now.to_string()) } else { Ok(()) }
+    })
+    .await;
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-2";
+    let found = world.get(lease).await.unwrap();
+    assert_eq!(found["spec"]["holderIdentity"], "node-2");
+    assert_eq!(found["spec"]["leaseDurationSeconds"], 40);
+    assert_eq!(found["metadata"]["ownerReferences"][0]["name"], "node-2");
+    // Somebody deletes it: it comes back.
+    world.send(Method::DELETE, lease, Value::Null).await.unwrap();
+    until("a Lease again", renewed).await;
+}
+
+#[tokio::test]
+async fn what_users_change_of_a_node_stays() {
+    let world = World::with_nodes(with_heartbeat(quick(1), SOON, SOON)).await;
+    let change = json!({
+        "metadata": { "labels": { "disk": "ssd", "topology.kubernetes.io/zone": "zone-9" } },
+        "spec": { "unschedulable": true, "taints": [{ "key": "k", "effect": "NoSchedule" }] },
+    });
+    world.patch(&node("node-1"), change).await;
+    let heartbeat = |node: &Value| condition(node, "Ready").unwrap()["lastHeartbeatTime"].clone();
+    let before = heartbeat(&world.node("node-1").await);
+    let after = world.node_when("node-1", "another heartbeat", |node| heartbeat(node) != before).await;
+    assert_eq!(after["metadata"]["labels"]["disk"], "ssd");
+    assert_eq!(after["metadata"]["labels"]["topology.kubernetes.io/zone"], "zone-9");
+    assert_eq!(after["spec"]["unschedulable"], true);
+    assert_eq!(after["spec"]["taints"][0]["key"], "k");
+    let since = |node: &Value| condition(node, "Ready").unwrap()["lastTransitionTime"].clone();
+    assert!(since(&after).is_string());
+}
+
+#[tokio::test]
+async fn a_node_found_not_ready_reports_again() {
+    let world = World::with_nodes(quick(1)).await;
+    let unknown = json!({ "status": { "conditions": [
+        { "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" },
+    ]}});
+    world.patch(&format!("{}/status", node("node-1")), unknown).await;
+    world.node_when("node-1", "Ready", |node| is_true(node, "Ready")).await;
+}
+
+#[tokio::test]
+async fn nodes_that_exist_are_taken_over_as_they_are() {
+    let mut world = World::empty().await;
+    let create = async |name: &str, labels: Value, status: Value| {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels }, "status": status,
+        });
+        world.send(Method::POST, "/api/v1/nodes", body).await.unwrap();
+    };
+    let capacity = json!({ "capacity": { "cpu": "64", "memory": "1Ti", "pods": "10" } });
+    create("node-1", json!({ "own": "label" }), capacity.clone()).await;
+    create("big", json!({ "pool": "mine" }), capacity).await;
+    create("bare", json!({ "pool": "mine" }), json!({})).await;
+    create("foreign", json!({ "pool": "other" }), json!({})).await;
+    let adopt = Adopt::Selected { labels: "pool=mine".to_owned(), names: Vec::new() };
+    world.start_nodes(KubeletOptions { adopt, ..quick(2) }).await;
+
+    for name in ["node-1", "node-2", "big", "bare"] {
+        let offers = |node: &Value| node["status"]["allocatable"]["cpu"].is_string();
+        let ready = |node: &Value| is_true(node, "Ready") && offers(node);
+        world.node_when(name, "ready, with resources", ready).await;
+    }
+    let taken_over = world.node("node-1").await;
+    assert_eq!(taken_over["metadata"]["labels"]["own"], "label");
+    assert_eq!(taken_over["status"]["allocatable"]["cpu"], "64");
+    let with_hostname = |node: &Value| node["metadata"]["labels"]["kubernetes.io/hostname"] == "big";
+    world.node_when("big", "the labels of a kubelet", with_hostname).await;
+    assert_eq!(world.node("bare").await["status"]["allocatable"]["cpu"], "4");
+    assert_eq!(condition(&world.node("foreign").await, "Ready"), None);
+    assert_eq!(world.control().snapshot().nodes, 4);
+}
+
+#[tokio::test]
+async fn a_node_that_is_created_later_is_taken_over_with_its_pods() {
+    let world = World::with_nodes(KubeletOptions { adopt: Adopt::All, ..quick(1) }).await;
+    // Bound before the node exists, so no event tells of it when the node has come.
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "early" },
+        "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] },
+    });
+    world.send(Method::POST, crate::world::PODS, pod).await.unwrap();
+    let late = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } });
+    world.send(Method::POST, "/api/v1/nodes", late).await.unwrap();
+    world.node_when("late", "Ready", |node| is_true(node, "Ready")).await;
+    world.pod_in_phase("early", "Running").await;
+}
+
+#[tokio::test]
+async fn a_node_acts_as_itself_and_may_not_touch_others() {
+    let mut world = World::empty().await;
+    let tokens: HashMap<_, _> =
+        ["node-1", "node-2"].map(|name| (name.to_owned(), world.server.node_token(name))).into();
+    let token_of = move |name: &str| tokens.get(name).cloned();
+    let credentials = NodeCredentials::Tokens(Arc::new(token_of));
+    world.start_nodes(KubeletOptions { credentials, ..quick(2) }).await;
+    world.bind("p", "node-2", json!({}), json!({})).await;
+    world.pod_in_phase("p", "Running").await;
+
+    // The same identity for another node is refused: the simulated nodes do not act as the admin.
+    let as_node_1 = berth_watch::connect::client(world.server.node_config("node-1")).unwrap();
+    let patch = berth_watch::call::with_body(
+        Method::PATCH,
+        &format!("{}/status", node("node-2")),
+        "application/merge-patch+json",
+        br#"{"status":{"capacity":{"cpu":"1"}}}"#.to_vec(),
+    );
+    let timeout = Duration::from_secs(30);
+    let error = berth_watch::call::json::<Value>(&as_node_1, patch, timeout).await.unwrap_err();
+    assert_eq!(error.code(), Some(403), "{error}");
+    let wrong_token = world.server.node_token("node-2");
+    let credentials = NodeCredentials::Tokens(Arc::new(move |_: &str| Some(wrong_token.clone())));
+    let mut other = quick(1);
+    other.make[0].name_prefix = "impostor-".to_owned();
+    let options = KubeletOptions { credentials, ..other };
+    let stop = tokio_util::sync::CancellationToken::new();
+    let impostor = tokio::spawn(berth_kubelet::run(world.server.admin_config(), options, stop.clone()));
+    // The next write of the impostor's neighbour is seen, so the impostor has had its turn many times over.
+    world.bind("q", "node-2", json!({}), json!({})).await;
+    world.pod_in_phase("q", "Running").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(world.get(&node("impostor-1")).await.unwrap_err().is_not_found());
+    stop.cancel();
+    impostor.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_node_is_switched_off_and_on() {
+    let world = World::with_nodes(with_heartbeat(quick(2), SOON, Duration::from_secs(300))).await;
+    world.bind("before", "node-1", json!({}), json!({})).await;
+    world.pod_in_phase("before", "Running").await;
+    let control = world.control();
+    control.stop_node("node-1").await.unwrap();
+    assert_eq!(control.snapshot().nodes_ready, 1);
+    world.bind("meanwhile", "node-1", json!({}), json!({})).await;
+    world.delete_pod("before").await;
+    let last = world.lease_renewed("node-1").await;
+    // The other node's heartbeats go on, this one's do not.
+    let other = world.lease_renewed("node-2").await;
+    until("the other node's Lease is renewed", async || {
+        let now = world.lease_renewed("node-2").await;
+        if now == other { Err(now.to_string()) } else { Ok(()) }
+    })
+    .await;
+    assert_eq!(world.lease_renewed("node-1").await, last);
+    assert_eq!(world.get(&crate::world::pod("meanwhile")).await.unwrap()["status"]["phase"], "Pending");
+    assert!(world.get(&crate::world::pod("before")).await.is_ok());
+
+    control.start_node("node-1").await.unwrap();
+    world.pod_gone("before").await;
+    world.pod_in_phase("meanwhile", "Running").await;
+    until("the Lease is renewed again", async || {
+        let now = world.lease_renewed("node-1").await;
+        if now == last { Err(now.to_string()) } else { Ok(()) }
+    })
+    .await;
+    let unknown = control.stop_node("nobody").await.unwrap_err();
+    assert_eq!(unknown, ControlError::UnknownNode { node: "nobody".to_owned() });
+}
+
+#[tokio::test]
+async fn a_deleted_node_is_left_alone_until_somebody_makes_it_again() {
+    let world = World::with_nodes(with_heartbeat(quick(2), SOON, SOON)).await;
+    world.send(Method::DELETE, &node("node-1"), Value::Null).await.unwrap();
+    until("one node is handled", async || {
+        let snapshot = world.control().snapshot();
+        (snapshot.nodes == 1 && snapshot.nodes_ready == 1).then_some(()).ok_or(format!("{snapshot:?}"))
+    })
+    .await;
+    assert!(world.get(&node("node-1")).await.unwrap_err().is_not_found());
+    let again = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1" } });
+    world.send(Method::POST, "/api/v1/nodes", again).await.unwrap();
+    world.node_when("node-1", "Ready", |node| is_true(node, "Ready")).await;
+    world.bind("p", "node-1", json!({}), json!({})).await;
+    world.pod_in_phase("p", "Running").await;
+}
+
+#[tokio::test]
+async fn nodes_wait_for_a_server_that_comes_later() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let dir = std::env::temp_dir().join(format!("berth-kubelet-{}-{}", std::process::id(), address.port()));
+    let options = berth_minicluster::ServerOptions {
+        listen: address,
+        data_dir: Some(dir.clone()),
+        ..berth_minicluster::ServerOptions::default()
+    };
+    // Started once to have its certificates, so that the configuration is known before the server is there.
+    drop(listener);
+    let server = berth_minicluster::ApiServer::start(options.clone()).await.unwrap();
+    let config = server.admin_config();
+    server.shutdown().await;
+    let kubelet = berth_kubelet::Kubelet::new(&config, quick(1)).unwrap();
+    let (control, stop) = (kubelet.control(), tokio_util::sync::CancellationToken::new());
+    let task = tokio::spawn(kubelet.run(stop.clone()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(control.snapshot().nodes_ready, 0);
+    let server = berth_minicluster::ApiServer::start(options).await.unwrap();
+    until("the node is ready", async || {
+        let snapshot = control.snapshot();
+        (snapshot.nodes_ready == 1).then_some(()).ok_or(format!("{snapshot:?}"))
+    })
+    .await;
+    stop.cancel();
+    task.await.unwrap();
+    server.shutdown().await;
+    std::fs::remove_dir_all(dir).unwrap();
+}

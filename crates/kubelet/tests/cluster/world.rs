@@ -1,0 +1,196 @@
+//! An embedded API server, simulated nodes on it, and a client that looks at both.
+
+use std::time::Duration;
+
+use berth_kubelet::{Kubelet, KubeletOptions, NodeControl, NodeTemplate, PodTimings};
+use berth_minicluster::{ApiServer, ServerOptions};
+use berth_watch::call::{self, CallError};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Far longer than anything here takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub struct World {
+    pub server: ApiServer,
+    pub client: kube::Client,
+    kubelet: Option<Running>,
+}
+
+struct Running {
+    control: NodeControl,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// So many nodes whose pods run at once and end at once.
+pub fn quick(n_nodes: usize) -> KubeletOptions {
+    KubeletOptions {
+        make: vec![NodeTemplate::new(n_nodes, 2)],
+        pods: PodTimings {
+            start_after: Duration::ZERO,
+            run_for: Duration::ZERO,
+            stop_after: Duration::ZERO,
+            restart_backoff: Duration::from_millis(100),
+            ..PodTimings::default()
+        },
+        second_look_after: Duration::from_millis(50),
+        ..KubeletOptions::default()
+    }
+}
+
+impl World {
+    /// A server with nothing on it.
+    pub async fn empty() -> World {
+        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let client = berth_watch::connect::client(server.admin_config()).unwrap();
+        World { server, client, kubelet: None }
+    }
+
+    /// A server and nodes that are ready.
+    pub async fn with_nodes(options: KubeletOptions) -> World {
+        let mut world = World::empty().await;
+        world.start_nodes(options).await;
+        world
+    }
+
+    /// Starts nodes and waits until those that are made are ready.
+    pub async fn start_nodes(&mut self, options: KubeletOptions) {
+        let n_made: usize = options.make.iter().map(|template| template.made.n_nodes).sum();
+        let kubelet = Kubelet::new(&self.server.admin_config(), options).unwrap();
+        let (control, stop) = (kubelet.control(), CancellationToken::new());
+        let task = tokio::spawn(kubelet.run(stop.clone()));
+        self.kubelet = Some(Running { control: control.clone(), stop, task });
+        until("the nodes are ready", async || {
+            let snapshot = control.snapshot();
+            (snapshot.nodes_ready >= n_made).then_some(()).ok_or(format!("{snapshot:?}"))
+        })
+        .await;
+    }
+
+    /// Stops the agent of all nodes, as a crash would: nothing is told to anybody.
+    pub async fn stop_nodes(&mut self) {
+        let Running { stop, task, .. } = self.kubelet.take().expect("nodes have been started");
+        stop.cancel();
+        task.await.unwrap();
+    }
+
+    pub fn control(&self) -> NodeControl {
+        self.kubelet.as_ref().expect("nodes have been started").control.clone()
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
+        let content_type = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        call::json(&self.client, call::with_body(method, path, content_type, body), TIMEOUT).await
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value, CallError> {
+        self.send(Method::GET, path, Value::Null).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> Value {
+        self.send(Method::PATCH, path, body).await.unwrap()
+    }
+
+    pub async fn node(&self, name: &str) -> Value {
+        self.get(&node(name)).await.unwrap()
+    }
+
+    /// Creates a pod with one container and binds it, as a scheduler does it.
+    pub async fn bind(&self, name: &str, node: &str, metadata: Value, spec: Value) {
+        let mut metadata = metadata;
+        metadata["name"] = json!(name);
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": { "containers": [{ "name": "c", "image": "registry.example/i:1" }] },
+        });
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            pod["spec"][key] = value.clone();
+        }
+        self.send(Method::POST, PODS, pod).await.unwrap();
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        self.send(Method::POST, &format!("{PODS}/{name}/binding"), binding).await.unwrap();
+    }
+
+    pub async fn delete_pod(&self, name: &str) {
+        self.send(Method::DELETE, &pod(name), Value::Null).await.unwrap();
+    }
+
+    /// Waits for a pod to look as wanted.
+    pub async fn pod_when(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        until(&format!("pod {name}: {what}"), async || {
+            let pod = self.get(&pod(name)).await.map_err(|e| e.to_string())?;
+            if is_so(&pod) { Ok(pod) } else { Err(format!("{pod:#}")) }
+        })
+        .await
+    }
+
+    pub async fn pod_in_phase(&self, name: &str, phase: &str) -> Value {
+        self.pod_when(name, phase, |pod| pod["status"]["phase"] == phase).await
+    }
+
+    /// Waits for a pod to have gone.
+    pub async fn pod_gone(&self, name: &str) {
+        until(&format!("pod {name} is gone"), async || match self.get(&pod(name)).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(pod) => Err(format!("{pod:#}")),
+        })
+        .await;
+    }
+
+    /// Waits for something about a node.
+    pub async fn node_when(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        until(&format!("node {name}: {what}"), async || {
+            let node = self.get(&node(name)).await.map_err(|e| e.to_string())?;
+            if is_so(&node) { Ok(node) } else { Err(format!("{node:#}")) }
+        })
+        .await
+    }
+
+    pub async fn lease_renewed(&self, node: &str) -> Value {
+        let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
+        self.get(&lease).await.map(|lease| lease["spec"]["renewTime"].clone()).unwrap_or_default()
+    }
+}
+
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+
+pub fn pod(name: &str) -> String {
+    format!("{PODS}/{name}")
+}
+
+pub fn node(name: &str) -> String {
+    format!("/api/v1/nodes/{name}")
+}
+
+/// The condition of an object, if it has it.
+pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == type_)
+}
+
+pub fn is_true(object: &Value, type_: &str) -> bool {
+    condition(object, type_).is_some_and(|c| c["status"] == "True")
+}
+
+/// Asks until the answer is there; then panics with what was last found.
+pub async fn until<T>(what: &str, ask: impl AsyncFn() -> Result<T, String>) -> T {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        match ask().await {
+            Ok(found) => return found,
+            Err(found) if tokio::time::Instant::now() > deadline => panic!("not so: {what}; found: {found}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}

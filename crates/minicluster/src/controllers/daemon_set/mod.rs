@@ -1,0 +1,248 @@
+//! DaemonSets: a pod on every node where one belongs. The scheduler places them; the controller pins each to its node.
+
+mod eligibility;
+mod plan;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
+use self::plan::{by_node, plan};
+use super::api::{Api, ApiError, Precondition};
+use super::cache::{Cache, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::expectations::Expectations;
+use super::informer::Informer;
+use super::kinds::{DAEMON_SETS, PODS};
+use super::ownership::{Owner, claim};
+use super::pod_control::{BURST, create_pods, delete_pods, object_at, pod_from_template};
+use super::queue::{Next, Queue, work};
+use super::replica_set::until;
+use super::revisions::{History, REVISION_LABEL, history, truncate};
+use super::view::{ControllerRevision, DaemonSet, Node, Pod};
+
+/// Events of pods and nodes come in flocks: one sync for those that come within this time.
+const SETTLE: Duration = Duration::from_millis(20);
+/// First and longest time before a failed pod is replaced.
+const FAILED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(900));
+
+/// The controller.
+pub(crate) struct DaemonSets {
+    api: Api,
+    recorder: Recorder,
+    sets: Arc<Cache<DaemonSet>>,
+    revisions: Arc<Cache<ControllerRevision>>,
+    pods: Arc<Cache<Pod>>,
+    nodes: Arc<Cache<Node>>,
+    expectations: Arc<Expectations>,
+    failures: Mutex<HashMap<(ObjectKey, String), Failures>>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+/// Failures of pods on one node in a row.
+struct Failures {
+    wait: Duration,
+    last: Instant,
+}
+
+impl DaemonSets {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        sets: &mut Informer<DaemonSet>,
+        revisions: &Informer<ControllerRevision>,
+        pods: &mut Informer<Pod>,
+        nodes: &mut Informer<Node>,
+    ) -> Self {
+        let controller = DaemonSets {
+            api: api.clone(),
+            recorder,
+            sets: sets.cache(),
+            revisions: revisions.cache(),
+            pods: pods.cache(),
+            nodes: nodes.cache(),
+            expectations: Arc::default(),
+            failures: Mutex::default(),
+            queue: Arc::default(),
+        };
+        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
+        sets.on_change(move |change| {
+            let Some(latest) = change.latest() else { return };
+            if change.new.is_none() {
+                expectations.forget(&latest.metadata.key());
+            }
+            queue.add(latest.metadata.key());
+        });
+        let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
+        nodes.on_change(move |change| {
+            // Heartbeats are no news.
+            let same = change.old.zip(change.new).is_some_and(|(old, new)| {
+                old.metadata.labels == new.metadata.labels && old.spec.taints == new.spec.taints
+            });
+            if !same {
+                for set in cache.all() {
+                    queue.add_after(set.metadata.key(), SETTLE);
+                }
+            }
+        });
+        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
+        let cache = controller.sets.clone();
+        pods.on_change(move |change| {
+            let owner_of = |pod: &Pod| {
+                let owner = pod.metadata.controller().filter(|owner| owner.kind == DAEMON_SETS.kind)?;
+                Some(ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() })
+            };
+            let owners = (change.old.and_then(|pod| owner_of(pod)), change.new.and_then(|pod| owner_of(pod)));
+            if let Some(key) = &owners.1
+                && change.old.is_none()
+            {
+                expectations.creations_seen(key, 1);
+            }
+            let Some(pod) = change.latest() else { return };
+            for key in [owners.0, owners.1].into_iter().flatten() {
+                if change.new.is_none() || pod.metadata.is_deleting() {
+                    expectations.deletion_seen(&key, &pod.metadata.uid);
+                }
+                queue.add_after(key, SETTLE);
+            }
+            if change.new.is_some() && pod.metadata.controller().is_none() {
+                let all = cache.by(&Index::Namespace(pod.metadata.namespace.clone()));
+                for set in all.iter().filter(|set| set.spec.selector.matches(&pod.metadata.labels)) {
+                    queue.add_after(set.metadata.key(), SETTLE);
+                }
+            }
+        });
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("daemonsets", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(set) = self.sets.get(&key) else {
+            self.expectations.forget(&key);
+            self.lock_failures().retain(|(of, _), _| *of != key);
+            return Ok(Next::Wait);
+        };
+        let may_act = self.expectations.are_met(&key);
+        let owner = Owner { kind: &DAEMON_SETS, meta: &set.metadata };
+        let selector = &set.spec.selector;
+        let pods = claim(&self.api, owner, selector, &PODS, &self.pods, |pod| pod.is_active()).await?;
+        if set.metadata.is_deleting() {
+            return Ok(Next::Wait);
+        }
+        let collisions = set.status.collision_count;
+        let history =
+            history(&self.api, &self.revisions, owner, selector, &set.spec.template, collisions).await?;
+        let hash = history.update.hash();
+        let Some(eligibility) = Eligibility::of(&set.spec.template) else {
+            let about = Reference::new(&DAEMON_SETS, &set.metadata);
+            self.recorder.warning(&about, "FailedCreate", "spec.template: cannot be read as a pod template");
+            return Ok(Next::Wait);
+        };
+        let nodes = self.nodes.all();
+        let nodes = nodes.iter().map(|node| (node.metadata.name.clone(), eligibility.check(node)));
+        let (nodes, nowhere) = by_node(nodes, &pods);
+        let mut plan = plan(&set, &nodes, nowhere, hash, Timestamp::now());
+        plan.status.collision_count = history.collisions;
+
+        let held_back = self.hold_back_failed(&key, &mut plan);
+        let mut result = Ok(());
+        if may_act {
+            result = self.carry_out(&key, owner, &set, hash, &plan).await;
+        }
+        if plan.status != set.status {
+            self.api.write_status(&DAEMON_SETS, &set.metadata, &plan.status, Precondition::Version).await?;
+        }
+        self.truncate(&set, &pods, &history).await?;
+        result?;
+        let now = Timestamp::now();
+        let available = plan.look_again.map(|at| until(at, now));
+        Ok(available.into_iter().chain(held_back).min().map_or(Next::Wait, Next::After))
+    }
+
+    /// Takes failed pods out of the plan whose time has not come, and says when it will have.
+    fn hold_back_failed(&self, key: &ObjectKey, plan: &mut plan::Plan) -> Option<Duration> {
+        let mut next: Option<Duration> = None;
+        let mut failures = self.lock_failures();
+        for pod in &plan.failed {
+            let id = (key.clone(), pod.target_node().unwrap_or_default().to_owned());
+            let failed = failures.get(&id).filter(|failed| failed.last.elapsed() < FAILED_BACKOFF.1 * 2);
+            let left = failed.map(|failed| failed.wait.saturating_sub(failed.last.elapsed()));
+            match left.filter(|left| !left.is_zero()) {
+                Some(left) => {
+                    plan.delete.retain(|other| other.metadata.uid != pod.metadata.uid);
+                    next = Some(next.map_or(left, |next| next.min(left)));
+                }
+                None => {
+                    let wait =
+                        failed.map_or(FAILED_BACKOFF.0, |failed| (failed.wait * 2).min(FAILED_BACKOFF.1));
+                    failures.insert(id, Failures { wait, last: Instant::now() });
+                }
+            }
+        }
+        failures.retain(|_, failed| failed.last.elapsed() < FAILED_BACKOFF.1 * 2);
+        next
+    }
+
+    async fn carry_out(
+        &self,
+        key: &ObjectKey,
+        owner: Owner<'_>,
+        set: &DaemonSet,
+        hash: &str,
+        plan: &plan::Plan,
+    ) -> Result<(), ApiError> {
+        let about = Reference::new(&DAEMON_SETS, &set.metadata);
+        let create_on = &plan.create_on[..plan.create_on.len().min(BURST)];
+        let mut delete = plan.delete.clone();
+        delete.truncate(BURST);
+        delete.dedup_by(|a, b| a.metadata.uid == b.metadata.uid);
+        self.expectations.expect_creations(key, create_on.len());
+        self.expectations.expect_deletions(key, delete.iter().map(|pod| pod.metadata.uid.clone()));
+
+        let mut pod = pod_from_template(&set.spec.template, owner);
+        let labels = object_at(object_at(&mut pod, "metadata"), "labels");
+        labels.insert(REVISION_LABEL.to_owned(), hash.into());
+        add_standard_tolerations(&mut pod);
+        let bodies = create_on.iter().map(|node| {
+            let mut pod = pod.clone();
+            pin_to_node(&mut pod, node);
+            Value::Object(pod).to_string().into_bytes()
+        });
+        let batch = create_pods(&self.api, &self.recorder, &about, bodies.collect()).await;
+        self.expectations.creations_seen(key, batch.n_missing);
+
+        let mut error = batch.error.filter(|error| !error.is_namespace_terminating());
+        for (pod, failure) in delete_pods(&self.api, &self.recorder, &about, &delete).await {
+            self.expectations.deletion_seen(key, &pod.metadata.uid);
+            error.get_or_insert(failure);
+        }
+        for pod in &delete {
+            let now = self.pods.get(&pod.metadata.key());
+            if now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting()) {
+                self.expectations.deletion_seen(key, &pod.metadata.uid);
+            }
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    async fn truncate(&self, set: &DaemonSet, pods: &[Arc<Pod>], history: &History) -> Result<(), ApiError> {
+        let live: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
+        truncate(&self.api, history, set.spec.revision_history_limit, &live).await
+    }
+
+    fn lock_failures(&self) -> std::sync::MutexGuard<'_, HashMap<(ObjectKey, String), Failures>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

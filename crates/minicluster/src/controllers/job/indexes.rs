@@ -1,0 +1,99 @@
+//! Sets of completion indexes, written such as `0-2,5`.
+
+use std::fmt;
+
+/// A set of indexes as intervals, both ends included: sorted, and never touching one another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Indexes(Vec<(i32, i32)>);
+
+impl Indexes {
+    /// Reads the written form, leaving out what is not below `completions` or not in order.
+    pub(super) fn parse(text: &str, completions: i32) -> Self {
+        let mut indexes = Indexes::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) else { continue };
+            let last = last.min(completions.saturating_sub(1));
+            let after = indexes.0.last().map_or(-1, |&(_, last)| last);
+            if first > after && first <= last {
+                indexes.push(first, last);
+            }
+        }
+        indexes
+    }
+
+    fn push(&mut self, first: i32, last: i32) {
+        match self.0.last_mut() {
+            Some((_, before)) if *before + 1 == first => *before = last,
+            _ => self.0.push((first, last)),
+        }
+    }
+
+    pub(super) fn contains(&self, index: i32) -> bool {
+        let at = self.0.partition_point(|&(first, _)| first <= index);
+        at > 0 && index <= self.0[at - 1].1
+    }
+
+    /// Adds an index that is not negative.
+    pub(super) fn insert(&mut self, index: i32) {
+        if self.contains(index) {
+            return;
+        }
+        let at = self.0.partition_point(|&(first, _)| first <= index);
+        self.0.insert(at, (index, index));
+        if self.0.get(at + 1).is_some_and(|&(first, _)| index.checked_add(1) == Some(first)) {
+            self.0[at].1 = self.0.remove(at + 1).1;
+        }
+        if at > 0 && self.0[at - 1].1 + 1 == index {
+            self.0[at - 1].1 = self.0.remove(at).1;
+        }
+    }
+
+    pub(super) fn len(&self) -> i32 {
+        self.0.iter().map(|&(first, last)| last - first + 1).sum()
+    }
+}
+
+impl fmt::Display for Indexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, &(first, last)) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match last - first {
+                0 => write!(f, "{first}")?,
+                1 => write!(f, "{first},{last}")?,
+                _ => write!(f, "{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_read_joined_and_written() {
+        for (text, completions, written) in [
+            ("", 5, ""),
+            ("0-2,5", 9, "0-2,5"),
+            ("0-2,5", 3, "0-2"),
+            ("0,1", 9, "0,1"),
+            ("0,1,2", 9, "0-2"),
+            ("3,1,x,4-", 9, "3"),
+            ("0-2147483647", 4, "0-3"),
+        ] {
+            assert_eq!(Indexes::parse(text, completions).to_string(), written, "{text}");
+        }
+        let mut indexes = Indexes::default();
+        for (index, written) in
+            [(3, "3"), (5, "3,5"), (0, "0,3,5"), (4, "0,3-5"), (4, "0,3-5"), (1, "0,1,3-5"), (2, "0-5")]
+        {
+            indexes.insert(index);
+            assert_eq!(indexes.to_string(), written);
+        }
+        assert_eq!((indexes.len(), indexes.contains(5), indexes.contains(6)), (6, true, false));
+    }
+}

@@ -1,0 +1,276 @@
+//! Jobs: pods that run to their end, so many of them.
+//!
+//! Not here: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`. A Job that uses them runs as if they were not
+//! written.
+
+mod count;
+mod indexes;
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::count::{INDEX, TRACKING, is_tracked};
+use self::plan::{Plan, Uncounted, plan};
+use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
+use super::cache::{Cache, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::expectations::Expectations;
+use super::informer::Informer;
+use super::kinds::{JOBS, PODS};
+use super::ownership::{Owner, claim};
+use super::pod_control::{create_pods, delete_pod, object_at, pod_from_template};
+use super::queue::{Next, Queue, work};
+use super::replica_set::until;
+use super::view::{AnyObject, Job, Pod};
+
+/// Events of pods come in flocks: one sync for those that come within this time.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// The controller.
+pub(crate) struct Jobs {
+    api: Api,
+    recorder: Recorder,
+    jobs: Arc<Cache<Job>>,
+    pods: Arc<Cache<Pod>>,
+    expectations: Arc<Expectations>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl Jobs {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        jobs: &mut Informer<Job>,
+        pods: &mut Informer<Pod>,
+    ) -> Self {
+        let controller = Jobs {
+            api: api.clone(),
+            recorder,
+            jobs: jobs.cache(),
+            pods: pods.cache(),
+            expectations: Arc::default(),
+            queue: Arc::default(),
+        };
+        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
+        jobs.on_change(move |change| {
+            let Some(latest) = change.latest() else { return };
+            if change.new.is_none() {
+                expectations.forget(&latest.metadata.key());
+            }
+            queue.add(latest.metadata.key());
+        });
+        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
+        let cache = controller.jobs.clone();
+        pods.on_change(move |change| {
+            let owner_of = |pod: &Pod| {
+                let owner = pod.metadata.controller().filter(|owner| owner.kind == JOBS.kind)?;
+                Some(ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() })
+            };
+            let owners = (change.old.and_then(|pod| owner_of(pod)), change.new.and_then(|pod| owner_of(pod)));
+            if let Some(key) = &owners.1
+                && change.old.is_none()
+            {
+                expectations.creations_seen(key, 1);
+            }
+            let Some(pod) = change.latest() else { return };
+            for key in [owners.0, owners.1].into_iter().flatten() {
+                if change.new.is_none() || pod.metadata.is_deleting() {
+                    expectations.deletion_seen(&key, &pod.metadata.uid);
+                }
+                queue.add_after(key, SETTLE);
+            }
+            if change.new.is_some() && pod.metadata.controller().is_none() {
+                let all = cache.by(&Index::Namespace(pod.metadata.namespace.clone()));
+                for job in all.iter().filter(|job| job.spec.selector.matches(&pod.metadata.labels)) {
+                    queue.add_after(job.metadata.key(), SETTLE);
+                }
+            }
+        });
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("jobs", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(job) = self.jobs.get(&key) else {
+            self.expectations.forget(&key);
+            return self.release_pods_of_gone(&key).await;
+        };
+        if !matches!(job.spec.managed_by.as_str(), "" | "kubernetes.io/job-controller") {
+            return Ok(Next::Wait);
+        }
+        let may_act = self.expectations.are_met(&key);
+        let owner = Owner { kind: &JOBS, meta: &job.metadata };
+        let pods =
+            claim(&self.api, owner, &job.spec.selector, &PODS, &self.pods, |pod| pod.is_active()).await?;
+        let plan = plan(&job, &pods, Timestamp::now());
+        if plan.expired {
+            let options = DeleteOptions {
+                propagation: Some(Propagation::Foreground),
+                resource_version: Some(&job.metadata.resource_version),
+                ..DeleteOptions::of_uid(&job.metadata.uid)
+            };
+            self.api.delete(&JOBS, &key, options).await?;
+            return Ok(Next::Wait);
+        }
+        let about = Reference::new(&JOBS, &job.metadata);
+        if plan.status != job.status {
+            self.api.write_status(&JOBS, &job.metadata, &plan.status, Precondition::Version).await?;
+            match &plan.event {
+                Some((true, reason, message)) => self.recorder.warning(&about, reason, message.as_str()),
+                Some((false, reason, message)) => self.recorder.normal(&about, reason, message.as_str()),
+                None => {}
+            }
+        }
+        self.release(&plan.release).await?;
+        if may_act {
+            self.delete(&key, &about, &plan).await?;
+            self.create(&key, owner, &job, &about, &plan).await?;
+        }
+        let now = Timestamp::now();
+        Ok(plan.look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+    }
+
+    /// Takes the finalizer off pods that are counted.
+    async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), ApiError> {
+        let released = join_all(pods.iter().map(|pod| self.release_one(pod))).await;
+        released.into_iter().collect()
+    }
+
+    async fn release_one(&self, pod: &Pod) -> Result<(), ApiError> {
+        let kept: Vec<&str> =
+            pod.metadata.finalizers.iter().map(String::as_str).filter(|name| *name != TRACKING).collect();
+        let patch = json!({"metadata": {
+            "uid": &*pod.metadata.uid,
+            "resourceVersion": pod.metadata.resource_version,
+            "finalizers": kept,
+        }});
+        match self.api.patch::<AnyObject>(&PODS, &pod.metadata.key(), "", &patch).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// Pods whose Job is gone would wait for it for ever.
+    async fn release_pods_of_gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let pods = self.pods.by(&Index::Namespace(key.namespace.clone()));
+        let is_left = |pod: &Arc<Pod>| {
+            let owner = pod.metadata.controller();
+            is_tracked(pod) && owner.is_some_and(|owner| owner.kind == JOBS.kind && owner.name == key.name)
+        };
+        let left: Vec<_> = pods.into_iter().filter(is_left).collect();
+        if left.is_empty() || self.api.get::<AnyObject>(&JOBS, key).await?.is_some() {
+            return Ok(Next::Wait);
+        }
+        self.release(&left).await?;
+        Ok(Next::Wait)
+    }
+
+    async fn delete(&self, key: &ObjectKey, about: &Reference, plan: &Plan) -> Result<(), ApiError> {
+        let uids = plan.delete.iter().map(|(pod, _)| pod.metadata.uid.clone());
+        self.expectations.expect_deletions(key, uids);
+        let deleted = plan.delete.iter().map(|(pod, uncounted)| async move {
+            if *uncounted == Uncounted::Yes && is_tracked(pod) {
+                self.release_one(pod).await?;
+            }
+            delete_pod(&self.api, &self.recorder, about, pod).await
+        });
+        let mut result = Ok(());
+        for ((pod, _), deleted) in plan.delete.iter().zip(join_all(deleted).await) {
+            let now = self.pods.get(&pod.metadata.key());
+            let seen =
+                now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting());
+            if seen || deleted.is_err() {
+                self.expectations.deletion_seen(key, &pod.metadata.uid);
+            }
+            if deleted.is_err() {
+                result = deleted;
+            }
+        }
+        result
+    }
+
+    async fn create(
+        &self,
+        key: &ObjectKey,
+        owner: Owner<'_>,
+        job: &Job,
+        about: &Reference,
+        plan: &Plan,
+    ) -> Result<(), ApiError> {
+        if plan.create.is_empty() {
+            return Ok(());
+        }
+        self.expectations.expect_creations(key, plan.create.len());
+        let bodies = plan
+            .create
+            .iter()
+            .map(|index| Value::Object(new_pod(job, owner, *index)).to_string().into_bytes());
+        let batch = create_pods(&self.api, &self.recorder, about, bodies.collect()).await;
+        self.expectations.creations_seen(key, batch.n_missing);
+        batch.error.filter(|error| !error.is_namespace_terminating()).map_or(Ok(()), Err)
+    }
+}
+
+/// A pod of a Job, with the finalizer that keeps it until it is counted.
+fn new_pod(job: &Job, owner: Owner<'_>, index: Option<i32>) -> Map<String, Value> {
+    let mut pod = pod_from_template(&job.spec.template, owner);
+    let metadata = object_at(&mut pod, "metadata");
+    let mut finalizers = metadata.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+    finalizers.push(TRACKING.into());
+    metadata.insert("finalizers".to_owned(), finalizers.into());
+    let Some(index) = index else { return pod };
+
+    let name = &job.metadata.name;
+    metadata.insert("generateName".to_owned(), format!("{name}-{index}-").into());
+    for field in ["labels", "annotations"] {
+        object_at(metadata, field).insert(INDEX.to_owned(), index.to_string().into());
+    }
+    let spec = object_at(&mut pod, "spec");
+    spec.insert("hostname".to_owned(), format!("{name}-{index}").into());
+    for containers in ["containers", "initContainers"] {
+        let containers = spec.get_mut(containers).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let env = container.entry("env").or_insert(Value::Null);
+            let mut kept = env.as_array().cloned().unwrap_or_default();
+            if kept.iter().all(|variable| variable["name"] != "JOB_COMPLETION_INDEX") {
+                let field = json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX}']")}});
+                kept.push(json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": field}));
+            }
+            *env = kept.into();
+        }
+    }
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_of_an_indexed_job_knows_its_index() {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": {"name": "j", "namespace": "a", "uid": "u"},
+            "spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}]}}},
+        }))
+        .unwrap();
+        let pod = Value::Object(new_pod(&job, Owner { kind: &JOBS, meta: &job.metadata }, Some(4)));
+        assert_eq!(pod["metadata"]["generateName"], "j-4-");
+        assert_eq!(pod["metadata"]["annotations"][INDEX], "4");
+        assert_eq!(pod["metadata"]["finalizers"], json!([TRACKING]));
+        assert_eq!(pod["spec"]["hostname"], "j-4");
+        assert_eq!(pod["spec"]["containers"][0]["env"][1]["name"], "JOB_COMPLETION_INDEX");
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "u");
+    }
+}

@@ -1,0 +1,179 @@
+use serde_json::{Value, json};
+
+use super::super::count::{INDEX, TRACKING};
+use super::*;
+
+const T0: &str = "2026-01-01T00:00:00Z";
+
+fn at(seconds: i64) -> Timestamp {
+    T0.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+fn job(spec: Value, status: Value) -> Job {
+    serde_json::from_value(json!({"metadata": {"name": "j"}, "spec": spec, "status": status})).unwrap()
+}
+
+/// `name:state[:index]`, state one of Running, Succeeded, Failed (at T0), Deleting.
+fn pod(text: &str) -> Arc<Pod> {
+    let mut parts = text.split(':');
+    let (name, state, index) = (parts.next().unwrap(), parts.next().unwrap(), parts.next());
+    let deleting = (state == "Deleting").then_some(T0);
+    let phase = if state == "Deleting" { "Running" } else { state };
+    let finished = json!([{"state": {"terminated": {"finishedAt": T0}}}]);
+    Arc::new(
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name, "finalizers": [TRACKING], "deletionTimestamp": deleting,
+                "annotations": index.map(|index| json!({INDEX: index}))},
+            "status": {"phase": phase, "containerStatuses": (phase != "Running").then_some(finished)},
+        }))
+        .unwrap(),
+    )
+}
+
+/// Plans until nothing is left to release: as if each status were written and each finalizer taken off.
+fn settled(mut job: Job, pods: &[&str], now: Timestamp) -> (Plan, Job) {
+    let mut pods: Vec<Arc<Pod>> = pods.iter().map(|text| pod(text)).collect();
+    loop {
+        let plan = plan(&job, &pods, now);
+        job.status = plan.status.clone();
+        if plan.release.is_empty() {
+            return (plan, job);
+        }
+        for pod in &mut pods {
+            if plan.release.iter().any(|released| released.metadata.uid == pod.metadata.uid) {
+                Arc::make_mut(pod).metadata.finalizers.clear();
+            }
+        }
+    }
+}
+
+fn conditions(status: &JobStatus) -> Vec<&str> {
+    status.conditions.iter().filter(|c| c.is_true()).map(|c| c.kind.as_str()).collect()
+}
+
+#[test]
+fn pods_are_made_and_deleted_to_fit() {
+    let none: [Option<i32>; 0] = [];
+    for (spec, pods, create, n_delete) in [
+        (json!({}), vec![], vec![None], 0),
+        (json!({"parallelism": 3}), vec!["a:Running"], vec![None; 2], 0),
+        (json!({"parallelism": 1}), vec!["a:Running", "b:Running"], none.to_vec(), 1),
+        (json!({"parallelism": 0}), vec!["a:Running"], none.to_vec(), 1),
+        (json!({"parallelism": 3, "completions": 2}), vec!["a:Succeeded"], vec![None], 0),
+        // Work queues: after the first success no more are made.
+        (json!({"parallelism": 3}), vec!["a:Succeeded", "b:Running"], none.to_vec(), 0),
+        (json!({"suspend": true}), vec!["a:Running"], none.to_vec(), 1),
+        (json!({"parallelism": 2, "completions": 2}), vec!["a:Running", "b:Deleting"], vec![None], 0),
+        (
+            json!({"parallelism": 2, "completions": 2, "podReplacementPolicy": "Failed"}),
+            vec!["a:Running", "b:Deleting"],
+            none.to_vec(),
+            0,
+        ),
+        (
+            json!({"parallelism": 2, "completions": 4, "completionMode": "Indexed"}),
+            vec!["a:Succeeded:0", "b:Running:2"],
+            vec![Some(1)],
+            0,
+        ),
+        (
+            json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed"}),
+            vec!["a:Running:0", "b:Running:0", "c:Running:9"],
+            vec![Some(1), Some(2)],
+            2,
+        ),
+    ] {
+        let (plan, _) = settled(job(spec.clone(), json!({})), &pods, at(0));
+        assert_eq!((plan.create, plan.delete.len()), (create, n_delete), "{spec} {pods:?}");
+    }
+}
+
+#[test]
+fn a_job_ends_when_its_pods_have_ended_and_are_counted() {
+    for (spec, pods, expected, succeeded, failed) in [
+        (json!({"completions": 1}), vec!["a:Running"], vec![], 0, 0),
+        (json!({"completions": 1}), vec!["a:Succeeded"], vec!["SuccessCriteriaMet", "Complete"], 1, 0),
+        (json!({}), vec!["a:Succeeded"], vec!["SuccessCriteriaMet", "Complete"], 1, 0),
+        (json!({"completions": 1}), vec!["a:Succeeded", "b:Running"], vec!["SuccessCriteriaMet"], 1, 0),
+        (
+            json!({"completions": 3, "backoffLimit": 0}),
+            vec!["a:Failed"],
+            vec!["FailureTarget", "Failed"],
+            0,
+            1,
+        ),
+        (json!({"completions": 3, "backoffLimit": 1}), vec!["a:Failed"], vec![], 0, 1),
+        (
+            json!({"completions": 3, "backoffLimit": 1}),
+            vec!["a:Failed", "b:Failed", "c:Running"],
+            vec!["FailureTarget"],
+            0,
+            2,
+        ),
+        (
+            json!({"completions": 2, "completionMode": "Indexed"}),
+            vec!["a:Succeeded:0", "b:Succeeded:1"],
+            vec!["SuccessCriteriaMet", "Complete"],
+            2,
+            0,
+        ),
+        (
+            json!({"completions": 2, "completionMode": "Indexed"}),
+            vec!["a:Succeeded:0", "b:Succeeded:0"],
+            vec![],
+            1,
+            0,
+        ),
+    ] {
+        let (plan, _) = settled(job(spec.clone(), json!({})), &pods, at(0));
+        assert_eq!(conditions(&plan.status), expected, "{spec} {pods:?}");
+        assert_eq!((plan.status.succeeded, plan.status.failed), (succeeded, failed), "{spec} {pods:?}");
+        assert_eq!(plan.status.completion_time.is_some(), expected.contains(&"Complete"));
+    }
+}
+
+#[test]
+fn failures_are_followed_by_pauses_that_double() {
+    let spec = json!({"completions": 5, "parallelism": 1});
+    for (pods, pause) in [
+        (vec!["a:Failed"], 10),
+        (vec!["a:Failed", "b:Failed"], 20),
+        (vec!["a:Failed", "b:Failed", "c:Failed"], 40),
+    ] {
+        let (before, _) = settled(job(spec.clone(), json!({})), &pods, at(pause - 1));
+        assert_eq!((before.create.len(), before.look_again), (0, Some(at(pause))), "{pods:?}");
+        let (after, _) = settled(job(spec.clone(), json!({})), &pods, at(pause));
+        assert_eq!(after.create.len(), 1, "{pods:?}");
+    }
+}
+
+#[test]
+fn deadlines_and_time_to_live() {
+    let running = json!({"startTime": T0});
+    let spec = json!({"activeDeadlineSeconds": 30, "ttlSecondsAfterFinished": 60});
+    let (early, _) = settled(job(spec.clone(), running.clone()), &["a:Running"], at(29));
+    assert_eq!((early.delete.len(), early.look_again), (0, Some(at(30))));
+    let (late, ended) = settled(job(spec.clone(), running), &["a:Running"], at(30));
+    assert_eq!(late.delete.iter().map(|(_, uncounted)| *uncounted).collect::<Vec<_>>(), [Uncounted::No]);
+    let (late, ended) = settled(ended, &["a:Failed"], at(31));
+    assert_eq!(conditions(&late.status), ["FailureTarget", "Failed"]);
+    assert_eq!(condition(&late.status.conditions, "Failed").unwrap().reason, "DeadlineExceeded");
+    let (kept, ended) = settled(ended, &[], at(90));
+    assert_eq!((kept.expired, kept.look_again), (false, Some(at(91))));
+    assert!(settled(ended, &[], at(91)).0.expired);
+}
+
+#[test]
+fn a_suspended_job_starts_anew() {
+    let spec = json!({"suspend": true, "activeDeadlineSeconds": 5});
+    let (plan, mut suspended) = settled(job(spec, json!({"startTime": T0})), &["a:Running"], at(1));
+    assert_eq!(plan.delete.iter().map(|(_, uncounted)| *uncounted).collect::<Vec<_>>(), [Uncounted::Yes]);
+    assert_eq!((conditions(&plan.status), plan.status.start_time), (vec!["Suspended"], None));
+    suspended.spec.suspend = false;
+    let (plan, _) = settled(suspended, &[], at(100));
+    assert_eq!(
+        (plan.status.start_time, plan.look_again, plan.create.len()),
+        (Some(at(100)), Some(at(105)), 1)
+    );
+    assert!(conditions(&plan.status).is_empty());
+}

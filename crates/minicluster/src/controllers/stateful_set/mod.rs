@@ -1,0 +1,220 @@
+//! StatefulSets: pods with names, made, replaced and taken away in order.
+//!
+//! The retention policy of claims is applied when a claim is made (`whenDeleted`) and when its pod's ordinal is given up
+//! (`whenScaled`); a policy that is changed later does not reach claims made before.
+
+mod identity;
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
+use super::api::{Api, ApiError, DeleteOptions, Precondition};
+use super::cache::{Cache, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::informer::Informer;
+use super::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
+use super::ownership::{Owner, claim};
+use super::queue::{Next, Queue, work};
+use super::replica_set::until;
+use super::revisions::{History, REVISION_LABEL, history, truncate};
+use super::view::{AnyObject, ControllerRevision, Pod, StatefulSet};
+
+/// Events of pods come in flocks: one sync for those that come within this time.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// The controller.
+pub(crate) struct StatefulSets {
+    api: Api,
+    recorder: Recorder,
+    sets: Arc<Cache<StatefulSet>>,
+    revisions: Arc<Cache<ControllerRevision>>,
+    pods: Arc<Cache<Pod>>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl StatefulSets {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        sets: &mut Informer<StatefulSet>,
+        revisions: &Informer<ControllerRevision>,
+        pods: &mut Informer<Pod>,
+    ) -> Self {
+        let controller = StatefulSets {
+            api: api.clone(),
+            recorder,
+            sets: sets.cache(),
+            revisions: revisions.cache(),
+            pods: pods.cache(),
+            queue: Arc::default(),
+        };
+        let queue = controller.queue.clone();
+        sets.on_change(move |change| {
+            if let Some(latest) = change.latest() {
+                queue.add(latest.metadata.key());
+            }
+        });
+        let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
+        pods.on_change(move |change| {
+            for pod in change.old.into_iter().chain(change.new) {
+                let namespace = pod.metadata.namespace.clone();
+                match pod.metadata.controller() {
+                    Some(owner) if owner.kind == STATEFUL_SETS.kind => {
+                        queue.add_after(ObjectKey { namespace, name: owner.name.clone() }, SETTLE);
+                    }
+                    Some(_) => {}
+                    None => {
+                        let all = cache.by(&Index::Namespace(namespace));
+                        for set in all.iter().filter(|set| set.spec.selector.matches(&pod.metadata.labels)) {
+                            queue.add_after(set.metadata.key(), SETTLE);
+                        }
+                    }
+                }
+            }
+        });
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("statefulsets", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(set) = self.sets.get(&key) else { return Ok(Next::Wait) };
+        let owner = Owner { kind: &STATEFUL_SETS, meta: &set.metadata };
+        let selector = &set.spec.selector;
+        let is_named = |pod: &Pod| set.ordinal_of(&pod.metadata.name).is_some();
+        let pods = claim(&self.api, owner, selector, &PODS, &self.pods, is_named).await?;
+        if set.metadata.is_deleting() {
+            return Ok(Next::Wait);
+        }
+        let collisions = set.status.collision_count;
+        let history =
+            history(&self.api, &self.revisions, owner, selector, &set.spec.template, collisions).await?;
+        let update = &history.update;
+        let current = history.all.iter().find(|r| *r.metadata.name == *set.status.current_revision);
+        let current = current.unwrap_or(update);
+        let names = (&current.metadata.name, &update.metadata.name);
+        let Plan { actions, mut status, look_again } = plan(&set, &pods, names.0, names.1, Timestamp::now());
+        status.collision_count = history.collisions;
+        let mut result = Ok(());
+        for action in actions {
+            result = match action {
+                Action::Create(ordinal, Revision::Current) => self.create(&set, ordinal, current).await,
+                Action::Create(ordinal, Revision::Update) => self.create(&set, ordinal, update).await,
+                Action::Delete { pod, condemned } => self.delete(&set, &pod, condemned).await,
+                Action::Label(pod, ordinal) => {
+                    let labels =
+                        json!({POD_NAME_LABEL: &*pod.metadata.name, POD_INDEX_LABEL: ordinal.to_string()});
+                    let patch = json!({"metadata": {"uid": &*pod.metadata.uid, "labels": labels}});
+                    self.api.patch::<AnyObject>(&PODS, &pod.metadata.key(), "", &patch).await.map(drop)
+                }
+            };
+            if result.is_err() {
+                break;
+            }
+        }
+        if status != set.status {
+            self.api.write_status(&STATEFUL_SETS, &set.metadata, &status, Precondition::Version).await?;
+        }
+        self.truncate(&set, &pods, &history).await?;
+        result?;
+        let now = Timestamp::now();
+        Ok(look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+    }
+
+    async fn create(
+        &self,
+        set: &StatefulSet,
+        ordinal: i64,
+        revision: &ControllerRevision,
+    ) -> Result<(), ApiError> {
+        let about = Reference::new(&STATEFUL_SETS, &set.metadata);
+        let namespace = &set.metadata.namespace;
+        for claim in identity::claims(set, ordinal) {
+            let body = claim.to_string().into_bytes();
+            match self.api.create::<AnyObject>(&PERSISTENT_VOLUME_CLAIMS, namespace, body).await {
+                Err(error) if error.is_already_exists() => {}
+                result => drop(result.inspect_err(|error| self.tell_failed(&about, ordinal, set, error))?),
+            }
+        }
+        let pod = identity::pod(set, ordinal, revision.template(), &revision.metadata.name);
+        let body = Value::Object(pod).to_string().into_bytes();
+        let name = identity::pod_name(set, ordinal);
+        match self.api.create::<AnyObject>(&PODS, namespace, body).await {
+            // Made a moment ago, or someone else's: the cache will tell.
+            Err(error) if error.is_already_exists() => Ok(()),
+            Err(error) => {
+                self.tell_failed(&about, ordinal, set, &error);
+                Err(error)
+            }
+            Ok(_) => {
+                let message = format!("create Pod {name} in StatefulSet {} successful", set.metadata.name);
+                self.recorder.normal(&about, "SuccessfulCreate", message);
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_failed(&self, about: &Reference, ordinal: i64, set: &StatefulSet, error: &ApiError) {
+        if !error.is_namespace_terminating() {
+            let (pod, set) = (identity::pod_name(set, ordinal), &set.metadata.name);
+            let message = format!("create Pod {pod} in StatefulSet {set} failed error: {}", error.message());
+            self.recorder.warning(about, "FailedCreate", message);
+        }
+    }
+
+    async fn delete(&self, set: &StatefulSet, pod: &Pod, condemned: bool) -> Result<(), ApiError> {
+        let key = pod.metadata.key();
+        let ordinal = set.ordinal_of(&key.name);
+        if let Some(ordinal) = ordinal
+            && condemned
+            && set.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete"
+        {
+            // The claims go with the pod.
+            let owner = json!({"apiVersion": PODS.api_version, "kind": PODS.kind, "name": &*key.name,
+                "uid": &*pod.metadata.uid});
+            let patch = json!({"metadata": {"ownerReferences": [owner]}});
+            for (_, name) in identity::claim_names(set, ordinal) {
+                let claim = ObjectKey::new(key.namespace.clone(), name);
+                match self.api.patch::<AnyObject>(&PERSISTENT_VOLUME_CLAIMS, &claim, "", &patch).await {
+                    Err(error) if error.is_not_found() => {}
+                    result => drop(result?),
+                }
+            }
+        }
+        match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
+            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let about = Reference::new(&STATEFUL_SETS, &set.metadata);
+                let message =
+                    format!("delete Pod {} in StatefulSet {} successful", key.name, set.metadata.name);
+                self.recorder.normal(&about, "SuccessfulDelete", message);
+                Ok(())
+            }
+        }
+    }
+
+    async fn truncate(
+        &self,
+        set: &StatefulSet,
+        pods: &[Arc<Pod>],
+        history: &History,
+    ) -> Result<(), ApiError> {
+        let mut live: BTreeSet<&str> =
+            pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
+        live.insert(&set.status.current_revision);
+        truncate(&self.api, history, set.spec.revision_history_limit, &live).await
+    }
+}

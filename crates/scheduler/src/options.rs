@@ -1,0 +1,178 @@
+//! What a scheduler is started with.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
+use berth_engine::Settings;
+use berth_watch::lease::LeaseOptions;
+
+/// The `schedulerName` Berth answers to unless told otherwise.
+pub const SCHEDULER_NAME: &str = "berth";
+/// The longest list that `--scheduler-name` and profiles are shown as in errors.
+const NAMES_SHOWN: usize = 10;
+
+/// What a scheduler is started with. The defaults suit a cluster of any size.
+#[derive(Clone, Debug)]
+pub struct SchedulerOptions {
+    /// Profiles, and how rules are read.
+    pub settings: Settings,
+    /// The `schedulerName` that the only profile of the settings is served under, whatever its own name. None: the
+    /// profiles are served under their own names, as kube-scheduler does with a configuration file.
+    pub scheduler_name: Option<String>,
+    /// Bindings sent at one time, each over a connection of its own.
+    pub bind_concurrency: usize,
+    /// How long one request to bind may take before it counts as unanswered. With leader election it is cut to the
+    /// time between the end of a leadership and the earliest beginning of the next.
+    pub bind_timeout: Duration,
+    /// Leader election; none: this process is the only scheduler.
+    pub leader_election: Option<LeaseOptions>,
+    /// Where `/healthz`, `/readyz` and `/metrics` are served; none: nowhere. Port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
+    /// How often the state is compared with a fresh list.
+    pub resync_interval: Duration,
+    /// How long to wait before a difference that was found is looked at again: changes on their way arrive meanwhile.
+    pub resync_grace: Duration,
+    /// How long a pod may be unschedulable before it is tried again without a reason.
+    pub flush_after: Duration,
+    /// The wait after a pod's first failure.
+    pub first_backoff: Duration,
+    /// The longest wait after a pod's failures.
+    pub longest_backoff: Duration,
+    /// How long to wait for bindings under way when stopping.
+    pub stop_timeout: Duration,
+    /// A watch that is silent for longer is started again; see
+    /// [`FollowOptions::idle_timeout`](berth_watch::FollowOptions).
+    pub watch_idle_timeout: Duration,
+    /// Name of this process in events; unique among replicas.
+    pub identity: String,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        SchedulerOptions {
+            settings: Settings::default(),
+            scheduler_name: Some(SCHEDULER_NAME.to_owned()),
+            bind_concurrency: 16,
+            bind_timeout: Duration::from_secs(10),
+            leader_election: None,
+            listen: None,
+            resync_interval: Duration::from_secs(600),
+            resync_grace: Duration::from_secs(15),
+            flush_after: Duration::from_secs(300),
+            first_backoff: Duration::from_secs(1),
+            longest_backoff: Duration::from_secs(10),
+            stop_timeout: Duration::from_secs(10),
+            watch_idle_timeout: Duration::from_secs(90),
+            identity: format!("berth-{:08x}", fastrand::u32(..)),
+        }
+    }
+}
+
+/// Why a scheduler cannot be started, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum SchedulerError {
+    /// One name, several profiles.
+    #[error(
+        "scheduler name {name:?} is given, but the configuration has {n} profiles ({profiles}): leave the name out, \
+         or keep one profile"
+    )]
+    SeveralProfiles {
+        /// The name given.
+        name: String,
+        /// How many profiles there are.
+        n: usize,
+        /// Their names.
+        profiles: String,
+    },
+    /// No client.
+    #[error(transparent)]
+    Connect(#[from] berth_watch::connect::ConnectError),
+    /// The address for `/metrics` and its like cannot be used.
+    #[error("cannot listen on {address}: {source}; choose another address, or port 0 for a free one")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What is wrong with it.
+        source: std::io::Error,
+    },
+    /// The scheduler's own task broke down.
+    #[error("the scheduler ended unexpectedly: {0}")]
+    Broken(String),
+}
+
+impl SchedulerOptions {
+    /// The settings with the profile under the name it is served under.
+    pub(crate) fn settings(&self) -> Result<Settings, SchedulerError> {
+        let mut settings = self.settings.clone();
+        if let Some(name) = &self.scheduler_name {
+            rename(&mut settings.config, name)?;
+        }
+        Ok(settings)
+    }
+
+    /// How long a request to bind may take.
+    pub(crate) fn bind_timeout(&self) -> Duration {
+        match &self.leader_election {
+            Some(lease) => {
+                let grace = lease.lease_duration.saturating_sub(lease.renew_deadline);
+                self.bind_timeout.min(grace).max(Duration::from_millis(100))
+            }
+            None => self.bind_timeout,
+        }
+    }
+}
+
+fn rename(config: &mut SchedulerConfig, name: &str) -> Result<(), SchedulerError> {
+    match config.profiles.as_mut_slice() {
+        [profile] => {
+            profile.scheduler_name =
+                if name.is_empty() { DEFAULT_SCHEDULER_NAME.to_owned() } else { name.to_owned() };
+            Ok(())
+        }
+        profiles => {
+            let names: Vec<_> =
+                profiles.iter().take(NAMES_SHOWN).map(|p| p.scheduler_name.as_str()).collect();
+            Err(SchedulerError::SeveralProfiles {
+                name: name.to_owned(),
+                n: profiles.len(),
+                profiles: names.join(", "),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::config::Profile;
+
+    use super::*;
+
+    #[test]
+    fn one_profile_is_served_under_the_name_given_and_several_under_their_own() {
+        let mut options = SchedulerOptions::default();
+        assert!(options.settings().unwrap().config.profile("berth").is_some());
+        options.scheduler_name = Some("default-scheduler".to_owned());
+        assert!(options.settings().unwrap().config.profile("").is_some());
+        options
+            .settings
+            .config
+            .profiles
+            .push(Profile { scheduler_name: "two".to_owned(), ..Profile::default() });
+        let error = options.settings().unwrap_err().to_string();
+        assert!(error.contains("2 profiles (default-scheduler, two)"), "{error}");
+        options.scheduler_name = None;
+        assert!(options.settings().unwrap().config.profile("two").is_some());
+    }
+
+    #[test]
+    fn a_leaders_last_binding_is_over_before_the_next_leader_begins() {
+        let mut options =
+            SchedulerOptions { bind_timeout: Duration::from_secs(30), ..SchedulerOptions::default() };
+        assert_eq!(options.bind_timeout(), Duration::from_secs(30));
+        let lease = LeaseOptions::new("kube-system", "berth", "a");
+        let grace = lease.lease_duration - lease.renew_deadline;
+        options.leader_election = Some(lease);
+        assert_eq!(options.bind_timeout(), grace);
+    }
+}

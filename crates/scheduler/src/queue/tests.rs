@@ -1,0 +1,164 @@
+use super::*;
+
+type TestQueue = Queue<&'static str, &'static str>;
+
+struct Bench {
+    queue: TestQueue,
+    start: Instant,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { queue: Queue::new(QueueOptions::default()), start: Instant::now() }
+    }
+
+    fn at(&self, millis: u64) -> Instant {
+        self.start + Duration::from_millis(millis)
+    }
+
+    fn add(&mut self, id: u64, priority: i32, created: i64) {
+        self.queue.add(PodId(id), Rank { priority, created }, false);
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        self.queue.pop().map(|id| id.0)
+    }
+
+    fn drain(&mut self) -> Vec<u64> {
+        std::iter::from_fn(|| self.pop()).collect()
+    }
+
+    /// Decides all active pods; `places` of them find one, the others are parked. Returns who was decided.
+    fn decide(&mut self, mut places: usize, millis: u64) -> Vec<u64> {
+        let now = self.at(millis);
+        let mut decided = Vec::new();
+        while let Some(id) = self.queue.pop() {
+            decided.push(id.0);
+            if places > 0 {
+                places -= 1;
+                self.queue.found_place(id, now);
+                self.queue.remove(id, now);
+            } else {
+                self.queue.park(id, "group", "full", now);
+            }
+        }
+        decided
+    }
+}
+
+#[test]
+fn priority_goes_first_then_age_then_arrival() {
+    let mut bench = Bench::new();
+    for (id, priority, created) in [(1, 0, 50), (2, 10, 90), (3, 0, 40), (4, 10, 90), (5, -1, 0)] {
+        bench.add(id, priority, created);
+    }
+    assert_eq!(bench.drain(), [2, 4, 3, 1, 5]);
+    assert_eq!(bench.queue.counts(), QueueCounts { busy: 5, ..QueueCounts::default() });
+}
+
+#[test]
+fn backoff_doubles_from_one_second_to_ten() {
+    let mut bench = Bench::new();
+    bench.add(1, 0, 0);
+    let mut now = 0;
+    for expected in [1000, 2000, 4000, 8000, 10_000, 10_000] {
+        assert_eq!(bench.pop(), Some(1));
+        bench.queue.cool(PodId(1), bench.at(now));
+        assert_eq!(bench.queue.next_due(), Some(bench.at(now + expected)));
+        assert_eq!(bench.queue.end_backoffs(bench.at(now + expected - 1)), 0);
+        assert_eq!(bench.pop(), None);
+        now += expected;
+        assert_eq!(bench.queue.end_backoffs(bench.at(now)), 1);
+    }
+}
+
+#[test]
+fn a_gated_pod_waits_until_it_is_activated() {
+    let mut bench = Bench::new();
+    bench.queue.add(PodId(1), Rank { priority: 0, created: 0 }, true);
+    assert_eq!((bench.queue.counts().gated, bench.pop()), (1, None));
+    bench.queue.activate(PodId(1), bench.at(0));
+    assert_eq!(bench.pop(), Some(1));
+    bench.queue.gate(PodId(1), bench.at(0));
+    assert_eq!(bench.queue.counts(), QueueCounts { gated: 1, ..QueueCounts::default() });
+}
+
+#[test]
+fn of_ten_thousand_parked_pods_only_as_many_are_decided_as_there_are_places_and_one() {
+    let mut bench = Bench::new();
+    for id in 0..10_000 {
+        bench.add(id, 0, id as i64);
+    }
+    assert_eq!(bench.pop(), Some(0));
+    let now = bench.at(0);
+    bench.queue.park(PodId(0), "group", "full", now);
+    // The others are known to fare the same.
+    while let Some(id) = bench.queue.pop() {
+        assert_eq!(bench.queue.verdict(&"group"), Some(&"full"));
+        bench.queue.join(id, "group", now);
+    }
+    assert_eq!(bench.queue.counts().unschedulable, 10_000);
+
+    let first = bench.queue.wake(&"group", bench.at(10)).unwrap();
+    // The oldest failed a moment ago and is in its back-off, so the next one goes.
+    assert_eq!(first, PodId(1));
+    assert_eq!(bench.queue.verdict(&"group"), None, "what was known does not hold while one is out");
+    assert_eq!(bench.queue.wake(&"group", bench.at(10)), None, "one is enough");
+    assert_eq!(bench.decide(3, 10), [1, 2, 3, 4]);
+    assert_eq!(bench.queue.counts().unschedulable, 10_000 - 3);
+    assert_eq!(bench.queue.verdict(&"group"), Some(&"full"));
+
+    bench.queue.wake(&"group", bench.at(5000));
+    assert_eq!(bench.decide(1, 5000), [0, 4], "back-offs are over: the oldest goes first again");
+}
+
+#[test]
+fn a_group_goes_on_when_the_pod_that_is_out_for_it_goes_away() {
+    let mut bench = Bench::new();
+    (1..=3).for_each(|id| bench.add(id, 0, id as i64));
+    assert_eq!(bench.decide(0, 0), [1, 2, 3]);
+    let now = bench.at(2000);
+    assert_eq!(bench.queue.wake(&"group", now), Some(PodId(1)));
+    bench.queue.remove(PodId(1), now);
+    assert_eq!(bench.pop(), Some(2));
+    // An error of the server says nothing of the others.
+    bench.queue.cool(PodId(2), now);
+    assert_eq!(bench.pop(), Some(3));
+    bench.queue.found_place(PodId(3), now);
+    bench.queue.remove(PodId(3), now);
+    assert_eq!(bench.queue.counts(), QueueCounts { backoff: 1, ..QueueCounts::default() });
+    assert_eq!(bench.queue.resting().count(), 0, "a group without pods is forgotten");
+}
+
+#[test]
+fn a_woken_pod_in_its_backoff_cools_before_it_is_decided() {
+    let mut bench = Bench::new();
+    bench.add(1, 0, 0);
+    assert_eq!(bench.decide(0, 0), [1]);
+    assert_eq!(bench.queue.wake(&"group", bench.at(300)), Some(PodId(1)));
+    assert_eq!((bench.pop(), bench.queue.next_due()), (None, Some(bench.at(1000))));
+    bench.queue.end_backoffs(bench.at(1000));
+    assert_eq!(bench.pop(), Some(1));
+}
+
+#[test]
+fn a_pod_that_changed_leaves_its_group_with_its_new_rank() {
+    let mut bench = Bench::new();
+    (1..=2).for_each(|id| bench.add(id, 0, id as i64));
+    bench.decide(0, 0);
+    let now = bench.at(20_000);
+    bench.queue.set_rank(PodId(2), Rank { priority: 5, created: 2 });
+    assert_eq!(bench.queue.first_of(&"group", now), Some(PodId(2)));
+    bench.queue.activate(PodId(2), now);
+    assert_eq!((bench.queue.counts().unschedulable, bench.pop()), (1, Some(2)));
+    assert_eq!(bench.queue.first_of(&"group", now), Some(PodId(1)));
+}
+
+#[test]
+fn groups_that_rest_long_are_found_for_the_safety_flush() {
+    let mut bench = Bench::new();
+    bench.add(1, 0, 0);
+    bench.decide(0, 1000);
+    assert!(bench.queue.resting_since(bench.at(999)).is_empty());
+    assert_eq!(bench.queue.resting_since(bench.at(1000)), ["group"]);
+}
