@@ -53,6 +53,7 @@ pub(crate) struct Agent {
     node_ips: AddressPool,
     pod_ips: AddressPool,
     counts: Arc<Counts>,
+    started: Instant,
     /// None before the start.
     events: Option<PodEvents>,
     /// Whether pods are followed; before that there is no use in looking at single nodes' pods.
@@ -93,6 +94,7 @@ impl Agent {
             node_ips: AddressPool::of_nodes(),
             pod_ips: AddressPool::of_pods(),
             counts,
+            started: Instant::now(),
             events: None,
             follows_pods: false,
             n_registering: 0,
