@@ -33,10 +33,10 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
         _ => None,
     };
     let mut warnings = Vec::new();
-    let object = write::change_object(shared, request, dry_run, &mut warnings, |current| {
+    let object = write::change_object(shared, request, dry_run, &mut warnings, |current, warnings| {
         let scale = match &sent {
             Some(scale) => scale.clone(),
-            None => write::patched(request, &scale_of(current))?,
+            None => write::patched(request, &scale_of(current), warnings)?,
         };
         let replicas = replicas(&scale, &request.info.name)?;
         let mut new = current.clone();

@@ -10,7 +10,7 @@ use super::{answer_object, convert, write_failed};
 use crate::patch::{self, PatchError};
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
-use crate::schema::type_of;
+use crate::schema::{self, type_of};
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Query, Reply, Shared, Verb};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
@@ -159,6 +159,63 @@ pub fn agree_with_path(
     Ok(())
 }
 
+/// What to do about fields that the type does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl FieldValidation {
+    fn of(query: &Query) -> Result<FieldValidation, Box<Status>> {
+        match query.get("fieldValidation") {
+            "Ignore" => Ok(FieldValidation::Ignore),
+            "" | "Warn" => Ok(FieldValidation::Warn),
+            "Strict" => Ok(FieldValidation::Strict),
+            other => Err(Status::bad_request(format!(
+                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
+            ))),
+        }
+    }
+}
+
+/// Reads an object as its type: values of wrong types are refused, fields that the type does not have are dropped, with a
+/// warning or an error as the request says.
+///
+/// # Errors
+/// The object is not of its type.
+pub fn decode(
+    request: &ApiRequest,
+    (group, version, kind): (&str, &str, &str),
+    value: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    let Some(ty) = type_of(group, version, kind) else { return Ok(()) };
+    let refuse = |why: &dyn std::fmt::Display| {
+        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+    };
+    let unknown = schema::decode(ty, value).map_err(|error| refuse(&error))?;
+    let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    match FieldValidation::of(&request.query)? {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => warnings.extend(unknown),
+        FieldValidation::Strict if unknown.is_empty() => {}
+        FieldValidation::Strict => {
+            return Err(refuse(&format!("strict decoding error: {}", unknown.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// Group, version and kind of what a request sends.
+fn kind_sent(request: &ApiRequest) -> (&'static str, &'static str, &'static str) {
+    match request.info.subresource {
+        Some(sub) => (sub.group, sub.version, sub.kind),
+        None => (request.info.resource.group, request.info.resource.version, request.info.resource.kind),
+    }
+}
+
 /// Answers the creation of an object.
 ///
 /// # Errors
@@ -169,8 +226,9 @@ pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let dry_run = is_dry_run(&request.query)?;
     let mut value = parse_object(&request.headers, &request.body)?;
     agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut value)?;
-    let value = convert::stored_value(info.resource, value);
     let mut warnings = Vec::new();
+    decode(request, kind_sent(request), &mut value, &mut warnings)?;
+    let value = convert::stored_value(info.resource, value);
     let object = create_object(shared, request, resource, value, dry_run, &mut warnings).await?;
     Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
 }
@@ -240,6 +298,7 @@ pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) ->
 pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let dry_run = is_dry_run(&request.query)?;
+    let mut warnings = Vec::new();
     let sent = match info.verb {
         Verb::Update => {
             let mut value = parse_object(&request.headers, &request.body)?;
@@ -250,14 +309,14 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
                 info.resource.kind,
                 &mut value,
             )?;
+            decode(request, kind_sent(request), &mut value, &mut warnings)?;
             Some(convert::stored_value(info.resource, value))
         }
         _ => None,
     };
-    let mut warnings = Vec::new();
-    let object = change_object(shared, request, dry_run, &mut warnings, |current| match &sent {
+    let object = change_object(shared, request, dry_run, &mut warnings, |current, warnings| match &sent {
         Some(value) => Ok(value.clone()),
-        None => patched(request, current),
+        None => patched(request, current, warnings),
     })
     .await?;
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
@@ -273,19 +332,20 @@ pub async fn change_object(
     request: &ApiRequest,
     dry_run: bool,
     warnings: &mut Vec<String>,
-    transform: impl Fn(&Value) -> Result<Value, Box<Status>>,
+    transform: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Box<Status>>,
 ) -> Result<Arc<Object>, Box<Status>> {
     let info = &request.info;
     let resource = super::stored(info)?;
+    let n_warnings = warnings.len();
     for _ in 0..CHANGE_ATTEMPTS {
         let current = super::find(shared, info)?;
         let old = current.value();
-        let mut new = transform(&old)?;
+        warnings.truncate(n_warnings);
+        let mut new = transform(&old, warnings)?;
         let named_version = check_identity(request, &current, &old, &new)?;
         let context = Context { shared, user: &request.user };
-        warnings.clear();
-        strategy::prepare_update(resource, info.subresource_name(), &mut new, &old)?;
-        strategy::admit_update(&context, resource, info.subresource_name(), &mut new, &old, warnings)?;
+        strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+        strategy::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
         if new == old {
             return Ok(current);
         }
@@ -340,12 +400,13 @@ fn check_identity(
 ///
 /// # Errors
 /// The media type is unknown, or the patch cannot be applied.
-pub fn patched(request: &ApiRequest, current: &Value) -> Result<Value, Box<Status>> {
+pub fn patched(
+    request: &ApiRequest,
+    current: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Box<Status>> {
     let resource = request.info.resource;
-    let (group, version, kind) = match request.info.subresource {
-        Some(sub) => (sub.group, sub.version, sub.kind),
-        None => (resource.group, resource.version, resource.kind),
-    };
+    let (group, version, kind) = kind_sent(request);
     let content_type =
         request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -364,7 +425,7 @@ pub fn patched(request: &ApiRequest, current: &Value) -> Result<Value, Box<Statu
         },
         _ => return Err(unsupported_media_type(PATCH_TYPES)),
     };
-    let value = patched.map_err(|error| match error {
+    let mut value = patched.map_err(|error| match error {
         PatchError::Malformed(_) => Status::bad_request(error.to_string()),
         PatchError::Unprocessable(_) => {
             Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", error.to_string())
@@ -373,5 +434,6 @@ pub fn patched(request: &ApiRequest, current: &Value) -> Result<Value, Box<Statu
             Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", error.to_string())
         }
     })?;
+    decode(request, (group, version, kind), &mut value, warnings)?;
     Ok(convert::stored_value(resource, value))
 }

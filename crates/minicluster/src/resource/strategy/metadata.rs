@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use berth_api::admission::syntax;
+
 use super::Context;
+use super::fields::{Causes, items, text};
 use crate::resource::{Resource, find};
 use crate::server::status::Status;
 
@@ -21,6 +24,8 @@ const WITH_GENERATION: [&str; 10] = [
 ];
 /// Letters of generated names: no vowels, and nothing that looks like another.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Annotations may not be larger than this altogether.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 const SUFFIX_LENGTH: usize = 5;
 const MAX_GENERATED_LENGTH: usize = 63;
 
@@ -66,21 +71,7 @@ pub fn prepare_create(resource: &Resource, value: &mut Value) -> Result<(), Box<
     {
         object.remove("status");
     }
-    if resource.plural == "pods" {
-        value["status"] = serde_json::json!({"phase": "Pending"});
-    }
     Ok(())
-}
-
-/// What is allowed in a name, but unwise.
-pub fn name_warnings(resource: &Resource, value: &Value) -> Option<String> {
-    let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    let dotted = resource.group.is_empty() && resource.plural == "pods" && name.contains('.');
-    dotted.then(|| {
-        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
-         recommended: [must not contain dots]"
-            .to_owned()
-    })
 }
 
 /// Whether the object's namespace is there and not about to go.
@@ -107,8 +98,8 @@ pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value
     Ok(())
 }
 
-/// Keeps what a change may not touch, splits status from the rest, and counts changes of the spec.
-pub fn prepare_update(
+/// Keeps what a change may not touch, and splits status and finalizers from the rest.
+pub fn keep_fixed(
     resource: &Resource,
     subresource: &str,
     new: &mut Value,
@@ -124,8 +115,17 @@ pub fn prepare_update(
             take(&mut kept["metadata"], &new["metadata"], field);
         }
         *new = kept;
+    } else if subresource == "finalize" {
+        let mut kept = old.clone();
+        if let Some(spec) = new.get("spec") {
+            take(&mut kept["spec"], spec, "finalizers");
+        }
+        *new = kept;
     } else if resource.has_status() {
         take(new, old, "status");
+        if resource.kind == "Namespace" {
+            take(&mut new["spec"], &old["spec"], "finalizers");
+        }
     }
     let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
     let fixed = [
@@ -151,11 +151,15 @@ pub fn prepare_update(
             }
         }
     }
+    Ok(())
+}
+
+/// Counts changes of everything but metadata and status.
+pub fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
     if has_generation(resource) && changed_beyond_metadata(new, old) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         new["metadata"]["generation"] = Value::from(generation.saturating_add(1));
     }
-    Ok(())
 }
 
 /// Copies a field, or its absence.
@@ -186,4 +190,96 @@ fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
     new.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     old.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     new != old
+}
+
+/// Whether name, labels, annotations and owners are well-formed.
+pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
+    let metadata = &value["metadata"];
+    let name = text(metadata, "/name");
+    if name.is_empty() {
+        causes.required("metadata.name", "name or generateName is required");
+    } else {
+        for problem in name_problems(resource, name) {
+            causes.invalid("metadata.name", &metadata["name"], &problem);
+        }
+    }
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        for problem in syntax::label_key(key) {
+            causes.invalid("metadata.labels", &Value::from(key.as_str()), &problem);
+        }
+        match value.as_str() {
+            Some(text) => {
+                for problem in syntax::label_value(text) {
+                    causes.invalid("metadata.labels", value, &problem);
+                }
+            }
+            None => causes.invalid("metadata.labels", value, "must be a string"),
+        }
+    }
+    let mut size = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        for problem in syntax::label_key(&key.to_lowercase()) {
+            causes.invalid("metadata.annotations", &Value::from(key.as_str()), &problem);
+        }
+    }
+    if size > MAX_ANNOTATION_BYTES {
+        causes.0.push(crate::server::status::Cause {
+            reason: "FieldValueTooLong".to_owned(),
+            message: format!("Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"),
+            field: "metadata.annotations".to_owned(),
+        });
+    }
+    validate_owners(value, causes);
+}
+
+fn name_problems(resource: &Resource, name: &str) -> Vec<String> {
+    match resource.kind {
+        "Namespace" | "Service" => syntax::dns_label(name),
+        _ => syntax::dns_subdomain(name),
+    }
+}
+
+/// Whether owners and finalizers are well-formed.
+pub fn validate_owners(value: &Value, causes: &mut Causes) {
+    let metadata = &value["metadata"];
+    let owners = items(metadata, "ownerReferences");
+    for (i, owner) in owners.iter().enumerate() {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if text(owner, &format!("/{field}")).is_empty() {
+                let path = format!("metadata.ownerReferences[{i}].{field}");
+                causes.invalid(&path, &Value::from(""), &format!("{field} must not be empty"));
+            }
+        }
+    }
+    let controllers: Vec<&str> =
+        owners.iter().filter(|owner| owner["controller"] == true).map(|owner| text(owner, "/kind")).collect();
+    if let [first, .., last] = controllers.as_slice() {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {last}"
+        );
+        causes.invalid("metadata.ownerReferences", &metadata["ownerReferences"], &detail);
+    }
+    for finalizer in items(metadata, "finalizers") {
+        for problem in syntax::label_key(finalizer.as_str().unwrap_or_default()) {
+            causes.invalid("metadata.finalizers", finalizer, &problem);
+        }
+    }
+}
+
+/// Whether finalizers may be changed so: none may be added to an object that is being deleted.
+pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return;
+    }
+    let old = items(&old["metadata"], "finalizers");
+    let added: Vec<&Value> =
+        items(&new["metadata"], "finalizers").iter().filter(|finalizer| !old.contains(finalizer)).collect();
+    if !added.is_empty() {
+        let detail = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers {}",
+            serde_json::json!(added)
+        );
+        causes.forbidden("metadata.finalizers", &detail);
+    }
 }

@@ -1,0 +1,105 @@
+//! Reading and completing raw JSON. Objects stay raw so that nothing a client wrote is lost.
+
+use serde_json::{Map, Value};
+
+use crate::server::status::Cause;
+
+/// The object under a key, made if it is not there. `None` if something else is there.
+pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
+    let field = value.as_object_mut()?.entry(key).or_insert(Value::Null);
+    if field.is_null() {
+        *field = Value::Object(Map::new());
+    }
+    field.as_object_mut()
+}
+
+/// Sets a field that is absent or null.
+pub fn default(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    if map.get(key).is_none_or(Value::is_null) {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Sets a field that is absent, null or an empty string.
+pub fn default_text(map: &mut Map<String, Value>, key: &str, value: &str) {
+    if map.get(key).is_none_or(|v| v.is_null() || v == "") {
+        map.insert(key.to_owned(), Value::from(value));
+    }
+}
+
+/// A text; empty if it is not there.
+pub fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of a list; none if it is not there.
+pub fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The items of a list, to be changed; none if it is not there.
+pub fn items_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut [Value] {
+    value.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
+}
+
+/// Whether a field says nothing: absent, null, or empty.
+pub fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// What is wrong with an object, in Kubernetes' words.
+#[derive(Debug, Default)]
+pub struct Causes(pub Vec<Cause>);
+
+impl Causes {
+    fn push(&mut self, reason: &str, field: &str, message: String) {
+        self.0.push(Cause { reason: reason.to_owned(), message, field: field.to_owned() });
+    }
+
+    /// A field is missing.
+    pub fn required(&mut self, field: &str, detail: &str) {
+        let message =
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        self.push("FieldValueRequired", field, message);
+    }
+
+    /// A value is wrong.
+    pub fn invalid(&mut self, field: &str, value: &Value, detail: &str) {
+        self.push("FieldValueInvalid", field, format!("Invalid value: {value}: {detail}"));
+    }
+
+    /// A value may not be changed.
+    pub fn immutable(&mut self, field: &str, value: &Value) {
+        self.invalid(field, value, "field is immutable");
+    }
+
+    /// A value is not allowed as things are.
+    pub fn forbidden(&mut self, field: &str, detail: &str) {
+        self.push("FieldValueForbidden", field, format!("Forbidden: {detail}"));
+    }
+
+    /// A value is there twice.
+    pub fn duplicate(&mut self, field: &str, value: &Value) {
+        self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}"));
+    }
+
+    /// A value is none of those there are.
+    pub fn not_supported(&mut self, field: &str, value: &Value, supported: &[&str]) {
+        let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        self.push("FieldValueNotSupported", field, message);
+    }
+
+    /// A number that is there must not be below zero.
+    pub fn not_negative(&mut self, field: &str, value: &Value) {
+        if value.as_f64().is_some_and(|number| number < 0.0) {
+            self.invalid(field, value, "must be greater than or equal to 0");
+        }
+    }
+}
