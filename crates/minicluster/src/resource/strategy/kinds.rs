@@ -204,11 +204,7 @@ pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
                 }
             }
         }
-        "StorageClass" => {
-            if text(value, "/provisioner").is_empty() {
-                causes.required("provisioner", "");
-            }
-        }
+        "StorageClass" if text(value, "/provisioner").is_empty() => causes.required("provisioner", ""),
         "PersistentVolume" => {
             if is_empty(&value["spec"]["capacity"]) {
                 causes.required("spec.capacity", "");
