@@ -177,12 +177,35 @@ impl Api {
         subresource: &str,
         patch: &Value,
     ) -> Result<T, ApiError> {
+        self.patch_as("application/merge-patch+json", kind, key, subresource, patch).await
+    }
+
+    /// Merges conditions into a status by their types, leaving those of others alone.
+    pub(crate) async fn merge_status(
+        &self,
+        kind: &'static Kind,
+        meta: &Meta,
+        status: &impl Serialize,
+    ) -> Result<(), ApiError> {
+        let patch = json!({"metadata": {"uid": &*meta.uid}, "status": status});
+        let content = "application/strategic-merge-patch+json";
+        self.patch_as::<AnyObject>(content, kind, &meta.key(), "status", &patch).await.map(drop)
+    }
+
+    async fn patch_as<T: DeserializeOwned>(
+        &self,
+        content: &str,
+        kind: &'static Kind,
+        key: &ObjectKey,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<T, ApiError> {
         let mut path = format!("{}/{}", kind.path(&key.namespace), key.name);
         if !subresource.is_empty() {
             path.push('/');
             path.push_str(subresource);
         }
-        let request = Request::patch(path).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        let request = Request::patch(path).header(http::header::CONTENT_TYPE, content);
         self.send("patch", kind.kind, key, request, patch.to_string().into_bytes()).await
     }
 

@@ -12,13 +12,15 @@ use bytes::BytesMut;
 use futures::StreamExt;
 use http::Request;
 use http_body_util::BodyExt;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, ApiError};
 use super::cache::{Cache, Cached, Change, ObjectKey};
+use super::view::AnyObject;
 
 /// Objects in one page of a list.
 const PAGE: usize = 500;
@@ -49,6 +51,20 @@ struct List<T> {
     metadata: ListMeta,
     #[serde(default = "Vec::new")]
     items: Vec<T>,
+}
+
+/// An object of a list that may be unlike what its view expects.
+enum Readable<T> {
+    Yes(T),
+    No(String),
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By way of a value: a failure half-way through would leave the list's text half-read.
+        let value = Value::deserialize(deserializer)?;
+        Ok(T::deserialize(value).map_or_else(|error| Readable::No(error.to_string()), Readable::Yes))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -94,7 +110,7 @@ enum WatchEnd {
     Failed(String),
 }
 
-impl<T: Cached + DeserializeOwned> Informer<T> {
+impl<T: Cached> Informer<T> {
     /// An informer of the objects listed at a URL path.
     pub(crate) fn new(name: &'static str, path: String) -> Self {
         let synced = watch::Sender::new(false);
@@ -115,7 +131,9 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
     pub(crate) fn on_change(&mut self, handler: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         self.handlers.push(Box::new(handler));
     }
+}
 
+impl<T: Cached + DeserializeOwned> Informer<T> {
     /// Lists and watches until `stop`.
     pub(crate) async fn run(self, api: Api, stop: CancellationToken) {
         tokio::select! {
@@ -166,11 +184,22 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
                 path.push_str("&continue=");
                 path.extend(url_encoded(&token));
             }
-            let page: List<T> =
+            let page: List<Readable<T>> =
                 api.send("list", self.name, &ObjectKey::new("", ""), Request::get(path), Vec::new()).await?;
             for object in page.items {
-                listed.insert(object.meta().key());
-                self.put(object);
+                match object {
+                    Readable::Yes(object) => {
+                        listed.insert(object.meta().key());
+                        self.put(object);
+                    }
+                    Readable::No(error) => {
+                        tracing::warn!(
+                            resource = self.name,
+                            error,
+                            "an object cannot be read and is left out"
+                        );
+                    }
+                }
             }
             token = page.metadata.token;
             if token.is_empty() {
@@ -221,8 +250,18 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
     }
 
     fn apply(&self, line: &[u8], version: &mut String) -> Result<(), WatchEnd> {
-        let event: WatchEvent<T> =
-            serde_json::from_slice(line).map_err(|error| WatchEnd::Failed(error.to_string()))?;
+        let event = match serde_json::from_slice::<WatchEvent<T>>(line) {
+            Ok(event) => event,
+            // One object that nobody here can read must not keep the others from coming.
+            Err(error) => {
+                tracing::warn!(resource = self.name, %error, "an object cannot be read and is left out");
+                let event: WatchEvent<AnyObject> =
+                    serde_json::from_slice(line).map_err(|error| WatchEnd::Failed(error.to_string()))?;
+                self.remove(&event.object.metadata.key());
+                *version = event.object.metadata.resource_version;
+                return Ok(());
+            }
+        };
         if event.kind == EventKind::Error {
             let status: WatchEvent<ErrorStatus> =
                 serde_json::from_slice(line).map_err(|error| WatchEnd::Failed(error.to_string()))?;

@@ -41,6 +41,57 @@ pub(crate) static POD_DISRUPTION_BUDGETS: Kind =
     namespaced("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub(crate) static LEASES: Kind = namespaced("coordination.k8s.io/v1", "Lease", "leases");
 
+pub(crate) static CONFIG_MAPS: Kind = namespaced("v1", "ConfigMap", "configmaps");
+pub(crate) static SECRETS: Kind = namespaced("v1", "Secret", "secrets");
+pub(crate) static SERVICES: Kind = namespaced("v1", "Service", "services");
+pub(crate) static PERSISTENT_VOLUMES: Kind = cluster("v1", "PersistentVolume", "persistentvolumes");
+pub(crate) static PRIORITY_CLASSES: Kind =
+    cluster("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses");
+pub(crate) static STORAGE_CLASSES: Kind = cluster("storage.k8s.io/v1", "StorageClass", "storageclasses");
+pub(crate) static MUTATING_WEBHOOKS: Kind = cluster(
+    "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+);
+pub(crate) static VALIDATING_WEBHOOKS: Kind = cluster(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
+
+/// Every kind that is stored.
+pub(crate) static ALL: [&Kind; 23] = [
+    &NAMESPACES,
+    &NODES,
+    &PODS,
+    &EVENTS,
+    &SERVICE_ACCOUNTS,
+    &PERSISTENT_VOLUME_CLAIMS,
+    &REPLICATION_CONTROLLERS,
+    &DEPLOYMENTS,
+    &REPLICA_SETS,
+    &STATEFUL_SETS,
+    &DAEMON_SETS,
+    &CONTROLLER_REVISIONS,
+    &JOBS,
+    &POD_DISRUPTION_BUDGETS,
+    &LEASES,
+    &CONFIG_MAPS,
+    &SECRETS,
+    &SERVICES,
+    &PERSISTENT_VOLUMES,
+    &PRIORITY_CLASSES,
+    &STORAGE_CLASSES,
+    &MUTATING_WEBHOOKS,
+    &VALIDATING_WEBHOOKS,
+];
+
+/// The kind that an owner reference names; its version does not matter.
+pub(crate) fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    ALL.into_iter().find(|known| known.kind == kind && known.group() == group)
+}
+
 impl Kind {
     /// The group of the API; empty for the core one.
     pub(crate) fn group(&self) -> &'static str {
@@ -56,5 +107,23 @@ impl Kind {
         } else {
             format!("{root}/{api_version}/namespaces/{namespace}/{plural}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::resource::{RESOURCES, Storage};
+
+    #[test]
+    fn every_stored_resource_is_known() {
+        let stored = RESOURCES.iter().filter(|resource| resource.storage == Storage::Own);
+        let stored: BTreeSet<_> = stored.map(|r| (r.api_version(), r.kind, r.plural, r.namespaced)).collect();
+        let known = ALL.map(|kind| (kind.api_version.to_owned(), kind.kind, kind.plural, kind.namespaced));
+        assert_eq!(BTreeSet::from(known), stored);
+        assert_eq!(find("apps/v1beta1", "Deployment"), Some(&DEPLOYMENTS));
+        assert_eq!(find("v1", "Deployment"), None);
     }
 }

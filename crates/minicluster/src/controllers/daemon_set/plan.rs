@@ -141,8 +141,11 @@ fn manage(set: &DaemonSet, node: &OnNode, bounds: Bounds, hash: &str, now: Times
     }
 }
 
+/// A pod of an older revision and one of the current.
+type OldAndNew<'a> = (Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>);
+
 /// The living pods of a node by revision; `None` if there are several of one, which [`manage`] sees to first.
-fn old_and_new<'a>(node: &'a OnNode, hash: &str) -> Option<(Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>)> {
+fn old_and_new<'a>(node: &'a OnNode, hash: &str) -> Option<OldAndNew<'a>> {
     let (mut old, mut new) = (None, None);
     for pod in node.pods.iter().filter(|pod| pod.is_active()) {
         let slot = if pod.metadata.label(REVISION_LABEL) == Some(hash) { &mut new } else { &mut old };

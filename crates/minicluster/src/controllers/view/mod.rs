@@ -4,6 +4,7 @@
 //! what is made from them carries every field, also those this crate has never heard of. As in Kubernetes' own
 //! decoding, `null` means the same as an absent field.
 
+mod budget;
 mod condition;
 mod daemon;
 mod deployment;
@@ -15,6 +16,7 @@ mod replica_set;
 mod selector;
 mod stateful_set;
 
+pub(crate) use budget::*;
 pub(crate) use condition::*;
 pub(crate) use daemon::*;
 pub(crate) use deployment::*;

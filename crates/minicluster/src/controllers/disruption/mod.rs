@@ -1,0 +1,193 @@
+//! Pod disruption budgets: how many more pods may be evicted.
+
+mod plan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use super::api::{Api, ApiError, Precondition};
+use super::cache::{Cache, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::fenceposts::clamp;
+use super::informer::Informer;
+use super::kinds::POD_DISRUPTION_BUDGETS;
+use super::queue::{Next, Queue, work};
+use super::replica_set::until;
+use super::view::{
+    Condition, Deployment, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet,
+    StatefulSet,
+};
+
+/// Events of pods come in flocks: one sync for those that come within this time.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The condition of a pod that somebody other than its user takes away.
+pub(crate) fn disruption_target(reason: &str, message: &str, now: Timestamp) -> Condition {
+    Condition::new("DisruptionTarget", "True", reason, message, now)
+}
+
+/// Where the wanted numbers of pods are.
+#[derive(Clone)]
+pub(crate) struct Scales {
+    pub(crate) deployments: Arc<Cache<Deployment>>,
+    pub(crate) replica_sets: Arc<Cache<ReplicaSet>>,
+    pub(crate) replication_controllers: Arc<Cache<ReplicaSet>>,
+    pub(crate) stateful_sets: Arc<Cache<StatefulSet>>,
+}
+
+impl Scales {
+    /// The top controller of a pod and how many pods it wants; `None` if that cannot be known.
+    fn of(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<(Arc<str>, i32)> {
+        let key = ObjectKey { namespace: namespace.clone(), name: owner.name.clone() };
+        match owner.kind.as_str() {
+            "ReplicaSet" => {
+                let set = self.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
+                match set.metadata.controller() {
+                    Some(owner) => self.of(namespace, owner),
+                    None => Some((owner.uid.clone(), set.replicas())),
+                }
+            }
+            "Deployment" => {
+                let deployment = self.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)?;
+                Some((owner.uid.clone(), deployment.replicas()))
+            }
+            "ReplicationController" => {
+                let set =
+                    self.replication_controllers.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
+                Some((owner.uid.clone(), set.replicas()))
+            }
+            "StatefulSet" => {
+                let set = self.stateful_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
+                Some((owner.uid.clone(), set.replicas()))
+            }
+            _ => None,
+        }
+    }
+
+    /// How many pods the controllers of these pods want together. Pods without a controller add nothing.
+    fn expected(&self, pods: &[Arc<Pod>]) -> Result<i32, String> {
+        let mut wanted: BTreeMap<Arc<str>, i32> = BTreeMap::new();
+        for pod in pods {
+            let Some(owner) = pod.metadata.controller() else { continue };
+            let scale = self.of(&pod.metadata.namespace, owner);
+            let (uid, replicas) = scale.ok_or_else(|| {
+                format!("{} {} has no scale: use an integer minAvailable", owner.kind, owner.name)
+            })?;
+            wanted.insert(uid, replicas);
+        }
+        Ok(clamp(wanted.into_values().map(i64::from).sum()))
+    }
+}
+
+/// The controller.
+pub(crate) struct DisruptionBudgets {
+    api: Api,
+    recorder: Recorder,
+    budgets: Arc<Cache<PodDisruptionBudget>>,
+    pods: Arc<Cache<Pod>>,
+    scales: Scales,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl DisruptionBudgets {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        budgets: &mut Informer<PodDisruptionBudget>,
+        pods: &mut Informer<Pod>,
+        scales: Scales,
+    ) -> Self {
+        let controller = DisruptionBudgets {
+            api: api.clone(),
+            recorder,
+            budgets: budgets.cache(),
+            pods: pods.cache(),
+            scales,
+            queue: Arc::default(),
+        };
+        let queue = controller.queue.clone();
+        budgets.on_change(move |change| {
+            if let Some(budget) = change.new {
+                queue.add(budget.metadata.key());
+            }
+        });
+        let (queue, cache) = (controller.queue.clone(), controller.budgets.clone());
+        pods.on_change(move |change| {
+            let Some(pod) = change.latest() else { return };
+            let matters = change.old.zip(change.new).is_none_or(|(old, new)| {
+                old.is_ready() != new.is_ready()
+                    || old.metadata.is_deleting() != new.metadata.is_deleting()
+                    || old.metadata.labels != new.metadata.labels
+                    || old.metadata.owner_references != new.metadata.owner_references
+            });
+            if !matters {
+                return;
+            }
+            for budget in cache.by(&Index::Namespace(pod.metadata.namespace.clone())) {
+                let mut both = change.old.into_iter().chain(change.new);
+                if both.any(|pod| budget.spec.selector.matches(&pod.metadata.labels)) {
+                    queue.add_after(budget.metadata.key(), SETTLE);
+                }
+            }
+        });
+        controller
+    }
+
+    /// Looks at the budgets of a namespace when what its controllers want changes.
+    pub(crate) fn follow_scale<T: super::cache::Cached>(
+        &self,
+        informer: &mut Informer<T>,
+        replicas: impl Fn(&T) -> i32 + Send + Sync + 'static,
+    ) {
+        let (queue, cache) = (self.queue.clone(), self.budgets.clone());
+        informer.on_change(move |change| {
+            let same = change.old.zip(change.new).is_some_and(|(old, new)| replicas(old) == replicas(new));
+            let Some(latest) = change.latest().filter(|_| !same) else { return };
+            for budget in cache.by(&Index::Namespace(latest.meta().namespace.clone())) {
+                queue.add_after(budget.metadata.key(), SETTLE);
+            }
+        });
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("poddisruptionbudgets", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(budget) = self.budgets.get(&key) else { return Ok(Next::Wait) };
+        let mut pods = self.pods.by(&Index::Namespace(key.namespace.clone()));
+        pods.retain(|pod| budget.spec.selector.matches(&pod.metadata.labels));
+        let now = Timestamp::now();
+        let is_relative = budget.spec.max_unavailable.is_some()
+            || budget.spec.min_available.as_ref().is_some_and(serde_json::Value::is_string);
+        let expected = if is_relative { self.scales.expected(&pods) } else { Ok(0) };
+        let (status, look_again): (PodDisruptionBudgetStatus, _) = match expected {
+            Ok(expected) => plan::status(&budget, &pods, expected, now),
+            Err(message) => {
+                let about = Reference::new(&POD_DISRUPTION_BUDGETS, &budget.metadata);
+                let told = format!("Failed to calculate the number of expected pods: {message}");
+                self.recorder.warning(&about, "CalculateExpectedPodCountFailed", told);
+                (plan::failed(&budget, message, now), None)
+            }
+        };
+        if status != budget.status {
+            // Names that are no longer disrupted are taken away one by one: a merge would keep them.
+            let mut written = serde_json::to_value(&status).unwrap_or_default();
+            for name in
+                budget.status.disrupted_pods.keys().filter(|name| !status.disrupted_pods.contains_key(*name))
+            {
+                written["disruptedPods"][name] = serde_json::Value::Null;
+            }
+            let meta = &budget.metadata;
+            self.api.write_status(&POD_DISRUPTION_BUDGETS, meta, &written, Precondition::Version).await?;
+        }
+        Ok(look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+    }
+}

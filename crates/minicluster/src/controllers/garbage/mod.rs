@@ -1,0 +1,201 @@
+//! Garbage collection: what is owned goes when its owners are gone.
+//!
+//! An owner that the watches do not show is asked for at the API, by uid, before anything is deleted because of it; a
+//! uid never comes back, so an absent one is remembered. Deletions name the version that was looked at: if the
+//! owner references have changed meanwhile, nothing is deleted.
+
+mod graph;
+mod plan;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::graph::{Graph, Node, ORPHAN, Uid};
+use self::plan::{Action, OwnerState, owner_state, plan, without};
+use super::api::{Api, ApiError, DeleteOptions};
+use super::cache::{Cached, ObjectKey};
+use super::informer::Informer;
+use super::kinds::Kind;
+use super::queue::{Next, Queue, work};
+use super::view::{AnyObject, OwnerReference};
+
+/// Absent owners that are remembered.
+const MAX_ABSENT: usize = 10_000;
+
+/// The controller.
+pub(crate) struct GarbageCollector {
+    api: Api,
+    shared: Arc<Shared>,
+    absent: Mutex<HashSet<Uid>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    graph: Mutex<Graph>,
+    queue: Arc<Queue<Item>>,
+}
+
+/// An object to look at, by uid.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Item(Uid);
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "uid {}", self.0)
+    }
+}
+
+impl Shared {
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_at(&self, uids: Vec<Uid>) {
+        for uid in uids {
+            self.queue.add(Item(uid));
+        }
+    }
+}
+
+impl GarbageCollector {
+    pub(crate) fn new(api: &Api) -> Self {
+        GarbageCollector { api: api.clone(), shared: Arc::default(), absent: Mutex::default() }
+    }
+
+    /// Hears of all objects of a kind.
+    pub(crate) fn follow<T: Cached>(&self, kind: &'static Kind, informer: &mut Informer<T>) {
+        let shared = self.shared.clone();
+        informer.on_change(move |change| {
+            let look = match (change.old, change.new) {
+                (_, Some(new)) => {
+                    let new = new.meta();
+                    // Most changes are of statuses.
+                    let same = change.old.is_some_and(|old| {
+                        let old = old.meta();
+                        old.owner_references == new.owner_references
+                            && old.finalizers == new.finalizers
+                            && old.is_deleting() == new.is_deleting()
+                    });
+                    if same {
+                        return shared.graph().touch(&new.uid, &new.resource_version);
+                    }
+                    shared.graph().observe(Node::new(kind, new))
+                }
+                (Some(old), None) => shared.graph().remove(&old.meta().uid),
+                (None, None) => return,
+            };
+            shared.look_at(look);
+        });
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.shared.queue.clone();
+        work("garbage-collector", queue, n_workers, |item| self.sync(item), stop).await;
+    }
+
+    async fn sync(&self, Item(uid): Item) -> Result<Next, ApiError> {
+        let Some((node, mut owners)) = ({
+            let graph = self.shared.graph();
+            graph.node(&uid).map(|node| {
+                let owners: Vec<_> =
+                    node.owners.iter().map(|owner| owner_state(&graph, node, owner)).collect();
+                (node.clone(), owners)
+            })
+        }) else {
+            return Ok(Next::Wait);
+        };
+        if !node.deleting {
+            for (state, owner) in owners.iter_mut().zip(&node.owners) {
+                if let OwnerState::Unknown(kind) = *state
+                    && self.is_absent(kind, &node, owner).await?
+                {
+                    *state = OwnerState::Absent;
+                }
+            }
+        }
+        let action = plan(&self.shared.graph(), &node, &owners);
+        match action {
+            Action::Nothing => {}
+            Action::Delete(propagation) => {
+                let options = DeleteOptions {
+                    uid: Some(&node.uid),
+                    resource_version: Some(&node.resource_version),
+                    grace_period_seconds: None,
+                    propagation: Some(propagation),
+                };
+                self.api.delete(node.kind, &node.key, options).await?;
+            }
+            Action::SetOwners(owners) => self.write(&node, "ownerReferences", owners).await?,
+            Action::SetFinalizers(finalizers) => self.write(&node, "finalizers", json!(finalizers)).await?,
+            Action::Orphan => self.orphan(&node).await?,
+            Action::WaitForDependents => {
+                let dependents: Vec<Uid> = self
+                    .shared
+                    .graph()
+                    .dependents(&node.uid)
+                    .map(|dependent| dependent.uid.clone())
+                    .collect();
+                self.shared.look_at(dependents);
+            }
+        }
+        Ok(Next::Wait)
+    }
+
+    /// Asks the API whether an owner is gone.
+    async fn is_absent(
+        &self,
+        kind: &'static Kind,
+        dependent: &Node,
+        owner: &OwnerReference,
+    ) -> Result<bool, ApiError> {
+        if self.lock_absent().contains(&owner.uid) {
+            return Ok(true);
+        }
+        let namespace = if kind.namespaced { dependent.key.namespace.clone() } else { "".into() };
+        let key = ObjectKey { namespace, name: owner.name.clone() };
+        let live: Option<AnyObject> = self.api.get(kind, &key).await?;
+        let absent = live.is_none_or(|live| live.metadata.uid != owner.uid);
+        if absent {
+            let mut known = self.lock_absent();
+            if known.len() >= MAX_ABSENT {
+                known.clear();
+            }
+            known.insert(owner.uid.clone());
+        }
+        Ok(absent)
+    }
+
+    /// Takes an owner out of its dependents' references, then the finalizer off the owner.
+    async fn orphan(&self, owner: &Node) -> Result<(), ApiError> {
+        let dependents: Vec<Node> = self.shared.graph().dependents(&owner.uid).cloned().collect();
+        let freed = dependents.iter().map(|dependent| {
+            let others = dependent.owners.iter().filter(|other| other.uid != owner.uid);
+            let others: Vec<Value> = others.map(OwnerReference::to_json).collect();
+            self.write(dependent, "ownerReferences", others.into())
+        });
+        join_all(freed).await.into_iter().collect::<Result<(), _>>()?;
+        self.write(owner, "finalizers", json!(without(owner, ORPHAN))).await
+    }
+
+    async fn write(&self, node: &Node, field: &str, value: Value) -> Result<(), ApiError> {
+        let patch = json!({"metadata": {
+            "uid": &*node.uid,
+            "resourceVersion": node.resource_version,
+            field: value,
+        }});
+        match self.api.patch::<AnyObject>(node.kind, &node.key, "", &patch).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    fn lock_absent(&self) -> MutexGuard<'_, HashSet<Uid>> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

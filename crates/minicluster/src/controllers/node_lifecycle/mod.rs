@@ -1,0 +1,189 @@
+//! Nodes that fall silent: their conditions become unknown, taints keep new pods off, and after a while others leave.
+
+mod eviction;
+mod health;
+mod taints;
+mod zones;
+
+pub(crate) use eviction::TaintEviction;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::health::{Heard, unknown_conditions};
+use self::taints::{Evict, wanted_taints};
+use self::zones::Zones;
+use super::api::{Api, ApiError};
+use super::cache::{Cache, Index, ObjectKey};
+use super::events::{Recorder, Reference};
+use super::informer::Informer;
+use super::kinds::{NODES, PODS};
+use super::options::ControllerOptions;
+use super::queue::{Next, Queue, work};
+use super::view::{AnyObject, Condition, Lease, Node, Pod};
+
+/// Where nodes renew their leases.
+const NODE_LEASES: &str = "kube-node-lease";
+
+/// The controller.
+pub(crate) struct NodeLifecycle {
+    api: Api,
+    recorder: Recorder,
+    nodes: Arc<Cache<Node>>,
+    leases: Arc<Cache<Lease>>,
+    pods: Arc<Cache<Pod>>,
+    options: ControllerOptions,
+    /// Decisions of the last round, by node, for nodes that change between two rounds.
+    decisions: Mutex<HashMap<Arc<str>, Evict>>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl NodeLifecycle {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        nodes: &mut Informer<Node>,
+        leases: Arc<Cache<Lease>>,
+        pods: Arc<Cache<Pod>>,
+        options: ControllerOptions,
+    ) -> Self {
+        let queue: Arc<Queue<ObjectKey>> = Arc::default();
+        let handler = queue.clone();
+        nodes.on_change(move |change| {
+            let Some(node) = change.new else { return };
+            // A heartbeat that says what the last one said is no news.
+            let same = change.old.is_some_and(|old| {
+                let states = |node: &Node| -> Vec<(String, String)> {
+                    node.status.conditions.iter().map(|c| (c.kind.clone(), c.status.clone())).collect()
+                };
+                old.spec.unschedulable == node.spec.unschedulable
+                    && old.spec.taints == node.spec.taints
+                    && states(old) == states(node)
+            });
+            if !same {
+                handler.add(node.metadata.key());
+            }
+        });
+        let (api, nodes) = (api.clone(), nodes.cache());
+        NodeLifecycle { api, recorder, nodes, leases, pods, options, decisions: Mutex::default(), queue }
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        let by_change = work("node-lifecycle", queue, n_workers, |key| self.sync(key), stop.clone());
+        tokio::join!(by_change, self.monitor(stop));
+    }
+
+    /// Sets the taints of a node that has changed.
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(node) = self.nodes.get(&key) else { return Ok(Next::Wait) };
+        // A turn is taken once; after it the node keeps what it has.
+        let never = self.lock_decisions().get(&key.name) == Some(&Evict::Never);
+        self.set_taints(&node, if never { Evict::Never } else { Evict::Keep }).await?;
+        Ok(Next::Wait)
+    }
+
+    async fn monitor(&self, stop: CancellationToken) {
+        let mut heard: HashMap<Arc<str>, Heard> = HashMap::new();
+        let mut zones = Zones::default();
+        loop {
+            tokio::select! {
+                () = self.look_around(&mut heard, &mut zones) => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.options.node_monitor_period) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn look_around(&self, heard: &mut HashMap<Arc<str>, Heard>, zones: &mut Zones) {
+        let nodes = self.nodes.all();
+        let now = Instant::now();
+        let mut silent = Vec::new();
+        let mut next = HashMap::with_capacity(nodes.len());
+        for node in &nodes {
+            let name = &node.metadata.name;
+            let lease = self.leases.get(&ObjectKey::new(NODE_LEASES, name.clone()));
+            let heard = Heard::of(heard.get(name), node, lease.as_deref(), now);
+            if heard.is_silent(self.options.node_monitor_grace_period, now) {
+                silent.push(node);
+            }
+            next.insert(name.clone(), heard);
+        }
+        *heard = next;
+        join_all(silent.into_iter().map(|node| self.tell_silent(node))).await;
+
+        let alive: Vec<&Node> =
+            nodes.iter().map(|node| &**node).filter(|n| !n.metadata.is_deleting()).collect();
+        let decisions = zones.decide(&alive, &self.options, now);
+        let kept = decisions.iter().map(|(name, decision)| (Arc::from(*name), *decision)).collect();
+        let changed = alive.into_iter().filter_map(|node| {
+            let decision = decisions.get(&*node.metadata.name).copied().unwrap_or(Evict::Keep);
+            (decision != Evict::Keep).then_some((node, decision))
+        });
+        let written = join_all(changed.map(|(node, decision)| self.set_taints(node, decision))).await;
+        for error in written.into_iter().filter_map(Result::err) {
+            // The next round sees the node as it is then.
+            tracing::debug!(%error, "taints not written");
+        }
+        *self.lock_decisions() = kept;
+    }
+
+    /// Writes that nothing is known of a node, and that its pods are not ready.
+    async fn tell_silent(&self, node: &Node) {
+        let name = &node.metadata.name;
+        let conditions = unknown_conditions(node, Timestamp::now());
+        if !conditions.is_empty() {
+            if let Err(error) =
+                self.api.merge_status(&NODES, &node.metadata, &json!({"conditions": conditions})).await
+            {
+                tracing::warn!(node = %name, %error, "conditions not written, will be tried again");
+                return;
+            }
+            if conditions.iter().any(|condition| condition.kind == "Ready") {
+                let about = Reference::new(&NODES, &node.metadata);
+                let message = format!("Node {name} status is now: NodeNotReady");
+                self.recorder.normal(&about, "NodeNotReady", message);
+            }
+        }
+        let pods = self.pods.by(&Index::Node(name.clone()));
+        let ready = pods.iter().filter(|pod| pod.is_ready() && !pod.metadata.is_deleting());
+        let told = ready.map(|pod| async {
+            let condition =
+                Condition::new("Ready", "False", "NodeNotReady", "The node is not ready.", Timestamp::now());
+            let status = json!({"conditions": [condition]});
+            if let Err(error) = self.api.merge_status(&PODS, &pod.metadata, &status).await {
+                tracing::debug!(%error, "pod not marked, will be tried again");
+                return;
+            }
+            self.recorder.warning(&Reference::new(&PODS, &pod.metadata), "NodeNotReady", "Node is not ready");
+        });
+        join_all(told).await;
+    }
+
+    async fn set_taints(&self, node: &Node, evict: Evict) -> Result<(), ApiError> {
+        let Some(taints) = wanted_taints(node, evict, Timestamp::now()) else { return Ok(()) };
+        let patch = json!({
+            "metadata": {"uid": &*node.metadata.uid, "resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": taints},
+        });
+        match self.api.patch::<AnyObject>(&NODES, &node.metadata.key(), "", &patch).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    fn lock_decisions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Evict>> {
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

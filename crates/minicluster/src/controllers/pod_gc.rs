@@ -1,0 +1,149 @@
+//! Pods that nobody else takes away: bound to nodes that are gone, ended and too many, or deleted before they had a node.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::api::{Api, ApiError, DeleteOptions};
+use super::cache::{Cache, ObjectKey};
+use super::disruption::disruption_target;
+use super::kinds::{NODES, PODS};
+use super::options::ControllerOptions;
+use super::view::{AnyObject, Node, Pod};
+
+/// The collector.
+pub(crate) struct PodGc {
+    api: Api,
+    pods: Arc<Cache<Pod>>,
+    nodes: Arc<Cache<Node>>,
+    options: ControllerOptions,
+}
+
+impl PodGc {
+    pub(crate) fn new(
+        api: &Api,
+        pods: Arc<Cache<Pod>>,
+        nodes: Arc<Cache<Node>>,
+        options: ControllerOptions,
+    ) -> Self {
+        PodGc { api: api.clone(), pods, nodes, options }
+    }
+
+    /// Looks through the pods from time to time until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        // Since when nodes that pods are bound to have been missing.
+        let mut missing: HashMap<String, Instant> = HashMap::new();
+        loop {
+            tokio::select! {
+                () = self.collect(&mut missing) => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.options.pod_gc_period) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn collect(&self, missing: &mut HashMap<String, Instant>) {
+        let pods = self.pods.all();
+        for pod in ended_beyond(&pods, self.options.terminated_pod_threshold) {
+            self.report(&pod, self.delete(&pod).await);
+        }
+        for pod in pods.iter().filter(|pod| pod.metadata.is_deleting() && pod.spec.node_name.is_empty()) {
+            self.report(pod, self.delete(pod).await);
+        }
+        let is_missing = |pod: &&Arc<Pod>| {
+            !pod.spec.node_name.is_empty()
+                && !self.nodes.contains(&ObjectKey::new("", pod.spec.node_name.as_str()))
+        };
+        let orphans: Vec<&Arc<Pod>> = pods.iter().filter(is_missing).collect();
+        missing.retain(|node, _| orphans.iter().any(|pod| pod.spec.node_name == *node));
+        for pod in &orphans {
+            missing.entry(pod.spec.node_name.clone()).or_insert_with(Instant::now);
+        }
+        // The cache is behind the API: each node is asked for once before its pods go.
+        let mut gone: HashMap<&str, bool> = HashMap::new();
+        for pod in orphans {
+            let node = pod.spec.node_name.as_str();
+            if missing.get(node).is_none_or(|since| since.elapsed() < self.options.pod_gc_quarantine) {
+                continue;
+            }
+            let is_gone = match gone.get(node) {
+                Some(is_gone) => *is_gone,
+                None => {
+                    let live = self.api.get::<AnyObject>(&NODES, &ObjectKey::new("", node)).await;
+                    let is_gone = matches!(live, Ok(None));
+                    gone.insert(node, is_gone);
+                    is_gone
+                }
+            };
+            if is_gone {
+                self.report(pod, self.fail_and_delete(pod).await);
+            }
+        }
+    }
+
+    async fn fail_and_delete(&self, pod: &Pod) -> Result<(), ApiError> {
+        if !pod.is_terminal() {
+            let message = "PodGC: node no longer exists";
+            let condition = disruption_target("DeletionByPodGC", message, Timestamp::now());
+            let status = json!({"phase": "Failed", "conditions": [condition]});
+            self.api.merge_status(&PODS, &pod.metadata, &status).await?;
+        }
+        self.delete(pod).await
+    }
+
+    async fn delete(&self, pod: &Pod) -> Result<(), ApiError> {
+        let options =
+            DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::of_uid(&pod.metadata.uid) };
+        self.api.delete(&PODS, &pod.metadata.key(), options).await
+    }
+
+    fn report(&self, pod: &Pod, result: Result<(), ApiError>) {
+        match result {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => {
+                tracing::warn!(pod = %pod.metadata.key(), %error, "not collected, will be tried again");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ended pods beyond the threshold, oldest first.
+fn ended_beyond(pods: &[Arc<Pod>], threshold: usize) -> Vec<Arc<Pod>> {
+    let mut ended: Vec<_> =
+        pods.iter().filter(|pod| pod.is_terminal() && !pod.metadata.is_deleting()).collect();
+    let n_over = ended.len().saturating_sub(threshold);
+    ended.sort_by(|a, b| {
+        let age = |pod: &Pod| (pod.metadata.creation_timestamp, pod.metadata.key());
+        age(a).cmp(&age(b))
+    });
+    ended.into_iter().take(n_over).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_ended_pods_go_first() {
+        let pod = |name: &str, phase: &str, day: u32| -> Arc<Pod> {
+            let created = format!("2026-01-0{day}T00:00:00Z");
+            let pod =
+                json!({"metadata": {"name": name, "creationTimestamp": created}, "status": {"phase": phase}});
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        let pods =
+            [pod("a", "Failed", 3), pod("b", "Running", 1), pod("c", "Succeeded", 2), pod("d", "Failed", 4)];
+        let names = |threshold| -> Vec<String> {
+            ended_beyond(&pods, threshold).iter().map(|pod| pod.metadata.name.to_string()).collect()
+        };
+        assert_eq!(names(3), [""; 0]);
+        assert_eq!(names(1), ["c", "a"]);
+    }
+}
