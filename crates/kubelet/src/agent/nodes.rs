@@ -15,7 +15,8 @@ use super::lane::{Done, Job, Sent, retry_after};
 use super::store::{NodeEntry, NodeId, NodeState};
 use super::{Agent, Timer, now};
 use crate::node::{
-    NodeTemplate, NodeView, heartbeat_status, needs_status, new_lease, new_node, renewal, takeover_labels,
+    NodeTemplate, NodeView, heartbeat_status, may_label_itself, needs_status, new_lease, new_node, renewal,
+    takeover_labels,
 };
 use crate::request::{self, LEASES, MERGE, NODES, STRATEGIC_MERGE};
 
@@ -312,8 +313,13 @@ impl Agent {
             return;
         };
         let caller = self.caller.clone();
+        let as_itself = !matches!(job, Job::Register(_)) || may_label_itself(&entry.template.metadata.labels);
         let send = async move {
-            let result = caller.send(&name, request).await.map(|bytes| vec![bytes]);
+            let answer = match as_itself {
+                true => caller.send(&name, request).await,
+                false => caller.send_own(request, call::MAX_OBJECT_BYTES).await,
+            };
+            let result = answer.map(|bytes| vec![bytes]);
             Done { job, sent, result }
         };
         match job {

@@ -42,6 +42,18 @@ async fn nodes_register_and_are_ready() {
 }
 
 #[tokio::test]
+async fn made_nodes_may_have_labels_that_a_node_may_not_give_itself() {
+    let mut options = quick(1);
+    let role = ("node-role.kubernetes.io/worker".to_owned(), String::new());
+    let restricted = ("node-restriction.kubernetes.io/pool".to_owned(), "a".to_owned());
+    options.make[0].labels = [role, restricted].into();
+    let world = World::with_nodes(options).await;
+    let labels = world.node("node-1").await["metadata"]["labels"].clone();
+    assert_eq!(labels["node-role.kubernetes.io/worker"], "");
+    assert_eq!(labels["node-restriction.kubernetes.io/pool"], "a");
+}
+
+#[tokio::test]
 async fn leases_are_created_and_renewed() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, Duration::from_secs(300))).await;
     let renewed = async || match world.lease_renewed("node-2").await {
