@@ -4,8 +4,6 @@
 //! waits for its time is in one queue; requests wait in two lanes, so that neither heartbeats nor pods starve the
 //! others.
 
-mod complaints;
-mod heartbeats;
 mod lane;
 mod nodes;
 mod pods;
@@ -24,7 +22,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::complaints::Complaints;
 use self::lane::{Done, Job, Lane};
 use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
 use crate::address::AddressPool;
@@ -57,7 +54,6 @@ pub(crate) struct Agent {
     pod_ips: AddressPool,
     counts: Arc<Counts>,
     started: Instant,
-    complaints: Complaints,
     /// None before the start.
     events: Option<PodEvents>,
     /// Whether pods are followed; before that there is no use in looking at single nodes' pods.
@@ -99,7 +95,6 @@ impl Agent {
             pod_ips: AddressPool::of_pods(),
             counts,
             started: Instant::now(),
-            complaints: Complaints::default(),
             events: None,
             follows_pods: false,
             n_registering: 0,

@@ -6,4 +6,3 @@
 mod support;
 
 mod basics;
-mod controllers;

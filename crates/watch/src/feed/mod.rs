@@ -18,7 +18,7 @@ use fingerprint::Fingerprints;
 pub use known::{Difference, Differences};
 use known::{Known, Memo};
 use pods::PodMemos;
-pub use pods::{PodChange, PodMemo, is_same_pod};
+pub use pods::{PodChange, PodMemo};
 
 use crate::follow::{Event, Versioned};
 

@@ -38,13 +38,6 @@ pub enum PodChange {
     Absent,
 }
 
-/// Whether two pods are the same one, at whatever times.
-pub fn is_same_pod(a: &Pod, b: &Pod) -> bool {
-    a.metadata.uid == b.metadata.uid
-        && a.metadata.name == b.metadata.name
-        && a.metadata.namespace == b.metadata.namespace
-}
-
 impl Feed {
     /// Number of pods in the cluster, assumed ones included.
     pub fn n_pods(&self) -> usize {
@@ -164,7 +157,7 @@ impl Feed {
     /// [`Feed::compare_nodes`].
     pub fn compare_pods(&self, cluster: &Cluster, listed: &[Pod]) -> Differences {
         let digest = |uid: &str, node: &str, fingerprint: Fingerprint, there: &str| {
-            self.fingerprints.of(&(uid, node, format!("{fingerprint:?}"), there)).bits()
+            self.fingerprints.of(&(uid, node, fingerprint.bits(), there)).bits()
         };
         let mut unseen: HashSet<&Key> =
             self.pods.iter().filter(|(_, memo)| !memo.assumed).map(|(key, _)| key).collect();

@@ -25,6 +25,9 @@ use crate::backoff::Backoff;
 use crate::call::{CallError, encoded};
 pub use version::{Generated, Versioned};
 
+/// A watch of this length has done its work, though nothing was told.
+const LONG_WATCH: Duration = Duration::from_secs(5);
+
 /// A change of the followed objects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<T> {
@@ -204,11 +207,15 @@ pub async fn follow_into<T, M>(
     let mut backoff = Backoff::new(follower.options.first_retry, follower.options.longest_retry);
     let mut told_empty = false;
     loop {
-        let (ended, progressed) = tokio::select! {
+        let began = tokio::time::Instant::now();
+        let (ended, mut progressed) = tokio::select! {
             // A watch without events would not notice that nobody is there to take them.
             () = sender.closed() => return,
             ended = follower.step(&deliver) => ended,
         };
+        // A resource of which nothing was to be told for long is followed as well as any other.
+        let is_usual_end = matches!(ended, Ended::Closed | Ended::Silent(_));
+        progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(follower.options.idle_timeout);
         if progressed {
             backoff.succeeded();
         }
@@ -224,7 +231,7 @@ pub async fn follow_into<T, M>(
                 tracing::info!(path, "{ended}: listing anew");
                 follower.version = None;
             }
-            Ended::Closed => tracing::debug!(path, "watch: {ended}"),
+            Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch: {ended}"),
             Ended::Call(error) if error.is_not_found() && follower.options.missing_is_empty => {
                 if !std::mem::replace(&mut told_empty, true) {
                     tracing::warn!(path, "the server does not have this resource: taken as empty");

@@ -31,7 +31,9 @@ impl Follower {
                 initial = Some(Vec::new());
             }
         }
-        let opened = open(&self.client, get(&self.options.uri(&parameters)), self.options.list_timeout).await;
+        // The head of an answer comes at once, or not at all.
+        let patience = self.options.list_timeout.min(self.options.idle_timeout);
+        let opened = open(&self.client, get(&self.options.uri(&parameters)), patience).await;
         let mut body = match opened {
             Ok(response) => response.into_body(),
             // 400 and 422: parameters that the server does not know, or has switched off.

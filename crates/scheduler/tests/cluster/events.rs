@@ -1,0 +1,64 @@
+//! Events are written as far as they are not too many.
+
+use std::time::Duration;
+
+use berth_watch::record::{EventRecorder, EventType, MAX_NOTE_BYTES, NewEvent, RecordOptions, Regarding};
+use tokio_util::sync::CancellationToken;
+
+use super::support::proxy::{Fault, Proxy};
+use super::support::*;
+
+fn event(name: &str, note: &str) -> NewEvent {
+    NewEvent {
+        regarding: Regarding {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+        },
+        related: None,
+        event_type: EventType::Warning,
+        reason: "FailedScheduling",
+        action: "Scheduling",
+        note: note.to_owned(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_repeats_is_counted_in_its_series() {
+    let world = World::start().await;
+    let options =
+        RecordOptions { series_interval: Duration::from_millis(50), ..RecordOptions::new("berth", "test") };
+    let recorder = EventRecorder::start(world.client.clone(), options, CancellationToken::new());
+    (0..5).for_each(|_| recorder.record(event("p", "no room")));
+    recorder.record(event("p", &"x".repeat(3000)));
+    until("the series counts five", async || {
+        let events = world.get("/apis/events.k8s.io/v1/namespaces/default/events").await;
+        let events = events["items"].as_array().unwrap().clone();
+        let repeated = events.iter().find(|e| e["note"] == "no room").cloned().unwrap_or_default();
+        if repeated["series"]["count"] == 5 && events.len() == 2 { Ok(()) } else { Err(events) }
+    })
+    .await;
+    until("the long note is cut", async || {
+        let events = world.get("/apis/events.k8s.io/v1/namespaces/default/events").await;
+        let notes = events["items"].as_array().unwrap().clone();
+        let longest = notes.iter().filter_map(|e| e["note"].as_str()).map(str::len).max();
+        if longest == Some(MAX_NOTE_BYTES) { Ok(()) } else { Err(longest) }
+    })
+    .await;
+    assert_eq!((recorder.written(), recorder.dropped()), (6, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_cannot_be_written_are_dropped_and_counted_and_nobody_waits_for_them() {
+    let world = World::start().await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    proxy.rule(|_| Fault::Hang);
+    let client = berth_watch::connect::client(proxy.config()).unwrap();
+    let options = RecordOptions { queue: 10, ..RecordOptions::new("berth", "test") };
+    let recorder = EventRecorder::start(client, options, CancellationToken::new());
+    (0..100).for_each(|i| recorder.record(event(&format!("p{i}"), "no room")));
+    // Ten wait, one may be on its way.
+    assert!(recorder.dropped() >= 89 && recorder.is_full(EventType::Warning), "{}", recorder.dropped());
+}

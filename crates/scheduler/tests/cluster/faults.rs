@@ -1,0 +1,182 @@
+//! The API server has a bad day. After each, all pods are bound, once, where their rules allow.
+
+use std::time::Duration;
+
+use super::support::proxy::{Fault, Proxy, is_binding, is_resumed_watch};
+use super::support::*;
+
+const N_NODES: usize = 12;
+const N_PODS: usize = 120;
+
+/// Creates the pods while the scheduler works, so that it is in the middle of things.
+async fn burst(world: &World) {
+    for pod in mixed(N_PODS, N_NODES) {
+        world.pod(pod).await;
+    }
+}
+
+async fn with_proxy() -> (World, Proxy) {
+    let world = World::start().await;
+    world.nodes(N_NODES, 3, 20).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    (world, proxy)
+}
+
+async fn ends_well(world: &World, proxy: &Proxy, scheduler: Scheduler, least_faults: usize) {
+    world.until_n_bound(N_PODS).await;
+    scheduler.until("nobody waits", |s| s.n_waiting() == 0).await;
+    verify::all_is_well(world, N_PODS).await;
+    let n_faults = proxy.n_faults();
+    assert!(n_faults >= least_faults, "only {n_faults} faults: this showed nothing");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bindings_answered_with_errors_or_not_at_all_are_looked_up() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        if !is_binding(request) {
+            return Fault::None;
+        }
+        n += 1;
+        match n % 12 {
+            0 => Fault::Answer(500),
+            2 => Fault::Answer(409),
+            4 => Fault::Answer(503),
+            6 => Fault::LoseAnswer,
+            8 => Fault::HangAfter,
+            10 => Fault::Hang,
+            _ => Fault::None,
+        }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    burst(&world).await;
+    ends_well(&world, &proxy, scheduler, 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_too_much_to_do_is_left_alone_for_as_long_as_it_asks() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        n += usize::from(is_binding(request));
+        if is_binding(request) && n % 20 == 0 { Fault::Answer(429) } else { Fault::None }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    burst(&world).await;
+    ends_well(&world, &proxy, scheduler, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_fails_for_a_while_look_ups_too() {
+    let (world, proxy) = with_proxy().await;
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    scheduler.until("ready", |s| s.is_ready()).await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        n += 1;
+        match n {
+            n if n < 150 && is_binding(request) => Fault::LoseAnswer,
+            n if n < 150 && n % 2 == 0 => Fault::Answer(500),
+            n if n < 150 && n % 3 == 0 => Fault::Answer(429),
+            _ => Fault::None,
+        }
+    });
+    burst(&world).await;
+    ends_well(&world, &proxy, scheduler, 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_noticed() {
+    let (world, proxy) = with_proxy().await;
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    scheduler.until("ready", |s| s.is_ready()).await;
+    let hang_until = tokio::time::Instant::now() + Duration::from_secs(3);
+    proxy.cut();
+    proxy.rule(move |_| if tokio::time::Instant::now() < hang_until { Fault::Hang } else { Fault::None });
+    burst(&world).await;
+    ends_well(&world, &proxy, scheduler, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_that_break_and_versions_that_expire_lose_nothing() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        n += usize::from(is_resumed_watch(request));
+        if is_resumed_watch(request) && n % 3 == 0 { Fault::Answer(410) } else { Fault::None }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let cutter = tokio::spawn({
+        let proxy = proxy.clone();
+        async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(70)).await;
+                proxy.cut();
+            }
+        }
+    });
+    burst(&world).await;
+    world.until_n_bound(N_PODS / 2).await;
+    // Pods go while nobody watches, too.
+    for i in [20, 22, 23, 25] {
+        world.delete(&format!("{PODS}/plain-{i}")).await;
+    }
+    world.until_n_bound(N_PODS - 4).await;
+    cutter.abort();
+    scheduler.until("what is gone is known", |s| s.n_waiting() == 0 && s.n_pods == N_PODS - 4).await;
+    verify::all_is_well(&world, N_PODS - 4).await;
+    assert!(proxy.n_faults() > 3, "versions expired {} times: this showed nothing", proxy.n_faults());
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_goes_while_pods_are_bound_to_it_loses_none() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        n += usize::from(is_binding(request));
+        match n % 4 {
+            _ if !is_binding(request) => Fault::None,
+            0 => Fault::Delay(Duration::from_millis(300)),
+            2 => Fault::Answer(500),
+            _ => Fault::None,
+        }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let pods = tokio::spawn({
+        let client = world.client.clone();
+        async move {
+            for pod in mixed(N_PODS, N_NODES - 3) {
+                let body = pod.to_string().into_bytes();
+                let request =
+                    berth_watch::call::with_body(http::Method::POST, PODS, "application/json", body);
+                berth_watch::call::send(&client, request, DEADLINE, 1 << 20).await.unwrap();
+            }
+        }
+    });
+    world.until_n_bound(5).await;
+    for node in ["n0", "n4", "n8"] {
+        world.delete(&format!("{NODES}/{node}")).await;
+    }
+    pods.await.unwrap();
+    world.until_n_bound(N_PODS).await;
+    scheduler.until("nobody waits", |s| s.n_waiting() == 0).await;
+    // Those that were bound before their node went are the garbage collector's.
+    verify::no_rule_is_broken(&world, N_PODS, &["n0", "n4", "n8"]).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_streaming_lists_is_listed_in_pages() {
+    let (world, proxy) = with_proxy().await;
+    proxy.rule(|request| match request.uri.query() {
+        Some(query) if query.contains("sendInitialEvents") => Fault::Answer(422),
+        _ => Fault::None,
+    });
+    burst(&world).await;
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    // Nodes, pods, and the six kinds beside them.
+    ends_well(&world, &proxy, scheduler, 8).await;
+}

@@ -1,0 +1,103 @@
+//! Two replicas, of which one leads.
+
+use std::time::Duration;
+
+use berth_watch::lease::LeaseOptions;
+
+use berth_scheduler::SchedulerOptions;
+
+use super::support::proxy::{Fault, Proxy};
+use super::support::*;
+
+const N_NODES: usize = 12;
+const N_PODS: usize = 120;
+
+fn replica(name: &str) -> SchedulerOptions {
+    let lease = LeaseOptions {
+        lease_duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_millis(1500),
+        retry_period: Duration::from_millis(200),
+        ..LeaseOptions::new("kube-system", "berth-scheduler", name)
+    };
+    SchedulerOptions { leader_election: Some(lease), identity: name.to_owned(), ..impatient() }
+}
+
+async fn two_replicas(world: &World) -> (Proxy, Scheduler, Proxy, Scheduler) {
+    let first_proxy = Proxy::start(world.server.admin_config()).await;
+    let first = start_scheduler(first_proxy.config(), replica("first")).await;
+    first.until("leader", |s| s.leads && s.is_ready()).await;
+    let second_proxy = Proxy::start(world.server.admin_config()).await;
+    let second = start_scheduler(second_proxy.config(), replica("second")).await;
+    second.until("waiting for the lease", |s| s.is_ready()).await;
+    assert!(!second.shows().leads);
+    (first_proxy, first, second_proxy, second)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_leader_is_killed_in_the_middle_of_a_burst_the_other_one_goes_on() {
+    let world = World::start().await;
+    world.nodes(N_NODES, 3, 20).await;
+    let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
+    // Slow enough that there is a middle.
+    first_proxy
+        .rule(|r| if proxy::is_binding(r) { Fault::Delay(Duration::from_millis(100)) } else { Fault::None });
+    for pod in mixed(N_PODS, N_NODES) {
+        world.pod(pod).await;
+    }
+    world.until_n_bound(10).await;
+    first.running.abort();
+    first_proxy.rule(|_| Fault::Hang);
+    second.until("leader", |s| s.leads).await;
+    world.until_n_bound(N_PODS).await;
+    second.until("nobody waits", |s| s.n_waiting() == 0).await;
+    verify::all_is_well(&world, N_PODS).await;
+    assert!(!second_proxy.bindings().is_empty(), "the second one had something left to do");
+    second.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_cannot_renew_stops_binding_before_another_one_starts() {
+    let world = World::start().await;
+    world.nodes(N_NODES, 3, 20).await;
+    let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
+    // Everything works for it but the lease.
+    first_proxy.rule(|request| {
+        if request.uri.path().contains("/leases") {
+            Fault::Hang
+        } else if proxy::is_binding(request) {
+            Fault::Delay(Duration::from_millis(150))
+        } else {
+            Fault::None
+        }
+    });
+    for pod in mixed(N_PODS, N_NODES) {
+        world.pod(pod).await;
+    }
+    first.until("no leader any more", |s| !s.leads).await;
+    second.until("leader", |s| s.leads).await;
+    for i in 0..20 {
+        world.pod(pod(&format!("late-{i}"), "late")).await;
+    }
+    world.until_n_bound(N_PODS + 20).await;
+    verify::all_is_well(&world, N_PODS + 20).await;
+    let (last, start) = (first_proxy.bindings().into_iter().max(), second_proxy.bindings().into_iter().min());
+    assert!(last.unwrap() < start.unwrap(), "they took turns");
+    second.stopped().await;
+    drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_stopped_gives_the_lease_back() {
+    let world = World::start().await;
+    world.nodes(2, 1, 10).await;
+    let (_first_proxy, first, _second_proxy, second) = two_replicas(&world).await;
+    world.pod(pod("one", "x")).await;
+    world.until_bound("one").await;
+    first.stopped().await;
+    let lease = world.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/berth-scheduler").await;
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    assert!(holder != "first", "given back, and perhaps taken already: {holder}");
+    world.pod(pod("two", "x")).await;
+    world.until_bound("two").await;
+    second.stopped().await;
+}

@@ -1,0 +1,86 @@
+//! Room is made for important pods.
+
+use serde_json::{Value, json};
+
+use super::support::*;
+
+async fn classes(world: &World) {
+    for (name, value, policy) in [
+        ("low", 1, "PreemptLowerPriority"),
+        ("high", 1000, "PreemptLowerPriority"),
+        ("patient", 1000, "Never"),
+    ] {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value, "preemptionPolicy": policy});
+        world.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+    }
+}
+
+fn of_class(mut pod: Value, class: &str) -> Value {
+    pod["spec"]["priorityClassName"] = json!(class);
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_of_lower_priority_goes_and_the_important_one_gets_its_place() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(2, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(of_class(pod("low-0", "low"), "low")).await;
+    world.pod(of_class(pod("low-1", "low"), "low")).await;
+    world.until_n_bound(2).await;
+
+    world.pod(of_class(pod("patient", "x"), "patient")).await;
+    let condition = world.until_refused("patient").await;
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.ends_with("preemption: not eligible due to preemptionPolicy=Never."), "{message}");
+
+    world.pod(of_class(pod("high", "x"), "high")).await;
+    let node = world.until_bound("high").await;
+    scheduler.until("one pod is removed", |s| s.n_preempted == 1).await;
+    let left: Vec<_> =
+        world.pods().await.into_iter().filter(|p| p.metadata.name.starts_with("low")).collect();
+    assert_eq!(left.len(), 1, "one victim is enough");
+    assert_ne!(left[0].spec.node_name, node);
+    let victim = if left[0].metadata.name == "low-0" { "low-1" } else { "low-0" };
+    let event = world.until_event(victim, "Preempted").await;
+    assert!(event["note"].as_str().unwrap().ends_with(&format!("on node {node}")), "{event}");
+    assert_eq!(world.node_of("patient").await, "");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_place_of_a_victim_that_takes_its_time_is_kept() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(1, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    let mut slow = of_class(pod("slow", "x"), "low");
+    slow["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    world.pod(slow).await;
+    world.until_bound("slow").await;
+    world.pod(of_class(pod("high", "x"), "high")).await;
+    let nominated = async || {
+        let pod = world.get(&format!("{PODS}/high")).await;
+        if pod["status"]["nominatedNodeName"] == "n0" { Ok(()) } else { Err(pod["status"].clone()) }
+    };
+    until("high is nominated", nominated).await;
+    let dying = async || {
+        let pod = world.get(&format!("{PODS}/slow")).await;
+        if pod["metadata"]["deletionTimestamp"].is_string() { Ok(pod) } else { Err(pod) }
+    };
+    let dying = until("slow is being deleted", dying).await;
+    let conditions = dying["status"]["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(target["reason"], "PreemptionByScheduler");
+
+    // A pod that comes later must not take the place that is being made.
+    world.pod(of_class(pod("low", "x"), "low")).await;
+    world.until_refused("low").await;
+    world.delete(&format!("{PODS}/slow?gracePeriodSeconds=0")).await;
+    assert_eq!(world.until_bound("high").await, "n0");
+    assert_eq!(world.node_of("low").await, "");
+    scheduler.until("only one pod was removed", |s| s.n_preempted == 1).await;
+    scheduler.stopped().await;
+}

@@ -1,0 +1,124 @@
+//! Pods that fit nowhere: what they are told, and what wakes them.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use berth_scheduler::SchedulerOptions;
+
+use super::support::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_fits_nowhere_is_told_why_and_wakes_when_that_changes() {
+    let world = World::start().await;
+    world.nodes(2, 1, 5).await;
+    let scheduler = world.schedule(impatient()).await;
+    for i in 0..2 {
+        world.pod(with_term(pod(&format!("web-{i}"), "web"), "podAntiAffinity", "web", HOSTNAME)).await;
+    }
+    world.until_n_bound(2).await;
+    world.pod(with_term(pod("web-2", "web"), "podAntiAffinity", "web", HOSTNAME)).await;
+    let condition = world.until_refused("web-2").await;
+    assert_eq!(condition["reason"], "Unschedulable");
+    assert_eq!(
+        condition["message"],
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. preemption: 0/2 nodes are \
+         available: 2 No preemption victims found for incoming pod."
+    );
+    let event = world.until_event("web-2", "FailedScheduling").await;
+    let note = event["note"].as_str().unwrap();
+    assert!(note.starts_with(condition["message"].as_str().unwrap()), "{note}");
+    assert!(note.contains("Bottleneck: spec.affinity.podAntiAffinity"), "{note}");
+    assert_eq!(
+        (event["type"].as_str(), event["reportingController"].as_str()),
+        (Some("Warning"), Some("berth"))
+    );
+
+    // A label that no rule looks at helps nobody; another node does.
+    let label = json!({"metadata": {"labels": {"color": "blue"}}});
+    world.send(Method::PATCH, &format!("{NODES}/n0"), label).await.unwrap();
+    world.node("n2", "z0", 5).await;
+    assert_eq!(world.until_bound("web-2").await, "n2");
+    scheduler.until("one attempt failed", |s| s.n_bound == 3 && s.n_unschedulable == 1).await;
+    verify::all_is_well(&world, 3).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_hundred_pods_that_wait_for_the_same_are_not_all_tried_for_three_places() {
+    let world = World::start().await;
+    world.nodes(1, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    scheduler.until("ready", |s| s.is_ready()).await;
+    let n = 400;
+    for i in 0..n {
+        world.pod(pod(&format!("p{i}"), "x")).await;
+    }
+    scheduler.until("all but one wait", |s| s.n_bound == 1 && s.queue.unschedulable == n - 1).await;
+    let before = scheduler.shows().n_unschedulable;
+    assert!(before < 20, "{before} attempts for pods just like each other");
+    world.node("n1", "z0", 3).await;
+    scheduler.until("three more are bound", |s| s.n_bound == 4 && s.queue.unschedulable == n - 4).await;
+    let after = scheduler.shows().n_unschedulable;
+    assert!(after - before <= 2, "{before} and then {after} attempts for three places");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_leaves_makes_room_for_one_that_waits() {
+    let world = World::start().await;
+    world.nodes(1, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(pod("first", "x")).await;
+    world.until_bound("first").await;
+    world.pod(pod("second", "y")).await;
+    world.until_refused("second").await;
+    world.delete(&format!("{PODS}/first")).await;
+    world.until_bound("second").await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_waits_for_a_toleration_of_its_own_gets_it() {
+    let world = World::start().await;
+    world.nodes(1, 1, 10).await;
+    let taint = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}});
+    world.send(Method::PATCH, &format!("{NODES}/n0"), taint).await.unwrap();
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(pod("tolerant", "x")).await;
+    let condition = world.until_refused("tolerant").await;
+    assert!(condition["message"].as_str().unwrap().contains("untolerated taint"), "{condition}");
+    // Tolerations are the one thing that may be added to a pod's rules.
+    let mut tolerations = world.get(&format!("{PODS}/tolerant")).await["spec"]["tolerations"].clone();
+    tolerations.as_array_mut().unwrap().push(json!({"key": "a", "operator": "Exists"}));
+    let added = json!({"spec": {"tolerations": tolerations}});
+    world.send(Method::PATCH, &format!("{PODS}/tolerant"), added).await.unwrap();
+    assert_eq!(world.until_bound("tolerant").await, "n0");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_state_is_compared_with_fresh_lists_and_does_not_differ() {
+    let world = World::start().await;
+    world.nodes(4, 2, 30).await;
+    let listen = Some(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)));
+    let options = SchedulerOptions {
+        resync_interval: Duration::from_millis(50),
+        resync_grace: Duration::from_millis(500),
+        listen,
+        ..impatient()
+    };
+    let scheduler = world.schedule(options).await;
+    for pod in mixed(80, 4) {
+        world.pod(pod).await;
+    }
+    world.until_n_bound(80).await;
+    for i in 40..80 {
+        let name = if i % 3 == 0 { format!("near-{i}") } else { format!("plain-{i}") };
+        world.delete(&format!("{PODS}/{name}")).await;
+    }
+    scheduler.until("all is known", |s| s.n_bound == 80 && s.n_pods == 40).await;
+    assert_eq!(scheduler.shows().n_differences, 0);
+    scheduler.stopped().await;
+}
