@@ -10,6 +10,7 @@ use berth_bench::workload::WorkloadError;
 use berth_engine::simulation::SimulationError;
 
 use crate::input::OpenError;
+use crate::live::LiveError;
 use crate::recordings::RecordingError;
 
 /// Why a command could not do its work. The text names the object, the field and the remedy; of several
@@ -28,6 +29,9 @@ pub enum CliError {
     /// Objects cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// A live cluster cannot be read.
+    #[error(transparent)]
+    Live(#[from] LiveError),
     /// The objects are not valid.
     #[error(transparent)]
     Simulation(#[from] SimulationError),

@@ -7,6 +7,7 @@ mod cluster;
 mod commands;
 mod error;
 mod input;
+mod live;
 mod output;
 mod recordings;
 mod render;

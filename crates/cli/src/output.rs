@@ -8,6 +8,15 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use serde::Serialize;
 
+/// `-o` of commands that answer people or programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For reading
+    Table,
+    /// JSON, with everything
+    Json,
+}
+
 /// Names in headings.
 pub const BOLD: Style = Style::new().bold();
 /// What went well.

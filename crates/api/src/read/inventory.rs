@@ -133,6 +133,11 @@ impl std::fmt::Display for Workload {
 pub struct Inventory {
     /// Whether objects are kept as read beside their typed view, to be written back unharmed.
     pub keep_raw: bool,
+    /// Whether an object that is there already stays as it is when another one of its kind, namespace and name
+    /// comes; without this, that is an error.
+    pub keep_first: bool,
+    /// Kind, namespace and name of the objects that came again, in the order in which they did.
+    pub already_there: Vec<String>,
     /// Nodes.
     pub nodes: Vec<Entry<Node>>,
     /// Namespaces.
@@ -194,6 +199,9 @@ impl Inventory {
             *self.skipped.entry(name).or_default() += 1;
             return Ok(());
         };
+        if self.keep_first && self.has(kind, &manifest) {
+            return Ok(());
+        }
         match kind {
             Kind::KubeSchedulerConfiguration => {
                 self.n_read += 1;
@@ -271,6 +279,22 @@ impl Inventory {
             }
         }
         Ok(())
+    }
+
+    /// Whether an object is there already; takes note of it if so.
+    fn has(&mut self, kind: Kind, manifest: &Manifest) -> bool {
+        let field = |path| manifest.value.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let namespace = match field("/metadata/namespace") {
+            _ if !kind.is_namespaced() => "",
+            "" => DEFAULT_NAMESPACE,
+            namespace => namespace,
+        };
+        let name = field("/metadata/name");
+        let is_there = self.seen.contains_key(&(kind, namespace.to_owned(), name.to_owned()));
+        if is_there {
+            self.already_there.push(display_name(kind.name(), namespace, name));
+        }
+        is_there
     }
 
     fn add_workload<T: DeserializeOwned>(

@@ -8,13 +8,12 @@ use berth_bench::ops::{Bench, Op};
 use berth_bench::scale::{self, Scale};
 use berth_bench::workload::{Status, WorkloadFile};
 use berth_bench::{dump, measure};
-use clap::ValueEnum;
 use serde_json::json;
 
 use crate::Answer;
 use crate::error::CliError;
 use crate::input::find_inputs;
-use crate::output;
+use crate::output::{self, Format};
 use crate::render::{bench as render, progress};
 
 /// Measure how fast decisions are made
@@ -127,14 +126,6 @@ struct OpsArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For reading
-    Table,
-    /// JSON
-    Json,
 }
 
 /// Measures.

@@ -1,5 +1,7 @@
 //! Arguments that describe a cluster, and the simulation they come to.
 
+use std::path::PathBuf;
+
 use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
 use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
@@ -7,12 +9,15 @@ use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
 use super::rules_args::RulesArgs;
 use crate::error::CliError;
 use crate::input::find_inputs;
+use crate::live::Live;
 use crate::output;
-use crate::render::names::counted;
+use crate::render::names::{abbreviated, counted};
 use crate::render::progress;
 
 /// More nodes than this are not made.
 const MAX_NODES: u64 = 2_000_000;
+/// This many objects of files are named that the live cluster has already.
+const MAX_NAMED: usize = 5;
 /// More warnings than this are only counted.
 const MAX_WARNINGS: usize = 50;
 
@@ -23,9 +28,23 @@ pub struct ClusterArgs {
     ///
     /// Files may be compressed with gzip. Lists as kubectl prints them are read, and manifests as people write
     /// them; workloads are expanded to the pods their controllers would create, pods that are there already not
-    /// a second time.
-    #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILE")]
+    /// a second time. With a live cluster, they add to it: what is there already stays as it is there.
+    #[arg(short, long = "filename", required_unless_present_any = ["live", "kubeconfig", "context"],
+          num_args = 1.., value_name = "FILE")]
     pub files: Vec<String>,
+    /// Read the live cluster that kubectl would talk to
+    ///
+    /// Its nodes, namespaces, pods, workloads, services and priority classes are read once; nothing is changed.
+    #[arg(long)]
+    live: bool,
+    /// The kubeconfig file of the live cluster; implies --live
+    ///
+    /// Without it, the files that KUBECONFIG names, or ~/.kube/config, or in a pod its service account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig file, if not its current one; implies --live
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
     #[command(flatten)]
     rules: RulesArgs,
     /// Make this many nodes if the input has none
@@ -54,11 +73,30 @@ pub(super) fn amount(text: &str) -> Result<Quantity, String> {
 }
 
 impl ClusterArgs {
+    /// The live cluster, if one is to be read.
+    fn live_cluster(&self) -> Option<Live> {
+        let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
+        (self.live || kubeconfig.is_some() || context.is_some()).then_some(Live { kubeconfig, context })
+    }
+
+    /// Whether a live cluster is read.
+    pub fn is_live(&self) -> bool {
+        self.live_cluster().is_some()
+    }
+
     /// Reads the input and builds the cluster; warnings and notes go to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
+        if let Some(live) = self.live_cluster() {
+            let progress = progress::of_objects();
+            let warnings = live.read(&mut inventory, &progress)?;
+            progress.finish_and_clear();
+            warn(&warnings);
+            inventory.keep_first = true;
+        }
         read(&mut inventory, &self.files)?;
         note_skipped(&inventory);
+        note_already_there(&inventory);
         match (inventory.nodes.len(), self.nodes) {
             (0, None) => output::warning(&"the input has no nodes: add them, or make some with --nodes"),
             (0, Some(_)) | (_, None) => {}
@@ -96,6 +134,13 @@ fn warn(warnings: &[String]) {
     match warnings.len().saturating_sub(MAX_WARNINGS) {
         0 => {}
         more => output::warning(&format!("and {more} more; simulate -o json has all")),
+    }
+}
+
+fn note_already_there(inventory: &Inventory) {
+    if !inventory.already_there.is_empty() {
+        let objects = abbreviated(&inventory.already_there, MAX_NAMED);
+        output::note(&format!("in the cluster already, and left as it is there: {objects}"));
     }
 }
 

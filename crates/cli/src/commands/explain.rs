@@ -3,12 +3,11 @@
 use std::io::Write;
 
 use berth_engine::simulation::{SimulatedPod, Simulation};
-use clap::ValueEnum;
 
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
 use crate::error::CliError;
-use crate::output;
+use crate::output::{self, Format};
 use crate::render::explanation;
 use crate::render::names::abbreviated;
 
@@ -23,11 +22,12 @@ const MAX_SUGGESTIONS: usize = 5;
 /// is explained as if it were not there, and its rules are checked against the node it is on.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "berth explain [OPTIONS] -f FILE... POD",
+    override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] --live [-f FILE...] POD",
     after_help = "\
 Examples:
   berth explain -f cluster.yaml team-a/web-0
   berth explain -f cluster.yaml --node worker-3 web-0
+  berth explain --live team-a/web-0
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
 Exit codes: 0 the pod fits, or its rules still hold; 1 it does not, or they do not; 2 bad input or usage"
@@ -49,18 +49,10 @@ pub struct Args {
     pod: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For reading
-    Table,
-    /// One JSON object with everything
-    Json,
-}
-
 /// Explains the pod.
 pub fn run(mut args: Args) -> Result<Answer, CliError> {
     // `-f` takes all names up to the next option, and so a pod that comes right after them.
-    let pod = args.pod.take().or_else(|| take_last(&mut args.cluster.files)).ok_or_else(|| {
+    let pod = args.pod.take().or_else(|| take_last(&mut args.cluster)).ok_or_else(|| {
         CliError::NotFound("no pod is named: write it last, as in `berth explain -f FILE web-0`".to_owned())
     })?;
     let mut simulation = args.cluster.simulation(false)?;
@@ -91,8 +83,10 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     Ok(if is_good { Answer::Good } else { Answer::Bad })
 }
 
-fn take_last(files: &mut Vec<String>) -> Option<String> {
-    if files.len() > 1 { files.pop() } else { None }
+/// The last of the files, if there is input without it.
+fn take_last(cluster: &mut ClusterArgs) -> Option<String> {
+    let n_needed = usize::from(!cluster.is_live());
+    if cluster.files.len() > n_needed { cluster.files.pop() } else { None }
 }
 
 /// The namespace and name of the pod asked for.

@@ -4,13 +4,12 @@ use std::io::Write;
 use std::path::Path;
 
 use berth_engine::replay::{Difference, replay};
-use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::Answer;
 use crate::error::CliError;
 use crate::input::find_inputs;
-use crate::output;
+use crate::output::{self, Format};
 use crate::recordings::{RecordingError, Recordings};
 use crate::render::{difference, progress};
 
@@ -37,14 +36,6 @@ pub struct Args {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A few lines for each difference
-    Table,
-    /// One JSON object
-    Json,
 }
 
 /// What a replay found, as JSON.

@@ -19,17 +19,21 @@ use crate::summary::{Summary, failures};
 /// Running pods stay where they are. The others are placed by priority, and in input order among equals; those
 /// that fit nowhere are tried again as long as others find a place.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "berth simulate [OPTIONS] -f FILE...\n       berth simulate [OPTIONS] --live [-f FILE...]",
+    after_help = "\
 Examples:
   berth simulate -f manifests/ --nodes 12 --zones 3
   berth simulate -f nodes.yaml -f app.yaml -o wide
   kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
+  berth simulate --live -f new-deployment.yaml
   berth simulate -f nodes.yaml -f app.yaml -o yaml > placed.yaml
   berth simulate -f nodes.yaml -f placed.yaml -f more.yaml
 
 Exit codes: 0 everything is placed, 1 some pods are not, 2 bad input or usage
 
-The output of -o json is described in docs/simulate-json.md.")]
+The output of -o json is described in docs/simulate-json.md."
+)]
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,

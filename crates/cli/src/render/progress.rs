@@ -17,6 +17,13 @@ pub fn of_pods() -> ProgressBar {
     bar(0, "{bar:40} {human_pos}/{human_len} pods placed, {elapsed}")
 }
 
+/// Over objects of a live cluster, of which nobody knows how many there are.
+pub fn of_objects() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {human_pos} objects read, {elapsed}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    ProgressBar::new_spinner().with_style(style).with_finish(ProgressFinish::AndClear)
+}
+
 fn bar(length: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     // Cleared when dropped, too: an error is not to be written behind a bar.

@@ -1,0 +1,189 @@
+//! Reading a live cluster: its objects, page by page, as an inventory takes them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
+use berth_watch::call::{self, CallError};
+use berth_watch::connect::{self, ConnectError};
+use indicatif::ProgressBar;
+use serde_json::Value;
+
+/// Objects asked for at once.
+const PAGE: usize = 500;
+/// A page that takes longer is not waited for.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a list is begun anew because the server no longer knows where the last page ended.
+const MAX_RESTARTS: usize = 3;
+
+/// What is read: where it is, and the `apiVersion` and `kind` of its objects, which lists leave out.
+struct Resource {
+    path: &'static str,
+    api_version: &'static str,
+    kind: &'static str,
+    /// Without it there is no answer. Others may be forbidden or unknown to the server.
+    needed: bool,
+}
+
+const fn resource(
+    path: &'static str,
+    api_version: &'static str,
+    kind: &'static str,
+    needed: bool,
+) -> Resource {
+    Resource { path, api_version, kind, needed }
+}
+
+/// Runs of CronJobs are Jobs; when the next one comes is not known here.
+const RESOURCES: [Resource; 11] = [
+    resource("/api/v1/nodes", "v1", "Node", true),
+    resource("/api/v1/namespaces", "v1", "Namespace", false),
+    resource("/apis/scheduling.k8s.io/v1/priorityclasses", "scheduling.k8s.io/v1", "PriorityClass", false),
+    resource("/api/v1/services", "v1", "Service", false),
+    resource("/api/v1/replicationcontrollers", "v1", "ReplicationController", false),
+    resource("/apis/apps/v1/deployments", "apps/v1", "Deployment", false),
+    resource("/apis/apps/v1/replicasets", "apps/v1", "ReplicaSet", false),
+    resource("/apis/apps/v1/statefulsets", "apps/v1", "StatefulSet", false),
+    resource("/apis/apps/v1/daemonsets", "apps/v1", "DaemonSet", false),
+    resource("/apis/batch/v1/jobs", "batch/v1", "Job", false),
+    resource("/api/v1/pods", "v1", "Pod", true),
+];
+
+/// Why a live cluster cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// There is no client for it.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server does not give what is needed.
+    #[error("{server}: {error}; {}", remedy(error))]
+    Call {
+        /// Address of the server.
+        server: String,
+        /// What it said.
+        error: Box<CallError>,
+    },
+    /// The server gives what cannot be taken in.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The system gives no means to wait for answers.
+    #[error("cannot wait for the network: {0}")]
+    Runtime(std::io::Error),
+}
+
+fn remedy(error: &CallError) -> &'static str {
+    match error.code() {
+        Some(401) => "renew the credentials of the kubeconfig, or choose another context with --context",
+        Some(403) => {
+            "reading a cluster needs permission to list nodes and pods, as the ClusterRole view and a role for nodes give"
+        }
+        Some(429 | 500..) => "the server is in trouble: try again later",
+        Some(_) => "is this the address of a Kubernetes API server?",
+        None => {
+            "check that the server runs and that this address reaches it, or choose another context with --context"
+        }
+    }
+}
+
+/// Which cluster is read.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// The kubeconfig file; without it the one that kubectl would use.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the file; without it the current one.
+    pub context: Option<String>,
+}
+
+impl Live {
+    /// Reads the cluster into the inventory; tells what could not be read and is not needed.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not give nodes and pods.
+    pub fn read(&self, inventory: &mut Inventory, progress: &ProgressBar) -> Result<Vec<String>, LiveError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(LiveError::Runtime)?.block_on(self.read_all(inventory, progress))
+    }
+
+    async fn read_all(
+        &self,
+        inventory: &mut Inventory,
+        progress: &ProgressBar,
+    ) -> Result<Vec<String>, LiveError> {
+        let options = connect::Options {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..connect::Options::default()
+        };
+        let config = options.config().await?;
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let client = connect::client(config)?;
+        let mut warnings = Vec::new();
+        for resource in &RESOURCES {
+            let objects = match list(&client, resource, progress).await {
+                Ok(objects) => objects,
+                Err(error) if !resource.needed && matches!(error.code(), Some(403 | 404)) => {
+                    warnings.push(format!("{server}: {error}: going on as if there were none"));
+                    continue;
+                }
+                Err(error) => return Err(LiveError::Call { server, error: Box::new(error) }),
+            };
+            for (item, value) in objects.into_iter().enumerate() {
+                let place = format!("{server}{}", resource.path);
+                let source = SourceLocation { item: Some(item), ..SourceLocation::file(&place) };
+                let manifest = Manifest {
+                    kind: resource.kind.to_owned(),
+                    api_version: resource.api_version.to_owned(),
+                    value: with_type(value, resource),
+                    source,
+                };
+                inventory.add(manifest)?;
+            }
+        }
+        Ok(warnings)
+    }
+}
+
+/// The object with its `apiVersion` and `kind`, which come first as in any manifest.
+fn with_type(value: Value, resource: &Resource) -> Value {
+    let mut typed = serde_json::Map::new();
+    typed.insert("apiVersion".to_owned(), resource.api_version.into());
+    typed.insert("kind".to_owned(), resource.kind.into());
+    if let Value::Object(members) = value {
+        typed.extend(members.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind"));
+    }
+    Value::Object(typed)
+}
+
+/// All objects of a resource.
+async fn list(
+    client: &kube::Client,
+    resource: &Resource,
+    progress: &ProgressBar,
+) -> Result<Vec<Value>, CallError> {
+    let (mut objects, mut position, mut n_restarts) = (Vec::new(), String::new(), 0);
+    loop {
+        let path = match position.as_str() {
+            "" => format!("{}?limit={PAGE}", resource.path),
+            position => format!("{}?limit={PAGE}&continue={}", resource.path, call::encoded(position)),
+        };
+        let mut page: Value = match call::json(client, call::get(&path), TIMEOUT).await {
+            Ok(page) => page,
+            // The server has forgotten the list that the last page was of.
+            Err(error) if error.code() == Some(410) && n_restarts < MAX_RESTARTS => {
+                n_restarts += 1;
+                objects.clear();
+                position.clear();
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+            progress.inc(items.len() as u64);
+            objects.extend(items);
+        }
+        match page.pointer("/metadata/continue").and_then(Value::as_str) {
+            Some(next) if !next.is_empty() => position = next.to_owned(),
+            _ => return Ok(objects),
+        }
+    }
+}
