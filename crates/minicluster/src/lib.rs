@@ -23,3 +23,4 @@ pub mod table;
 pub use import::{ImportError, Imported};
 pub use options::ServerOptions;
 pub use server::{ApiServer, CredentialsError, StartError};
+pub use store::{DiskError, WriteError};

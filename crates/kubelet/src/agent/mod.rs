@@ -4,6 +4,8 @@
 //! waits for its time is in one queue; requests wait in two lanes, so that neither heartbeats nor pods starve the
 //! others.
 
+mod complaints;
+mod heartbeats;
 mod lane;
 mod nodes;
 mod pods;
@@ -22,6 +24,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::complaints::Complaints;
 use self::lane::{Done, Job, Lane};
 use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
 use crate::address::AddressPool;
@@ -54,6 +57,7 @@ pub(crate) struct Agent {
     pod_ips: AddressPool,
     counts: Arc<Counts>,
     started: Instant,
+    complaints: Complaints,
     /// None before the start.
     events: Option<PodEvents>,
     /// Whether pods are followed; before that there is no use in looking at single nodes' pods.
@@ -95,6 +99,7 @@ impl Agent {
             pod_ips: AddressPool::of_pods(),
             counts,
             started: Instant::now(),
+            complaints: Complaints::default(),
             events: None,
             follows_pods: false,
             n_registering: 0,

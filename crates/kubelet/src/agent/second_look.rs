@@ -50,6 +50,8 @@ impl Agent {
             Err(error) => {
                 let wait = retry_after(entry.failures, &error, fastrand::f64());
                 entry.failures += 1;
+                let (namespace, name) = &entry.key;
+                self.complaints.tell(|| format!("pod {namespace}/{name} could not be judged: {error}"));
                 return self.retry(Job::SecondLook(id), wait);
             }
             Ok(answers) => {

@@ -60,7 +60,7 @@ impl Agent {
                 let wait = retry_after(entry.failures, &error, fastrand::f64());
                 entry.failures += 1;
                 let (namespace, name) = &entry.key;
-                tracing::warn!(%namespace, pod = %name, failures = entry.failures, "not written: {error}");
+                self.complaints.tell(|| format!("pod {namespace}/{name} was not written: {error}"));
                 self.retry(Job::Pod(id), wait);
             }
         }

@@ -5,5 +5,7 @@ mod record;
 mod template;
 
 pub(crate) use lease::{new_lease, renewal};
-pub(crate) use record::{NodeView, heartbeat_status, needs_status, new_node, takeover_labels};
+pub(crate) use record::{
+    NodeView, heartbeat_status, may_label_itself, needs_status, new_node, takeover_labels,
+};
 pub use template::{NodeTemplate, NodeTemplateError};

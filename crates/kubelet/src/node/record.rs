@@ -155,6 +155,34 @@ pub(crate) fn takeover_labels(node: &NodeView) -> Option<Value> {
     (!missing.is_empty()).then(|| json!({ "metadata": { "labels": missing } }))
 }
 
+/// Whether a node's own identity may give it these labels: NodeRestriction leaves most of Kubernetes' own labels, such
+/// as `node-role.kubernetes.io/...`, to others.
+pub(crate) fn may_label_itself(labels: &StringMap) -> bool {
+    const ALLOWED: [&str; 11] = [
+        "kubernetes.io/hostname",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+    ];
+    let is_under = |domain: &str, parent: &str| {
+        domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    labels.keys().all(|key| {
+        let domain = key.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
+        ALLOWED.contains(&key.as_str())
+            || is_under(domain, "kubelet.kubernetes.io")
+            || is_under(domain, "node.kubernetes.io")
+            || !(is_under(domain, "kubernetes.io") || is_under(domain, "k8s.io"))
+    })
+}
+
 fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Timestamp) -> Value {
     let mut status = Map::new();
     status.insert("conditions".to_owned(), json!(conditions(known, now)));

@@ -1,5 +1,7 @@
 //! Simulated nodes against the embedded API server, over HTTP.
 
+#![allow(clippy::unwrap_used)]
+
 mod admission;
 mod lives;
 mod nodes;

@@ -3,6 +3,7 @@
 mod binding;
 mod convert;
 mod delete;
+mod fields;
 pub use convert::stored_value;
 pub use delete::DeleteOptions;
 mod list;

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
-use super::{answer_object, convert, write_failed};
-use crate::patch::{self, PatchError};
+use super::{answer_object, convert, fields, write_failed};
+use crate::patch;
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
-use crate::schema::{self, type_of};
+use crate::schema::type_of;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Query, Reply, Shared, Verb};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
@@ -20,11 +20,13 @@ const NAME_ATTEMPTS: usize = 8;
 /// How often a change is tried again on a newer version of the object.
 const CHANGE_ATTEMPTS: usize = 64;
 
+/// The media type of a server-side apply; what is sent may be JSON too, which is YAML.
+const APPLY: &str = "application/apply-patch+yaml";
 const PATCH_TYPES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
+    APPLY,
 ];
 
 /// Whether the request is only to be tried.
@@ -159,63 +161,6 @@ pub fn agree_with_path(
     Ok(())
 }
 
-/// What to do about fields that the type does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FieldValidation {
-    Ignore,
-    Warn,
-    Strict,
-}
-
-impl FieldValidation {
-    fn of(query: &Query) -> Result<FieldValidation, Box<Status>> {
-        match query.get("fieldValidation") {
-            "Ignore" => Ok(FieldValidation::Ignore),
-            "" | "Warn" => Ok(FieldValidation::Warn),
-            "Strict" => Ok(FieldValidation::Strict),
-            other => Err(Status::bad_request(format!(
-                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ))),
-        }
-    }
-}
-
-/// Reads an object as its type: values of wrong types are refused, fields that the type does not have are dropped, with a
-/// warning or an error as the request says.
-///
-/// # Errors
-/// The object is not of its type.
-pub fn decode(
-    request: &ApiRequest,
-    (group, version, kind): (&str, &str, &str),
-    value: &mut Value,
-    warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
-    let Some(ty) = type_of(group, version, kind) else { return Ok(()) };
-    let refuse = |why: &dyn std::fmt::Display| {
-        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
-    };
-    let unknown = schema::decode(ty, value).map_err(|error| refuse(&error))?;
-    let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-    match FieldValidation::of(&request.query)? {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => warnings.extend(unknown),
-        FieldValidation::Strict if unknown.is_empty() => {}
-        FieldValidation::Strict => {
-            return Err(refuse(&format!("strict decoding error: {}", unknown.join(", "))));
-        }
-    }
-    Ok(())
-}
-
-/// Group, version and kind of what a request sends.
-fn kind_sent(request: &ApiRequest) -> (&'static str, &'static str, &'static str) {
-    match request.info.subresource {
-        Some(sub) => (sub.group, sub.version, sub.kind),
-        None => (request.info.resource.group, request.info.resource.version, request.info.resource.kind),
-    }
-}
-
 /// Answers the creation of an object.
 ///
 /// # Errors
@@ -227,7 +172,7 @@ pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let mut value = parse_object(&request.headers, &request.body)?;
     agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut value)?;
     let mut warnings = Vec::new();
-    decode(request, kind_sent(request), &mut value, &mut warnings)?;
+    fields::read(request, request.info.sent_kind(), &mut value, &mut warnings)?;
     let value = convert::stored_value(info.resource, value);
     let object = create_object(shared, request, resource, value, dry_run, &mut warnings).await?;
     Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
@@ -257,6 +202,10 @@ async fn create_object(
         }
         let context = Context { shared, user: &request.user };
         strategy::prepare_create(&context, resource, &mut value)?;
+        // What was applied comes with its managers.
+        if !is_apply(request) {
+            fields::track(request, resource, None, &mut value)?;
+        }
         strategy::admit_create(&context, resource, &mut value, warnings)?;
         let name = key(&value).1.to_owned();
         if dry_run {
@@ -296,6 +245,9 @@ pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) ->
 /// # Errors
 /// The change is not valid, not allowed, or based on a version that is no longer there.
 pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    if is_apply(request) {
+        return apply(shared, request).await;
+    }
     let info = &request.info;
     let dry_run = is_dry_run(&request.query)?;
     let mut warnings = Vec::new();
@@ -309,7 +261,7 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
                 info.resource.kind,
                 &mut value,
             )?;
-            decode(request, kind_sent(request), &mut value, &mut warnings)?;
+            fields::read(request, info.sent_kind(), &mut value, &mut warnings)?;
             Some(convert::stored_value(info.resource, value))
         }
         _ => None,
@@ -317,6 +269,57 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let object = change_object(shared, request, dry_run, &mut warnings, |current, warnings| match &sent {
         Some(value) => Ok(value.clone()),
         None => patched(request, current, warnings),
+    })
+    .await?;
+    Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
+}
+
+/// The media type of the body, without parameters.
+fn media_type(request: &ApiRequest) -> &str {
+    let value = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
+
+/// Whether the request is a server-side apply.
+fn is_apply(request: &ApiRequest) -> bool {
+    request.info.verb == Verb::Patch && media_type(request) == APPLY
+}
+
+/// Answers a server-side apply: the object is changed, or created if it is not there.
+///
+/// # Errors
+/// What was sent cannot be applied, others manage what it changes, or the result is not valid or allowed.
+async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let info = &request.info;
+    let resource = super::stored(info)?;
+    let dry_run = is_dry_run(&request.query)?;
+    let Value::Object(sent) = parse_yaml(&request.body)? else {
+        return Err(Status::bad_request("the object provided is unrecognized: an object is expected"));
+    };
+    let mut sent = Value::Object(sent);
+    agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut sent)?;
+    let sent = convert::stored_value(info.resource, sent);
+    let mut warnings = Vec::new();
+    if info.subresource.is_none() && super::find(shared, info).is_err() {
+        if sent["metadata"]["uid"].is_string() {
+            return Err(Status::conflict(
+                info.resource,
+                &info.name,
+                "uid mismatch: the provided object specified a uid, and no existing object was found",
+            ));
+        }
+        let value = fields::applied(request, resource, None, sent.clone())?;
+        match create_object(shared, request, resource, value, dry_run, &mut warnings).await {
+            Ok(object) => {
+                return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
+            }
+            // Somebody else was faster: theirs is applied to.
+            Err(status) if status.reason == "AlreadyExists" => warnings.clear(),
+            Err(status) => return Err(status),
+        }
+    }
+    let object = change_object(shared, request, dry_run, &mut warnings, |current, _| {
+        fields::applied(request, resource, Some(current), sent.clone())
     })
     .await?;
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
@@ -336,15 +339,18 @@ pub async fn change_object(
 ) -> Result<Arc<Object>, Box<Status>> {
     let info = &request.info;
     let resource = super::stored(info)?;
-    let n_warnings = warnings.len();
+    let told = warnings.len();
     for _ in 0..CHANGE_ATTEMPTS {
         let current = super::find(shared, info)?;
         let old = current.value();
-        warnings.truncate(n_warnings);
+        warnings.truncate(told);
         let mut new = transform(&old, warnings)?;
         let named_version = check_identity(request, &current, &old, &new)?;
         let context = Context { shared, user: &request.user };
         strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+        if !is_apply(request) {
+            fields::track(request, resource, Some(&old), &mut new)?;
+        }
         strategy::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
         if new == old {
             return Ok(current);
@@ -406,17 +412,14 @@ pub fn patched(
     warnings: &mut Vec<String>,
 ) -> Result<Value, Box<Status>> {
     let resource = request.info.resource;
-    let (group, version, kind) = kind_sent(request);
-    let content_type =
-        request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let (group, version, kind) = request.info.sent_kind();
     let parse = || -> Result<Value, Box<Status>> {
         serde_json::from_slice(&request.body)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
     };
     // Patches are written in the form the resource shows.
     let shown = convert::shown_value(resource, current.clone());
-    let patched = match media_type {
+    let patched = match media_type(request) {
         "application/json-patch+json" => patch::json::apply(&shown, &parse()?),
         "application/merge-patch+json" => patch::merge::apply(&shown, &parse()?),
         "application/strategic-merge-patch+json" => match type_of(group, version, kind) {
@@ -425,15 +428,7 @@ pub fn patched(
         },
         _ => return Err(unsupported_media_type(PATCH_TYPES)),
     };
-    let mut value = patched.map_err(|error| match error {
-        PatchError::Malformed(_) => Status::bad_request(error.to_string()),
-        PatchError::Unprocessable(_) => {
-            Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", error.to_string())
-        }
-        PatchError::TooLarge(_) => {
-            Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", error.to_string())
-        }
-    })?;
-    decode(request, (group, version, kind), &mut value, warnings)?;
+    let mut value = patched.map_err(|error| fields::patch_failed(&error))?;
+    fields::read(request, request.info.sent_kind(), &mut value, warnings)?;
     Ok(convert::stored_value(resource, value))
 }

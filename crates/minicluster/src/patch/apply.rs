@@ -65,9 +65,6 @@ fn message(conflicts: &[Conflict]) -> String {
 /// The object after applying `applied`, with its managed fields. Defaults come after; nobody manages them. If
 /// nothing changes, the result equals `live`.
 ///
-/// `ignored` are top-level fields that this path does not change: `status` for the object itself, `spec` for
-/// its status.
-///
 /// # Errors
 /// `applied` is not of the type (unknown fields included), or others manage what it changes and it is not
 /// forced.
@@ -76,10 +73,9 @@ pub fn apply(
     live: Option<&Value>,
     applied: Value,
     actor: &Actor<'_>,
-    ignored: &[&str],
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let (applied, own) = read(ty, applied, ignored)?;
+    let (applied, own) = read(ty, applied, actor.ignored)?;
     let nothing = json!({ "apiVersion": applied["apiVersion"], "kind": applied["kind"], "metadata": {} });
     let mut current = live.unwrap_or(&nothing).clone();
     let live_entries = managed::take(&mut current).unwrap_or_default();

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, compare};
 use super::fields::{FieldSet, holds, share};
+use super::typed::field_element;
 use crate::schema::Type;
 
 /// Entries of updates that an object has at most; older ones are merged into one, as in the reference.
@@ -44,14 +45,17 @@ pub struct Actor<'a> {
     pub subresource: &'a str,
     /// The time, as RFC 3339 to the second.
     pub now: &'a str,
+    /// Top-level fields that this path does not change: `status` for the object itself, `spec` for its status.
+    pub ignored: &'a [&'a str],
 }
 
-/// What a manager is called: the `fieldManager` of the request, or else the user agent up to its first `/`.
+/// What a manager is called: the `fieldManager` of the request if it is not empty, or else the user agent up to its first `/`.
 ///
 /// # Errors
 /// The name is longer than 128 bytes or has characters that are not printable. The text is that of a cause.
-pub fn manager_name(field_manager: Option<&str>, user_agent: Option<&str>) -> Result<String, String> {
-    if let Some(name) = field_manager.filter(|name| !name.is_empty()) {
+pub fn manager_name(field_manager: &str, user_agent: &str) -> Result<String, String> {
+    if !field_manager.is_empty() {
+        let name = field_manager;
         if name.len() > MAX_MANAGER {
             return Err(format!("fieldManager: Too long: may not be more than {MAX_MANAGER} bytes"));
         }
@@ -63,7 +67,7 @@ pub fn manager_name(field_manager: Option<&str>, user_agent: Option<&str>) -> Re
         }
         return Ok(name.to_owned());
     }
-    let agent = user_agent.unwrap_or_default().split('/').next().unwrap_or_default();
+    let agent = user_agent.split('/').next().unwrap_or_default();
     let printable: String = agent.chars().filter(|c| !c.is_control()).collect();
     let end = (0..=MAX_MANAGER.min(printable.len())).rev().find(|at| printable.is_char_boundary(*at));
     Ok(printable[..end.unwrap_or(0)].to_owned())
@@ -82,7 +86,12 @@ pub fn track_update(ty: &'static Type, before: Option<&Value>, after: &mut Value
     if entries.is_empty() && before.is_some() {
         return;
     }
-    let changes = changes(ty, before, after);
+    let mut changes = changes(ty, before, after);
+    for set in changes.each() {
+        for field in actor.ignored {
+            set.children.remove(field_element(field).as_str());
+        }
+    }
     if !changes.is_empty() {
         record(&mut entries, &changes, actor);
     }
@@ -254,7 +263,8 @@ fn bound(entries: &mut Vec<Value>) {
         let mut fields = fields_of(&entries[first]);
         fields.add(&fields_of(&entries[second]));
         let time = text(&entries[second], "time").to_owned();
-        let merged = Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time };
+        let merged =
+            Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time, ignored: &[] };
         entries[second] = entry("Update", &fields, &merged);
         entries.remove(first);
     }

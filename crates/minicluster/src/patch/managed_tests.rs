@@ -25,7 +25,8 @@ impl History {
         self.second += 1;
         let now = format!("2024-05-01T12:00:{:02}Z", self.second);
         let (manager, subresource) = manager.split_once('/').unwrap_or((manager, ""));
-        with(self, &Actor { manager, api_version: self.api_version, subresource, now: &now })
+        let ignored = if subresource.is_empty() { &["status"] } else { &["spec"] };
+        with(self, &Actor { manager, api_version: self.api_version, subresource, now: &now, ignored })
     }
 
     fn try_apply(&mut self, manager: &str, fields: Value, force: bool) -> Result<(), ApplyError> {
@@ -34,8 +35,7 @@ impl History {
         applied["kind"] = self.kind.into();
         applied["metadata"]["name"] = "x".into();
         let object = self.actor(manager, |history, actor| {
-            let ignored = if actor.subresource.is_empty() { ["status"] } else { ["spec"] };
-            apply(history.ty, history.object.as_ref(), applied, actor, &ignored, force)
+            apply(history.ty, history.object.as_ref(), applied, actor, force)
         })?;
         self.object = Some(object);
         Ok(())
@@ -408,17 +408,12 @@ fn kubectls_annotation_follows_its_applies() {
 
 #[test]
 fn managers_have_names() {
-    for (field_manager, agent, expected) in [
-        (Some("me"), Some("kubectl/v1"), Ok("me")),
-        (Some(""), Some("kubectl/v1.32 (linux)"), Ok("kubectl")),
-        (None, None, Ok("")),
-    ] {
-        assert_eq!(
-            manager_name(field_manager, agent),
-            expected.map(str::to_owned).map_err(str::to_owned as fn(&str) -> String)
-        );
+    for (field_manager, agent, expected) in
+        [("me", "kubectl/v1", "me"), ("", "kubectl/v1.32 (linux)", "kubectl"), ("", "", "")]
+    {
+        assert_eq!(manager_name(field_manager, agent), Ok(expected.to_owned()));
     }
-    assert!(manager_name(Some(&"x".repeat(129)), None).is_err());
-    assert!(manager_name(Some("a\nb"), None).is_err());
-    assert_eq!(manager_name(None, Some(&"ü".repeat(100))).map(|name| name.len()), Ok(128));
+    assert!(manager_name(&"x".repeat(129), "").is_err());
+    assert!(manager_name("a\nb", "").is_err());
+    assert_eq!(manager_name("", &"ü".repeat(100)).map(|name| name.len()), Ok(128));
 }

@@ -63,6 +63,14 @@ impl RequestInfo {
     pub fn subresource_name(&self) -> &'static str {
         self.subresource.map_or("", |s| s.name)
     }
+
+    /// Group, version and kind of what is sent.
+    pub fn sent_kind(&self) -> (&'static str, &'static str, &'static str) {
+        match self.subresource {
+            Some(sub) => (sub.group, sub.version, sub.kind),
+            None => (self.resource.group, self.resource.version, self.resource.kind),
+        }
+    }
 }
 
 /// What a path leads to.

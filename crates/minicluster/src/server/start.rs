@@ -20,7 +20,7 @@ use super::service::Shared;
 use crate::bootstrap::bootstrap;
 use crate::import::{self, ImportError, Imported};
 use crate::options::ServerOptions;
-use crate::store::{HistoryBounds, Store, WriteError};
+use crate::store::{DiskError, HistoryBounds, Store, WriteError};
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,9 @@ pub enum StartError {
         /// What went wrong.
         source: io::Error,
     },
+    /// The stored objects cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// Keys, certificates or the kubeconfig.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -87,7 +90,11 @@ impl ApiServer {
                 (dir.clone(), Some(TemporaryDir(dir)))
             }
         };
-        let store = Store::in_memory(initial_revision(), HistoryBounds::default());
+        // Before anything else in the directory is touched: opening it keeps a second process out.
+        let store = match &options.data_dir {
+            Some(dir) => Store::open(&dir.join("store.redb"), initial_revision(), HistoryBounds::default())?,
+            None => Store::in_memory(initial_revision(), HistoryBounds::default()),
+        };
         let credentials = Credentials::load(&dir)?;
         let listener = listen(options.listen, credentials.last_port()).await?;
         let address =
@@ -154,6 +161,11 @@ impl ApiServer {
         self.shared.stop.cancel();
         if let Err(error) = (&mut self.listening).await {
             tracing::error!(%error, "the listener ended badly");
+        }
+        let shared = self.shared.clone();
+        // Waits for what is being written.
+        if tokio::task::spawn_blocking(move || shared.store.close()).await.is_err() {
+            tracing::error!("the store was not closed");
         }
         drop(self.temporary.take());
     }

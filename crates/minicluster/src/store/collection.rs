@@ -124,11 +124,6 @@ impl Collection {
         self.remember(event);
     }
 
-    /// Says that changes up to this version are missing from the history.
-    pub fn restore_floor(&mut self, floor: u64) {
-        self.floor = floor;
-    }
-
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let Facts { namespace, name, .. } = &object.facts;
         let (namespace, name) = (namespace.clone(), name.clone());

@@ -4,22 +4,31 @@
 //! it is acknowledged: with a data directory that is when it is on disk. Nothing here knows what objects mean.
 
 mod collection;
+mod disk;
 mod object;
 mod selector;
 mod snapshot;
+#[cfg(test)]
+mod tests;
+mod writer;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub use collection::{Collection, Event, HistoryBounds, TooOld};
+pub use collection::{Event, HistoryBounds, TooOld};
+pub use disk::DiskError;
 pub use object::{EventType, Object, partial_metadata, write_frame};
 pub use selector::Filter;
 pub use snapshot::Snapshots;
 
 use crate::resource::{RESOURCES, Resource};
+use collection::Collection;
+use disk::Disk;
+use writer::Writer;
 
 /// What a write does, and what must hold for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,34 +85,23 @@ pub enum WriteError {
     Storage(String),
 }
 
-/// All collections.
+/// All collections, and the version up to which they are complete.
 #[derive(Debug)]
-pub struct Store {
+struct Shelves {
     collections: Vec<RwLock<Collection>>,
     revision: AtomicU64,
-    /// Lists that clients are reading page by page.
-    pub snapshots: Snapshots,
 }
 
-impl Store {
-    /// A store in memory, whose versions begin after `revision`. Beginning at the time of day keeps a client from
-    /// mistaking a version of an earlier store for one of this one.
-    pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
-        let collection = |_: &Resource| RwLock::new(Collection::new(revision, bounds));
-        Store {
+impl Shelves {
+    fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Shelves {
+        let collection = |_: &Resource| RwLock::new(Collection::new(floor, bounds));
+        Shelves {
             collections: RESOURCES.iter().map(collection).collect(),
             revision: AtomicU64::new(revision),
-            snapshots: Snapshots::default(),
         }
     }
 
-    /// Whether writes are kept.
-    pub fn is_healthy(&self) -> bool {
-        true
-    }
-
-    /// The version of the last write.
-    pub fn revision(&self) -> u64 {
+    fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
@@ -115,25 +113,115 @@ impl Store {
         self.collections[resource.index()].write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.read(resource).get(namespace, name).cloned()
+    }
+
+    /// Shows a change that is on disk to readers and watchers. Changes must come in the order of their versions.
+    fn publish(&self, resource: &Resource, object: Arc<Object>, event_type: EventType) {
+        let mut collection = self.lock(resource);
+        let revision = object.revision;
+        collection.apply(object, event_type);
+        // Under the collection's lock, so that whoever reads this version there finds the change.
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    /// Makes a write that needs no disk.
+    fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+        let Write { resource, change, value } = write;
+        let mut collection = self.lock(resource);
+        let (namespace, name) = key(&value);
+        check(collection.get(namespace, name).map(|o| o.revision), change)?;
+        // Under the collection's lock, so that versions within a collection appear in order.
+        let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
+        let object = Arc::new(Object::encode(resource, value, revision, change.event_type()));
+        collection.apply(object.clone(), change.event_type());
+        Ok(object)
+    }
+}
+
+/// The store: objects in memory, and on disk if it was opened there.
+#[derive(Debug)]
+pub struct Store {
+    shelves: Arc<Shelves>,
+    /// `None` if nothing is kept on disk.
+    writer: Option<Writer>,
+    /// Lists that clients are reading page by page.
+    pub snapshots: Snapshots,
+}
+
+impl Store {
+    /// A store in memory, whose versions begin after `revision`. Beginning at the time of day keeps a client from
+    /// mistaking a version of an earlier store for one of this one.
+    pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
+        let shelves = Arc::new(Shelves::new(revision, revision, bounds));
+        Store { shelves, writer: None, snapshots: Snapshots::default() }
+    }
+
+    /// A store in a file, with everything that is in it. A new one's versions begin after `revision`.
+    ///
+    /// # Errors
+    /// Another process has the file, or it cannot be read.
+    pub fn open(path: &Path, revision: u64, bounds: HistoryBounds) -> Result<Store, DiskError> {
+        let (mut disk, restored) = Disk::open(path)?;
+        let (revision, floor) = match restored.revision {
+            Some(last) => (last, restored.floor),
+            None => {
+                disk.begin_at(revision)?;
+                (revision, revision)
+            }
+        };
+        let shelves = Shelves::new(revision, floor, bounds);
+        for (resource, object) in restored.objects {
+            shelves.lock(resource).restore(object);
+        }
+        for (resource, event) in restored.events {
+            shelves.lock(resource).restore_event(event);
+        }
+        let shelves = Arc::new(shelves);
+        let writer = Writer::start(disk, shelves.clone()).map_err(|error| DiskError::Damaged {
+            path: path.display().to_string(),
+            what: format!("no thread to write it: {error}"),
+        })?;
+        Ok(Store { shelves, writer: Some(writer), snapshots: Snapshots::default() })
+    }
+
+    /// Finishes the writes that wait, and closes the file. Later writes fail.
+    pub fn close(&self) {
+        if let Some(writer) = &self.writer {
+            writer.close();
+        }
+    }
+
+    /// Whether writes are kept.
+    pub fn is_healthy(&self) -> bool {
+        self.writer.as_ref().is_none_or(Writer::is_healthy)
+    }
+
+    /// The version of the last write.
+    pub fn revision(&self) -> u64 {
+        self.shelves.revision()
+    }
+
     /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.read(resource).get(namespace, name).cloned()
+        self.shelves.get(resource, namespace, name)
     }
 
     /// All objects that a filter selects, and the version at which they are all there is.
     pub fn list(&self, resource: &Resource, filter: &Filter) -> (u64, Vec<Arc<Object>>) {
-        let collection = self.read(resource);
+        let collection = self.shelves.read(resource);
         (self.revision(), collection.select(filter))
     }
 
     /// How many objects a resource has.
     pub fn count(&self, resource: &Resource) -> usize {
-        self.read(resource).len()
+        self.shelves.read(resource).len()
     }
 
     /// A signal that fires after every change of a resource's objects.
     pub fn changes(&self, resource: &Resource) -> watch::Receiver<u64> {
-        self.read(resource).changes()
+        self.shelves.read(resource).changes()
     }
 
     /// Up to `limit` events after a version, and the version up to which they are all there are.
@@ -146,7 +234,7 @@ impl Store {
         revision: u64,
         limit: usize,
     ) -> Result<(u64, Vec<Event>), TooOld> {
-        let collection = self.read(resource);
+        let collection = self.shelves.read(resource);
         let events = collection.events_after(revision, limit)?;
         let up_to = if events.len() < limit {
             self.revision()
@@ -161,15 +249,10 @@ impl Store {
     /// # Errors
     /// What must hold for it does not, or the storage is broken.
     pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
-        let Write { resource, change, value } = write;
-        let mut collection = self.lock(resource);
-        let (namespace, name) = key(&value);
-        check(collection.get(namespace, name).map(|o| o.revision), change)?;
-        // Under the collection's lock, so that versions within a collection appear in order.
-        let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
-        let object = Arc::new(Object::encode(resource, value, revision, change.event_type()));
-        collection.apply(object.clone(), change.event_type());
-        Ok(object)
+        match &self.writer {
+            None => self.shelves.write(write),
+            Some(writer) => writer.write(write).await,
+        }
     }
 }
 

@@ -19,15 +19,6 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// The word in a watch event.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EventType::Added => "ADDED",
-            EventType::Modified => "MODIFIED",
-            EventType::Deleted => "DELETED",
-        }
-    }
-
     fn prefix(self) -> &'static [u8] {
         match self {
             EventType::Added => br#"{"type":"ADDED","object":"#,
@@ -146,6 +137,17 @@ impl Object {
             frame_type: event_type,
             partial: OnceLock::new(),
         })
+    }
+
+    /// The same object for whoever asks for its bytes, another one for selectors.
+    pub fn with_facts(&self, facts: Facts) -> Object {
+        Object {
+            revision: self.revision,
+            facts,
+            frame: self.frame.clone(),
+            frame_type: self.frame_type,
+            partial: OnceLock::new(),
+        }
     }
 
     /// The object's JSON.

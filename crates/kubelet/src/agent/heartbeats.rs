@@ -1,0 +1,126 @@
+//! Signs of life: Leases in turn, and the nodes' status now and then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lane::{Job, Sent};
+use super::nodes::Answer;
+use super::store::{NodeId, NodeState};
+use super::{Agent, Timer};
+use crate::node::NodeView;
+
+/// A status that somebody else keeps changing back is not written more often than this.
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
+
+impl Agent {
+    /// The nodes' turns are spread evenly over the interval, however many nodes come later: multiples of the golden
+    /// ratio never crowd.
+    pub(super) fn begin_heartbeats(&mut self, id: NodeId) {
+        const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
+        let part = (f64::from(id.0) * GOLDEN_RATIO).fract();
+        let heartbeat = self.options.heartbeat;
+        let entry = self.nodes.get_mut(id);
+        entry.timer_epoch += 1;
+        let epoch = entry.timer_epoch;
+        let start = Instant::now();
+        let first_lease = self.on_beat(start + heartbeat.lease_interval.mul_f64(part));
+        self.timers.add(first_lease, Timer::Lease(id, epoch));
+        let first_status = heartbeat.status_interval.mul_f64(part.max(0.1));
+        self.timers.add(start + first_status, Timer::NodeStatus(id, epoch));
+    }
+
+    /// Leases are renewed in fifty batches per interval: requests that go out together cost a quarter of what they
+    /// cost one by one, in wake-ups here and at the server.
+    fn on_beat(&self, due: Instant) -> Instant {
+        let beat = (self.options.heartbeat.lease_interval / 50).as_micros().max(1) as u64;
+        let since = due.saturating_duration_since(self.started).as_micros() as u64;
+        self.started + Duration::from_micros(since - since % beat)
+    }
+
+    pub(super) fn lease_due(&mut self, id: NodeId, epoch: u32) {
+        if self.nodes.get(id).timer_epoch != epoch {
+            return;
+        }
+        let next = self.on_beat(Instant::now() + self.options.heartbeat.lease_interval);
+        self.timers.add(next, Timer::Lease(id, epoch));
+        self.renew_lease(id);
+    }
+
+    pub(super) fn renew_lease(&mut self, id: NodeId) {
+        let entry = self.nodes.get_mut(id);
+        if entry.state == NodeState::Up && !entry.lease_busy {
+            entry.lease_busy = true;
+            self.push(Job::Lease(id));
+        }
+    }
+
+    pub(super) fn status_due(&mut self, id: NodeId, epoch: u32) {
+        if self.nodes.get(id).timer_epoch != epoch {
+            return;
+        }
+        let next = Instant::now() + self.options.heartbeat.status_interval;
+        self.timers.add(next, Timer::NodeStatus(id, epoch));
+        self.report_status(id, Duration::ZERO);
+    }
+
+    /// Somebody says otherwise about the node.
+    pub(super) fn correct_status(&mut self, id: NodeId) {
+        self.report_status(id, STATUS_PAUSE);
+    }
+
+    pub(super) fn report_status(&mut self, id: NodeId, after: Duration) {
+        let entry = self.nodes.get_mut(id);
+        if entry.state != NodeState::Up || entry.status_busy {
+            return;
+        }
+        entry.status_busy = true;
+        match after {
+            Duration::ZERO => self.push(Job::NodeStatus(id)),
+            after => self.retry(Job::NodeStatus(id), after),
+        }
+    }
+
+    pub(super) fn lease_written(&mut self, id: NodeId, sent: Sent, result: Answer) {
+        let entry = self.nodes.get_mut(id);
+        entry.lease_busy = false;
+        match result {
+            Ok(_) => entry.lease_exists = true,
+            // Its turn comes again soon enough to retry nothing: the node is not yet late. Only what is known about
+            // the Lease's existence is put right at once.
+            Err(error) if sent == Sent::NewLease && error.is_conflict() => {
+                entry.lease_exists = true;
+                self.renew_lease(id);
+            }
+            Err(error) if sent == Sent::Plain && error.is_not_found() => {
+                entry.lease_exists = false;
+                self.renew_lease(id);
+            }
+            Err(error) => {
+                self.complaints.tell(|| format!("the Lease of node {} was not renewed: {error}", entry.name));
+            }
+        }
+    }
+
+    pub(super) fn status_written(&mut self, id: NodeId, result: Answer) {
+        match result {
+            Ok(answer) => {
+                let entry = self.nodes.get_mut(id);
+                entry.status_busy = false;
+                entry.failures = 0;
+                let view = answer.first().and_then(|bytes| serde_json::from_slice::<NodeView>(bytes).ok());
+                if entry.state == NodeState::Up
+                    && let Some(view) = view.filter(|v| v.metadata.uid == entry.uid())
+                {
+                    // The watch will tell it too; until then the next status must not be made from an older one.
+                    if entry.view.as_ref().is_none_or(|before| before.to_node() != view.to_node()) {
+                        self.admission.set_node(&view.to_node());
+                    }
+                    self.nodes.get_mut(id).view = Some(view);
+                }
+            }
+            Err(error) if error.is_not_found() => self.nodes.get_mut(id).status_busy = false,
+            Err(error) => self.node_request_failed(Job::NodeStatus(id), id, "write the status of", &error),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Jobs.
+
+use serde_json::{Value, json};
+
+use super::world::*;
+
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn job(image: &str, spec: Value) -> Value {
+    let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"template": template("j", image)}});
+    job["spec"]["template"]["spec"]["restartPolicy"] = "Never".into();
+    json_patch::merge(&mut job["spec"], &spec);
+    job
+}
+
+fn has(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_indexed_job_completes_and_counts_each_pod_once() {
+    let world = World::new(2).await;
+    let path = format!("{JOBS}/j");
+    let spec = json!({"completions": 5, "parallelism": 2, "completionMode": "Indexed"});
+    world.create(JOBS, &job("succeed", spec)).await;
+    let done = world.until("complete", &path, |job| has(job, "Complete")).await;
+    let status = &done["status"];
+    assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(5), &json!("0-4")));
+    assert!(has(&done, "SuccessCriteriaMet"));
+    assert!(status["completionTime"].is_string() && status["startTime"].is_string(), "{status}");
+    let pods = world.list(PODS).await;
+    assert_eq!(pods.len(), 5);
+    assert!(
+        pods.iter().all(|pod| pod["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)),
+        "{pods:?}"
+    );
+    world.delete(&path, json!({"propagationPolicy": "Background"})).await;
+    world.until_listed("its pods are collected", PODS, |pods| pods.is_empty()).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_fails_at_its_limit_and_expires() {
+    let world = World::new(1).await;
+    let path = format!("{JOBS}/j");
+    let spec = json!({"backoffLimit": 0, "completions": 2});
+    world.create(JOBS, &job("fail", spec)).await;
+    let failed = world.until("failed", &path, |job| has(job, "Failed")).await;
+    assert_eq!((&failed["status"]["failed"], &failed["status"]["active"]), (&json!(1), &json!(0)));
+    let condition =
+        failed["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Failed").unwrap();
+    assert_eq!(condition["reason"], "BackoffLimitExceeded");
+    world.merge(&path, json!({"spec": {"ttlSecondsAfterFinished": 0}})).await;
+    world.until_gone(&path).await;
+    world.until_listed("its pods are collected", PODS, |pods| pods.is_empty()).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_suspended_job_has_no_pods_and_a_deleted_one_leaves_none_behind() {
+    let world = World::new(1).await;
+    let path = format!("{JOBS}/j");
+    world.create(JOBS, &job("run", json!({"parallelism": 3, "completions": 3}))).await;
+    world.until("running", &path, |job| job["status"]["ready"] == 3).await;
+    world.merge(&path, json!({"spec": {"suspend": true}})).await;
+    let suspended =
+        world.until("suspended", &path, |job| has(job, "Suspended") && job["status"]["active"] == 0).await;
+    assert_eq!(suspended["status"]["failed"].as_i64().unwrap_or(0), 0, "being suspended is no failure");
+    world.until_listed("no pods", PODS, |pods| pods.is_empty()).await;
+    world.merge(&path, json!({"spec": {"suspend": false}})).await;
+    world.until("running", &path, |job| job["status"]["ready"] == 3 && !has(job, "Suspended")).await;
+    world.delete(&path, json!({"propagationPolicy": "Foreground"})).await;
+    world.until_gone(&path).await;
+    assert!(world.list(PODS).await.is_empty(), "foreground: the pods went first");
+    world.end().await;
+}
