@@ -68,6 +68,25 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
     decision
 }
 
+/// Asks the filters about one node alone.
+///
+/// # Errors
+/// The first rejection, or what keeps the filters from running, as text.
+pub fn check_node(
+    world: &World,
+    pod: &Pod,
+    profile: &Profile,
+    options: &Options,
+    node_name: &str,
+) -> Result<(), String> {
+    let node = world.nodes.iter().find(|node| node.metadata.name == node_name);
+    let node = node.ok_or_else(|| format!("there is no node {node_name}"))?;
+    match rejection(Question { world, pod, profile, options }, node)? {
+        None => Ok(()),
+        Some(rejection) => Err(format!("{}: {}", rejection.plugin, rejection.reasons.join(", "))),
+    }
+}
+
 fn rejected_beforehand(plugin: Plugin, reason: String, message: String) -> Decision {
     let rejection = Rejection {
         plugin: plugin.name().to_owned(),

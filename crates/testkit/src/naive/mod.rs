@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use berth_api::config::Profile;
 use berth_api::object::{LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap};
 
-pub use decide::evaluate;
+pub use decide::{check_node, evaluate};
 pub use preemption::{Victims, preempt};
 
 /// The name of the annotation that carries affinity in the proposal's dialect.
