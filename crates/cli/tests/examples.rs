@@ -12,7 +12,7 @@ use std::path::Path;
 use common::berth;
 use expected::difference;
 
-const RUNS: [(&str, &[&str]); 10] = [
+const RUNS: [(&str, &[&str]); 11] = [
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
     ("zone-affinity", &["explain", "-f", "examples/zone-affinity", "ledger"]),
@@ -22,6 +22,7 @@ const RUNS: [(&str, &[&str]); 10] = [
     ("label-range", &["simulate", "-f", "examples/label-range", "--strict-v1"]),
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3"]),
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
+    ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
     ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
 ];
 

@@ -203,6 +203,8 @@ impl Cluster {
         explanation.message = outcome.message().into_owned();
         if explanation.node.is_none() && explanation.running_on.is_none() {
             explanation.hints = hints(&explanation, &outcome);
+            let own_update = self.waits_for_own_update(&prepared, &explanation);
+            explanation.hints.splice(0..0, own_update);
         }
 
         if let Some(node) = assigned {

@@ -11,6 +11,7 @@ mod nomination;
 mod plugins;
 mod preemption;
 pub mod replay;
+mod rolling_update;
 mod scheduling;
 pub mod simulation;
 mod state;
