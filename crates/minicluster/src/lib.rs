@@ -19,6 +19,7 @@ pub mod schema;
 mod server;
 mod store;
 pub mod table;
+pub mod webhook;
 
 pub use import::{ImportError, Imported};
 pub use options::ServerOptions;

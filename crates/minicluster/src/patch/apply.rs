@@ -8,12 +8,14 @@
 use serde_json::{Map, Value, json};
 
 use super::PatchError;
-use super::compare::compare;
+use super::compare::{Comparison, compare};
 use super::fields::FieldSet;
 use super::managed::{self, Actor};
 use super::typed;
 use crate::schema::{self, Type};
 
+/// The manager that has a history of applying client-side, with an annotation.
+const KUBECTL: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Bytes that the annotations of an object may take together.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
@@ -91,7 +93,13 @@ pub fn apply(
     if let Some(last) = &last {
         prune(ty, &mut object, last, &own, &entries);
     }
-    take_over(ty, &current, &object, &mut entries, force)?;
+    let changes = managed::changes(ty, Some(&current), &object);
+    let conflicts = if force { Vec::new() } else { conflicts(ty, &current, &changes, &entries, actor) };
+    if !conflicts.is_empty() {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    let set = changes.set();
+    entries.retain_mut(|entry| managed::subtract(entry, &set) && managed::subtract(entry, &changes.removed));
     sync_last_applied(&mut object, &applied, actor);
     let unchanged = live.is_some()
         && object == current
@@ -154,32 +162,42 @@ fn prune(ty: &'static Type, object: &mut Value, last: &FieldSet, own: &FieldSet,
     typed::remove(ty, object, &dropped);
 }
 
-/// Finds conflicts with the other managers; without any, or if forced, takes what changed from them.
-fn take_over(
+/// The fields that change and that others manage.
+fn conflicts(
     ty: &'static Type,
     current: &Value,
-    object: &Value,
-    entries: &mut Vec<Value>,
-    force: bool,
-) -> Result<(), ApplyError> {
-    let mut changes = compare(ty, Some(current), Some(object));
-    for set in changes.each() {
-        managed::strip(set);
+    changes: &Comparison,
+    others: &[Value],
+    actor: &Actor<'_>,
+) -> Vec<Conflict> {
+    let mut set = changes.set();
+    if actor.manager == KUBECTL {
+        // An object that goes over from client-side apply: what kubectl applied there is its own.
+        set.subtract(&applied_client_side(ty, current));
     }
-    let set = changes.set();
-    if !force {
-        let mut conflicts = Vec::new();
-        for entry in entries.iter() {
-            let paths = managed::fields_of(entry).intersection(&set).paths();
-            let manager = shown(entry);
-            conflicts.extend(paths.into_iter().map(|field| Conflict { manager: manager.clone(), field }));
-        }
-        if !conflicts.is_empty() {
-            return Err(ApplyError::Conflicts(conflicts));
-        }
+    let mut conflicts = Vec::new();
+    for entry in others {
+        let manager = shown(entry);
+        let paths = managed::fields_of(entry).intersection(&set).paths().into_iter();
+        conflicts.extend(paths.map(|field| Conflict { manager: manager.clone(), field }));
     }
-    entries.retain_mut(|entry| managed::subtract(entry, &set) && managed::subtract(entry, &changes.removed));
-    Ok(())
+    conflicts
+}
+
+/// The fields of the annotation of client-side apply that still have the value they were applied with.
+fn applied_client_side(ty: &'static Type, current: &Value) -> FieldSet {
+    let annotation = current.pointer("/metadata/annotations").and_then(|a| a[LAST_APPLIED].as_str());
+    let read = |text| {
+        let mut applied: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
+        schema::decode(ty, &mut applied).ok()?;
+        let mut fields = typed::fields_of(ty, &applied).ok()?;
+        let mut differing = compare(ty, Some(&applied), Some(current));
+        for set in differing.each() {
+            fields.subtract(set);
+        }
+        Some(fields)
+    };
+    annotation.and_then(read).unwrap_or_default()
 }
 
 /// A manager as messages name it.
@@ -198,7 +216,7 @@ fn shown(entry: &Value) -> String {
 /// Keeps the annotation of client-side apply right for those who still use it, when it is kubectl that
 /// applies.
 fn sync_last_applied(object: &mut Value, applied: &Value, actor: &Actor<'_>) {
-    if actor.manager != "kubectl" {
+    if actor.manager != KUBECTL {
         return;
     }
     let Some(annotations) = annotations_of(object) else { return };

@@ -407,6 +407,24 @@ fn kubectls_annotation_follows_its_applies() {
 }
 
 #[test]
+fn kubectl_takes_over_what_it_applied_client_side() {
+    let mut object = deployment();
+    object.update("kubectl-client-side-apply", |object| {
+        let applied = json!({"spec": {"replicas": 1, "paused": true}});
+        object["metadata"]["annotations"] =
+            json!({"kubectl.kubernetes.io/last-applied-configuration": applied.to_string()});
+        object["spec"] = applied["spec"].clone();
+    });
+    object.update("somebody", |object| object["spec"]["paused"] = false.into());
+    assert_eq!(
+        object.conflict("kubectl", json!({"spec": {"replicas": 2, "paused": true}})),
+        "Apply failed with 1 conflict: conflict with \"somebody\" using apps/v1: .spec.paused"
+    );
+    object.apply("kubectl", json!({"spec": {"replicas": 2}})).spec(json!({"replicas": 2, "paused": false}));
+    assert!(object.conflict("other", json!({"spec": {"replicas": 3}})).contains("\"kubectl\""));
+}
+
+#[test]
 fn managers_have_names() {
     for (field_manager, agent, expected) in
         [("me", "kubectl/v1", "me"), ("", "kubectl/v1.32 (linux)", "kubectl"), ("", "", "")]

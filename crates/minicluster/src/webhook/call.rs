@@ -1,0 +1,255 @@
+//! Calling webhooks.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt as _, Limited};
+use kube::{Client, Config};
+use serde_json::Value;
+
+use super::hook::{Hook, Target};
+use super::review::{self, Answer};
+use super::{Attributes, Denied, Mutated};
+use crate::patch;
+use crate::schema;
+
+/// Largest answer of a webhook: a patch that replaces the largest object, in base64, with room to spare.
+const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
+/// Clients that are kept; each has its connections.
+const MAX_CLIENTS: usize = 64;
+
+/// Finds the address of a service, given its namespace, name and port.
+pub type Resolver = Arc<dyn Fn(&str, &str, u16) -> Option<SocketAddr> + Send + Sync>;
+
+/// Calls webhooks over HTTPS, and keeps the connections.
+#[derive(Default)]
+pub struct Webhooks {
+    resolver: Option<Resolver>,
+    clients: Mutex<HashMap<Endpoint, Client>>,
+}
+
+/// What connections are for: an origin, the name its certificate must bear, and who may have signed that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Endpoint {
+    origin: String,
+    server_name: Option<String>,
+    roots: Vec<Vec<u8>>,
+}
+
+/// A webhook that was called and gave no answer.
+struct Unanswered(String);
+
+impl Webhooks {
+    /// Calls webhooks at addresses, and those that are services where `resolver` finds them.
+    pub fn new(resolver: Option<Resolver>) -> Webhooks {
+        Webhooks { resolver, clients: Mutex::default() }
+    }
+
+    /// Lets the mutating webhooks that match change an object, one after the other. A webhook that wants it is asked a
+    /// second time if others changed the object after it. Adds their warnings to `warnings`.
+    ///
+    /// # Errors
+    /// One denies the request, or does not answer although its failure policy is `Fail`.
+    pub async fn mutate(
+        &self,
+        hooks: &[Hook],
+        attributes: &Attributes<'_>,
+        object: Option<Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Mutated>, Denied> {
+        let mut mutated = object.map(|object| Mutated { object, changed: false });
+        let mut asked: Vec<&Hook> = Vec::new();
+        let mut again: HashSet<&(String, usize)> = HashSet::new();
+        for hook in hooks {
+            let object = mutated.as_ref().map(|mutated| &mutated.object);
+            if !hook.matches(attributes, object) {
+                continue;
+            }
+            if self.mutate_one(hook, attributes, &mut mutated, warnings).await? {
+                again.extend(asked.iter().filter(|earlier| earlier.reinvoke).map(|earlier| &earlier.id));
+            }
+            asked.push(hook);
+        }
+        for hook in hooks.iter().filter(|hook| again.contains(&hook.id)) {
+            self.mutate_one(hook, attributes, &mut mutated, warnings).await?;
+        }
+        Ok(mutated)
+    }
+
+    /// Whether the webhook changed the object.
+    async fn mutate_one(
+        &self,
+        hook: &Hook,
+        attributes: &Attributes<'_>,
+        mutated: &mut Option<Mutated>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, Denied> {
+        let object = mutated.as_ref().map(|mutated| &mutated.object);
+        let Some(answer) = self.ask(hook, attributes, object, warnings).await? else { return Ok(false) };
+        let (Some(patch), Some(mutated)) = (answer.patch, mutated.as_mut()) else { return Ok(false) };
+        let mut patched = patch::json::apply(&mutated.object, &patch)
+            .map_err(|error| Denied::internal(error.to_string()))?;
+        let (group, version, kind) = attributes.kind;
+        if let Some(ty) = schema::type_of(group, version, kind) {
+            schema::decode(ty, &mut patched).map_err(Denied::internal)?;
+        }
+        let changed = patched != mutated.object;
+        *mutated = Mutated { object: patched, changed: mutated.changed || changed };
+        Ok(changed)
+    }
+
+    /// Asks all validating webhooks that match, at once. Adds their warnings to `warnings`.
+    ///
+    /// # Errors
+    /// One denies the request, or does not answer although its failure policy is `Fail`.
+    pub async fn validate(
+        &self,
+        hooks: &[Hook],
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Denied> {
+        let matching = hooks.iter().filter(|hook| hook.matches(attributes, object));
+        let asked = matching.map(|hook| async move {
+            let mut warnings = Vec::new();
+            let result = self.ask(hook, attributes, object, &mut warnings).await;
+            (result, warnings)
+        });
+        let mut denied = None;
+        for (result, told) in join_all(asked).await {
+            warnings.extend(told);
+            if let Err(why) = result {
+                denied.get_or_insert(why);
+            }
+        }
+        denied.map_or(Ok(()), Err)
+    }
+
+    /// A webhook's answer; `None` if it gave none and need not.
+    async fn ask(
+        &self,
+        hook: &Hook,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Answer>, Denied> {
+        if attributes.dry_run && !hook.dry_run {
+            return Err(Denied {
+                code: 400,
+                reason: "BadRequest".to_owned(),
+                message: format!("admission webhook {:?} does not support dry run", hook.name),
+            });
+        }
+        let uid = uuid::Uuid::new_v4().to_string();
+        let question = review::question(&uid, attributes, object);
+        let called = match tokio::time::timeout(hook.timeout, self.post(hook, &question)).await {
+            Ok(Ok(review)) => review::answer(&hook.name, &uid, &review).map_err(Unanswered),
+            Ok(Err(unanswered)) => Err(unanswered),
+            Err(_) => Err(Unanswered(format!(
+                "failed to call webhook: Post {:?}: context deadline exceeded",
+                hook.target.to_string()
+            ))),
+        };
+        match called {
+            Ok(Answer { denied: Some(denied), warnings: told, .. }) => {
+                warnings.extend(told);
+                Err(denied)
+            }
+            Ok(answer) => {
+                warnings.extend(answer.warnings.iter().cloned());
+                Ok(Some(answer))
+            }
+            Err(Unanswered(why)) if hook.fail => {
+                Err(Denied::internal(format!("failed calling webhook {:?}: {why}", hook.name)))
+            }
+            Err(Unanswered(why)) => {
+                tracing::warn!(webhook = hook.name, why, "a webhook that may fail did");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn post(&self, hook: &Hook, question: &Value) -> Result<Value, Unanswered> {
+        if !hook.understands_v1 {
+            return Err(Unanswered("no supported version of AdmissionReview; v1 is sent".to_owned()));
+        }
+        let failed = |why: &dyn std::fmt::Display| {
+            Unanswered(format!("failed to call webhook: Post {:?}: {why}", hook.target.to_string()))
+        };
+        let (endpoint, path) = self.endpoint(hook).map_err(|why| failed(&why))?;
+        let client = self.client(endpoint).map_err(|error| failed(&error))?;
+        let request = Request::post(format!("{path}?timeout={}s", hook.timeout.as_secs()))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .body(kube::client::Body::from(Bytes::from(question.to_string())))
+            .map_err(|error| failed(&error))?;
+        let response = client.send(request).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| failed(&error))?.to_bytes();
+        if !status.is_success() {
+            let shown: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+            return Err(failed(&format!("status {status}: {shown}")));
+        }
+        serde_json::from_slice(&body).map_err(|error| failed(&format!("the answer is not JSON: {error}")))
+    }
+
+    /// Where a webhook is reached, and its path there.
+    fn endpoint(&self, hook: &Hook) -> Result<(Endpoint, String), String> {
+        let roots = hook.roots.clone();
+        match &hook.target {
+            Target::Url(url) => {
+                let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
+                let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+                let origin = format!("https://{authority}");
+                Ok((Endpoint { origin, server_name: None, roots }, uri.path().to_owned()))
+            }
+            Target::Service { namespace, name, port, path } => {
+                let found = self.resolver.as_ref().and_then(|resolver| resolver(namespace, name, *port));
+                let address = found.ok_or_else(|| {
+                    format!(
+                        "service {namespace}/{name} has no address outside of the simulated cluster; \
+                         set clientConfig.url instead"
+                    )
+                })?;
+                let server_name = Some(format!("{name}.{namespace}.svc"));
+                let path = if path.is_empty() { "/" } else { path };
+                Ok((Endpoint { origin: format!("https://{address}"), server_name, roots }, path.to_owned()))
+            }
+        }
+    }
+
+    fn client(&self, endpoint: Endpoint) -> Result<Client, String> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&endpoint) {
+            return Ok(client.clone());
+        }
+        let mut config = Config::new(endpoint.origin.parse().map_err(|error| format!("{error}"))?);
+        config.root_cert = Some(endpoint.roots.clone()).filter(|roots| !roots.is_empty());
+        config.tls_server_name.clone_from(&endpoint.server_name);
+        config.connect_timeout = Some(Duration::from_secs(30));
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        if clients.len() >= MAX_CLIENTS {
+            clients.clear();
+        }
+        clients.insert(endpoint, client.clone());
+        Ok(client)
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Url(url) => f.write_str(url),
+            Target::Service { namespace, name, port, path } => {
+                write!(f, "https://{name}.{namespace}.svc:{port}{path}")
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Whether a configuration can be called as it says.
+
+use serde_json::Value;
+
+use super::hook::{OPERATIONS, certificates, selector};
+
+/// What is wrong with one webhook of a configuration, as `(field, value, why)`; `path` is the webhook's own
+/// (`webhooks[0]`). What every field of the API is checked for is not looked at here.
+pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
+    let mut wrong = Vec::new();
+    let mut add =
+        |field: String, value: &Value, why: &str| wrong.push((field, value.clone(), why.to_owned()));
+    let client = &webhook["clientConfig"];
+    if let Some(url) = client["url"].as_str() {
+        let why = match url.parse::<http::Uri>() {
+            Ok(uri) if uri.scheme_str() != Some("https") => "'https' is the only allowed URL scheme",
+            Ok(uri) if uri.host().is_none_or(str::is_empty) => "host must be specified",
+            Ok(uri) if uri.query().is_some() => "query parameters are not permitted in the URL",
+            Ok(_) => "",
+            Err(_) => "url must be a valid URL",
+        };
+        if !why.is_empty() {
+            add(format!("{path}.clientConfig.url"), &client["url"], why);
+        }
+    }
+    if certificates(client["caBundle"].as_str().unwrap_or_default()).is_none() {
+        let field = format!("{path}.clientConfig.caBundle");
+        add(field, &client["caBundle"], "unable to load root certificates: no PEM certificate found");
+    }
+    for field in ["namespaceSelector", "objectSelector"] {
+        if selector(&webhook[field]).is_none() {
+            add(format!("{path}.{field}"), &webhook[field], "not a valid label selector");
+        }
+    }
+    let versions = webhook["admissionReviewVersions"].as_array();
+    if versions
+        .is_some_and(|versions| !versions.is_empty() && !versions.iter().any(|version| version == "v1"))
+    {
+        let field = format!("{path}.admissionReviewVersions");
+        add(field, &webhook["admissionReviewVersions"], "must include v1, the only version sent");
+    }
+    if webhook["matchConditions"].as_array().is_some_and(|conditions| !conditions.is_empty()) {
+        let why = "matchConditions (CEL expressions) are not supported by this server; use rules, \
+                   namespaceSelector and objectSelector instead";
+        add(format!("{path}.matchConditions"), &webhook["matchConditions"], why);
+    }
+    for (at, rule) in webhook["rules"].as_array().into_iter().flatten().enumerate() {
+        let rule_path = format!("{path}.rules[{at}]");
+        for field in ["operations", "apiGroups", "apiVersions", "resources"] {
+            if rule[field].as_array().is_none_or(Vec::is_empty) {
+                add(format!("{rule_path}.{field}"), &rule[field], "at least one is required");
+            }
+        }
+        let known = |operation: &Value| operation.as_str().is_some_and(|o| OPERATIONS.contains(&o));
+        if !rule["operations"].as_array().into_iter().flatten().all(known) {
+            let why = "supported are \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"";
+            add(format!("{rule_path}.operations"), &rule["operations"], why);
+        }
+        if !matches!(rule["scope"].as_str(), None | Some("*" | "Cluster" | "Namespaced")) {
+            let why = "supported are \"*\", \"Cluster\", \"Namespaced\"";
+            add(format!("{rule_path}.scope"), &rule["scope"], why);
+        }
+    }
+    wrong
+}

@@ -1,0 +1,173 @@
+//! One webhook, and which requests it wants to see.
+
+use std::time::Duration;
+
+use berth_api::object::LabelSelector;
+use berth_api::rules::Selector;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::Attributes;
+
+/// A webhook of a configuration.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    /// Name of the webhook.
+    pub(super) name: String,
+    /// Name of its configuration, and its place there.
+    pub(super) id: (String, usize),
+    pub(super) target: Target,
+    /// Certificates (DER) of who may have signed the webhook's; empty for the system's.
+    pub(super) roots: Vec<Vec<u8>>,
+    pub(super) timeout: Duration,
+    /// Whether a request is refused if the webhook cannot be asked.
+    pub(super) fail: bool,
+    /// Whether a dry run may reach it.
+    pub(super) dry_run: bool,
+    /// Whether it is asked again if others change the object after it.
+    pub(super) reinvoke: bool,
+    /// Whether it understands reviews of `v1`.
+    pub(super) understands_v1: bool,
+    rules: Vec<Rule>,
+    namespaces: Selector,
+    objects: Selector,
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Url(String),
+    Service { namespace: String, name: String, port: u16, path: String },
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    resources: Vec<String>,
+    scope: String,
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(value: &Value, field: &str) -> Vec<String> {
+    value[field].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Hook {
+    /// The webhooks of a stored configuration, in order. One that cannot be understood matches nothing: [`super::check`]
+    /// does not let such a one be stored.
+    pub fn of(configuration: &Value) -> Vec<Hook> {
+        let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
+        let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);
+        webhooks
+            .iter()
+            .enumerate()
+            .filter_map(|(at, webhook)| Hook::read(webhook, (name.to_owned(), at)))
+            .collect()
+    }
+
+    fn read(webhook: &Value, id: (String, usize)) -> Option<Hook> {
+        let client = &webhook["clientConfig"];
+        let service = &client["service"];
+        let target = match client["url"].as_str() {
+            Some(url) => Target::Url(url.to_owned()),
+            None => Target::Service {
+                namespace: text(service, "namespace"),
+                name: text(service, "name"),
+                port: service["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or(443),
+                path: text(service, "path"),
+            },
+        };
+        let rules = webhook["rules"].as_array().into_iter().flatten().map(|rule| Rule {
+            operations: texts(rule, "operations"),
+            groups: texts(rule, "apiGroups"),
+            versions: texts(rule, "apiVersions"),
+            resources: texts(rule, "resources"),
+            scope: text(rule, "scope"),
+        });
+        Some(Hook {
+            name: text(webhook, "name"),
+            id,
+            target,
+            roots: certificates(&text(client, "caBundle"))?,
+            timeout: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10).clamp(1, 30)),
+            fail: webhook["failurePolicy"] != "Ignore",
+            dry_run: matches!(webhook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
+            reinvoke: webhook["reinvocationPolicy"] == "IfNeeded",
+            understands_v1: texts(webhook, "admissionReviewVersions").iter().any(|version| version == "v1"),
+            rules: rules.collect(),
+            namespaces: selector(&webhook["namespaceSelector"])?,
+            objects: selector(&webhook["objectSelector"])?,
+        })
+    }
+
+    /// Whether the webhook wants to see a request. `object` is the object as it would be.
+    pub(super) fn matches(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
+        let is_namespace = attributes.kind == ("", "v1", "Namespace");
+        let own_labels = object.or(attributes.old_object).map(|object| &object["metadata"]["labels"]);
+        let namespace_labels = if is_namespace { own_labels } else { attributes.namespace_labels };
+        let of_namespace = attributes.namespace.is_empty() && !is_namespace;
+        let objects = [object, attributes.old_object].into_iter().flatten();
+        self.rules.iter().any(|rule| rule.matches(attributes, is_namespace))
+            && (of_namespace || has_labels(&self.namespaces, namespace_labels.unwrap_or(&Value::Null)))
+            && (self.objects.is_everything()
+                || objects.into_iter().any(|object| has_labels(&self.objects, &object["metadata"]["labels"])))
+    }
+}
+
+fn has_labels(selector: &Selector, labels: &Value) -> bool {
+    selector.matches(|key| labels[key].as_str())
+}
+
+/// A selector that is not there selects everything.
+pub(super) fn selector(value: &Value) -> Option<Selector> {
+    if value.is_null() {
+        return Some(Selector::EVERYTHING);
+    }
+    let selector = LabelSelector::deserialize(value).ok()?;
+    Selector::parse(Some(&selector)).ok()
+}
+
+/// The certificates in a `caBundle`: base64 of PEM. `None` if it is not that; none if it is empty.
+pub(super) fn certificates(bundle: &str) -> Option<Vec<Vec<u8>>> {
+    use base64::Engine as _;
+    if bundle.is_empty() {
+        return Some(Vec::new());
+    }
+    let pem = base64::engine::general_purpose::STANDARD.decode(bundle).ok()?;
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&pem).map(|found| found.map(|der| der.to_vec())).collect();
+    certificates.ok().filter(|found| !found.is_empty())
+}
+
+impl Rule {
+    fn matches(&self, attributes: &Attributes<'_>, is_namespace: bool) -> bool {
+        let (group, version, plural) = attributes.resource;
+        let any = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
+        // A namespace is in no namespace, although requests name one.
+        let namespaced = !attributes.namespace.is_empty() && !is_namespace;
+        let in_scope = match self.scope.as_str() {
+            "Namespaced" => namespaced,
+            "Cluster" => !namespaced,
+            _ => true,
+        };
+        in_scope
+            && any(&self.operations, attributes.operation.as_str())
+            && any(&self.groups, group)
+            && any(&self.versions, version)
+            && self.resources.iter().any(|resource| {
+                let (wanted, sub) = resource.split_once('/').unwrap_or((resource, ""));
+                let sub_fits = sub == attributes.subresource || (sub == "*" && resource.contains('/'));
+                (wanted == "*" || wanted == plural) && sub_fits
+            })
+    }
+}
+
+/// Operations that rules may name.
+pub(super) const OPERATIONS: &[&str] = &["*", "CREATE", "UPDATE", "DELETE", "CONNECT"];

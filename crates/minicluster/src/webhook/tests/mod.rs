@@ -1,0 +1,297 @@
+mod responder;
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::*;
+use responder::Responder;
+
+fn hooks(webhooks: &[Value]) -> Vec<Hook> {
+    Hook::of(&json!({"metadata": {"name": "c"}, "webhooks": webhooks}))
+}
+
+fn attributes() -> Attributes<'static> {
+    Attributes {
+        operation: Operation::Create,
+        resource: ("", "v1", "pods"),
+        subresource: "",
+        kind: ("", "v1", "Pod"),
+        namespace: "default",
+        name: "p",
+        user: "admin",
+        groups: &[],
+        old_object: None,
+        namespace_labels: None,
+        dry_run: false,
+    }
+}
+
+fn pod() -> Value {
+    json!({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": {"containers": [{"name": "c"}]}})
+}
+
+/// A response with a patch.
+fn patched(operations: Value) -> Option<Value> {
+    let patch = base64::engine::general_purpose::STANDARD.encode(operations.to_string());
+    Some(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+}
+
+async fn mutate(webhooks: &[Value]) -> Result<(Value, Vec<String>), Denied> {
+    let mut warnings = Vec::new();
+    let called = Webhooks::new(None);
+    let mutated = called.mutate(&hooks(webhooks), &attributes(), Some(pod()), &mut warnings).await?;
+    Ok((mutated.map(|mutated| mutated.object).unwrap_or_default(), warnings))
+}
+
+async fn denied(webhook: Value) -> Denied {
+    mutate(&[webhook]).await.expect_err("denied")
+}
+
+#[tokio::test]
+async fn objects_are_changed_one_webhook_after_the_other() {
+    let responder = Responder::start(|name, request| match name {
+        "first" => patched(json!([{"op": "add", "path": "/metadata/labels/first", "value": "1"},
+                                  {"op": "add", "path": "/spec/priority", "value": 5}])),
+        _ => {
+            assert_eq!(request["object"]["metadata"]["labels"]["first"], "1", "it sees what the first did");
+            Some(json!({"allowed": true, "warnings": ["careful"]}))
+        }
+    })
+    .await;
+    let webhooks = [responder.webhook("first", json!({})), responder.webhook("second", json!({}))];
+    let (object, warnings) = mutate(&webhooks).await.expect("allowed");
+    assert_eq!(object["spec"]["priority"], 5);
+    assert_eq!(warnings, ["careful"]);
+    let seen = responder.seen.lock().expect("unpoisoned")[0].clone();
+    assert_eq!(seen["operation"], "CREATE");
+    assert_eq!(seen["resource"], json!({"group": "", "version": "v1", "resource": "pods"}));
+    assert_eq!(seen["userInfo"]["username"], "admin");
+    assert_eq!(seen["oldObject"], Value::Null);
+    assert_eq!(seen["namespace"], "default");
+}
+
+#[tokio::test]
+async fn a_webhook_is_asked_again_if_others_changed_the_object_after_it() {
+    let responder = Responder::start(|name, request| match name {
+        "late" => patched(json!([{"op": "add", "path": "/metadata/labels/late", "value": "1"}])),
+        _ => {
+            let late = request["object"]["metadata"]["labels"]["late"] == "1";
+            let value = if late { "saw it" } else { "did not" };
+            patched(json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]))
+        }
+    })
+    .await;
+    let again = json!({"reinvocationPolicy": "IfNeeded"});
+    let webhooks = [
+        responder.webhook("again", again.clone()),
+        responder.webhook("once", json!({})),
+        responder.webhook("late", again),
+    ];
+    let (object, _) = mutate(&webhooks).await.expect("allowed");
+    assert_eq!(object["metadata"]["labels"]["again"], "saw it");
+    assert_eq!(object["metadata"]["labels"]["once"], "did not");
+    assert_eq!(responder.called(), ["again", "once", "late", "again"]);
+}
+
+#[tokio::test]
+async fn denials_are_told_in_the_references_words() {
+    let responder = Responder::start(|name, _| match name {
+        "message" => {
+            Some(json!({"allowed": false, "status": {"message": "no", "code": 403, "reason": "Forbidden"}}))
+        }
+        "reason" => Some(json!({"allowed": false, "status": {"reason": "Because", "code": 200}})),
+        _ => Some(json!({"allowed": false})),
+    })
+    .await;
+    for (name, code, message) in [
+        ("message", 403, "admission webhook \"message\" denied the request: no"),
+        ("reason", 400, "admission webhook \"reason\" denied the request: Because"),
+        ("silent", 400, "admission webhook \"silent\" denied the request without explanation"),
+    ] {
+        let found = denied(responder.webhook(name, json!({}))).await;
+        assert_eq!((found.code, found.message.as_str()), (code, message));
+    }
+    let mut warnings = Vec::new();
+    let all = hooks(&[responder.webhook("message", json!({})), responder.webhook("silent", json!({}))]);
+    let found = Webhooks::new(None).validate(&all, &attributes(), Some(&pod()), &mut warnings).await;
+    assert_eq!(found.map_err(|denied| denied.code), Err(403), "the first of the configuration is told");
+}
+
+#[tokio::test]
+async fn a_webhook_without_an_answer_counts_as_its_policy_says() {
+    let responder = Responder::start(|name, _| match name {
+        "hangs" => None,
+        "other" => Some(json!({"allowed": true, "uid": "another"})),
+        _ => Some(json!({"allowed": true, "patchType": "JSONPatch"})),
+    })
+    .await;
+    let gone = json!({"url": "https://127.0.0.1:1/gone"});
+    let untrusted = {
+        let mut client = responder.webhook("untrusted", json!({}))["clientConfig"].clone();
+        let other = Responder::start(|_, _| None).await;
+        client["caBundle"] = other.webhook("x", json!({}))["clientConfig"]["caBundle"].clone();
+        client
+    };
+    for (name, more, why) in [
+        ("hangs", json!({"timeoutSeconds": 1}), "context deadline exceeded"),
+        ("other", json!({}), "expected response.uid="),
+        ("half", json!({}), "but not response.patch"),
+        ("gone", json!({"clientConfig": gone}), "failed to call webhook: Post \"https://127.0.0.1:1/gone\""),
+        ("untrusted", json!({"clientConfig": untrusted}), "failed to call webhook"),
+        ("old", json!({"admissionReviewVersions": ["v1beta1"]}), "no supported version"),
+    ] {
+        let found = denied(responder.webhook(name, more.clone())).await;
+        assert_eq!(found.code, 500, "{name}");
+        let start = format!("Internal error occurred: failed calling webhook \"{name}\": ");
+        assert!(found.message.starts_with(&start) && found.message.contains(why), "{}", found.message);
+        let mut more = more;
+        more["failurePolicy"] = "Ignore".into();
+        let (object, _) = mutate(&[responder.webhook(name, more)]).await.expect("ignored");
+        assert_eq!(object, pod(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_that_does_not_fit_is_an_error_whatever_the_policy() {
+    let responder = Responder::start(|name, _| match name {
+        "path" => patched(json!([{"op": "remove", "path": "/not/there"}])),
+        _ => patched(json!([{"op": "add", "path": "/spec/containers", "value": 1}])),
+    })
+    .await;
+    for name in ["path", "type"] {
+        let found = denied(responder.webhook(name, json!({"failurePolicy": "Ignore"}))).await;
+        assert_eq!(found.code, 500, "{}", found.message);
+    }
+}
+
+#[tokio::test]
+async fn services_are_found_by_the_resolver() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
+    let webhooks = hooks(&[responder.service("svc")]);
+    let mut warnings = Vec::new();
+    let unresolved =
+        Webhooks::new(None).validate(&webhooks, &attributes(), Some(&pod()), &mut warnings).await;
+    assert!(unresolved.is_err_and(|denied| denied.message.contains("set clientConfig.url instead")));
+    let address = responder.address();
+    let resolver: Resolver = Arc::new(move |namespace, name, port| {
+        ((namespace, name, port) == ("default", "hook", 443)).then_some(address)
+    });
+    let called = Webhooks::new(Some(resolver));
+    called.validate(&webhooks, &attributes(), Some(&pod()), &mut warnings).await.expect("allowed");
+    assert_eq!(warnings, ["reached"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_reaches_only_webhooks_without_side_effects() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
+    let attributes = Attributes { dry_run: true, ..attributes() };
+    let called = Webhooks::new(None);
+    let mut warnings = Vec::new();
+    let safe = hooks(&[responder.webhook("safe", json!({"sideEffects": "NoneOnDryRun"}))]);
+    called.validate(&safe, &attributes, Some(&pod()), &mut warnings).await.expect("allowed");
+    let unsafe_one = hooks(&[responder.webhook("some", json!({"sideEffects": "Some"}))]);
+    let found = called.validate(&unsafe_one, &attributes, Some(&pod()), &mut warnings).await;
+    assert_eq!(
+        found.map_err(|denied| denied.message),
+        Err("admission webhook \"some\" does not support dry run".to_owned())
+    );
+    assert_eq!(responder.called(), ["safe"]);
+}
+
+#[test]
+fn webhooks_see_what_they_ask_for() {
+    let rule = |operations: &[&str], groups: &[&str], resources: &[&str], scope: &str| {
+        json!({"name": "w", "clientConfig": {"url": "https://x/"}, "rules": [{
+            "operations": operations, "apiGroups": groups, "apiVersions": ["*"], "resources": resources,
+            "scope": scope}]})
+    };
+    let status = Attributes { operation: Operation::Update, subresource: "status", ..attributes() };
+    let node =
+        Attributes { resource: ("", "v1", "nodes"), kind: ("", "v1", "Node"), namespace: "", ..attributes() };
+    let cases = [
+        (rule(&["CREATE"], &[""], &["pods"], "*"), attributes(), true),
+        (rule(&["UPDATE"], &[""], &["pods"], "*"), attributes(), false),
+        (rule(&["*"], &["apps"], &["*"], "*"), attributes(), false),
+        (rule(&["*"], &["*"], &["*/*"], "*"), attributes(), true),
+        (rule(&["*"], &["*"], &["*"], "Namespaced"), attributes(), true),
+        (rule(&["*"], &["*"], &["*"], "Cluster"), attributes(), false),
+        (rule(&["*"], &["*"], &["*"], "Cluster"), node, true),
+        (rule(&["*"], &["*"], &["pods"], "*"), status, false),
+        (rule(&["*"], &["*"], &["*"], "*"), status, false),
+        (rule(&["*"], &["*"], &["pods/*"], "*"), status, true),
+        (rule(&["*"], &["*"], &["*/status"], "*"), status, true),
+        (rule(&["*"], &["*"], &["pods/binding"], "*"), status, false),
+    ];
+    for (webhook, attributes, expected) in cases {
+        assert_eq!(
+            hooks(std::slice::from_ref(&webhook))[0].matches(&attributes, Some(&pod())),
+            expected,
+            "{webhook}"
+        );
+    }
+}
+
+#[test]
+fn selectors_look_at_objects_and_namespaces() {
+    let with = |field: &str, selector: Value| {
+        let mut webhook = json!({"name": "w", "clientConfig": {"url": "https://x/"}, "rules": [{
+            "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]});
+        webhook[field] = selector;
+        hooks(&[webhook]).remove(0)
+    };
+    let labels = json!({"team": "a"});
+    let in_team = Attributes { namespace_labels: Some(&labels), ..attributes() };
+    let of_team = || json!({"matchLabels": {"team": "a"}});
+    assert!(with("namespaceSelector", of_team()).matches(&in_team, Some(&pod())));
+    assert!(!with("namespaceSelector", of_team()).matches(&attributes(), Some(&pod())));
+    let not_in = json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]});
+    assert!(!with("namespaceSelector", not_in).matches(&in_team, Some(&pod())));
+    let cluster = Attributes { namespace: "", ..attributes() };
+    assert!(
+        with("namespaceSelector", of_team()).matches(&cluster, Some(&pod())),
+        "nodes are in no namespace"
+    );
+    let namespace = Attributes { kind: ("", "v1", "Namespace"), name: "n", namespace: "", ..attributes() };
+    let object = json!({"metadata": {"name": "n", "labels": {"team": "a"}}});
+    assert!(with("namespaceSelector", of_team()).matches(&namespace, Some(&object)));
+    assert!(!with("namespaceSelector", of_team()).matches(&namespace, Some(&json!({"metadata": {}}))));
+
+    let of_app = || json!({"matchLabels": {"app": "x"}});
+    let old = pod();
+    let updated = Attributes { old_object: Some(&old), ..attributes() };
+    let without = json!({"metadata": {}});
+    assert!(with("objectSelector", of_app()).matches(&attributes(), Some(&pod())));
+    assert!(!with("objectSelector", of_app()).matches(&attributes(), Some(&without)));
+    assert!(with("objectSelector", of_app()).matches(&updated, Some(&without)), "one of both is enough");
+}
+
+#[test]
+fn what_cannot_be_called_is_not_stored() {
+    let fine = json!({"clientConfig": {"url": "https://host/path"}, "admissionReviewVersions": ["v1"],
+        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]});
+    assert_eq!(check("w", &fine), []);
+    for (field, value, wrong) in [
+        ("/clientConfig/url", json!("http://host"), "w.clientConfig.url"),
+        ("/clientConfig/url", json!("https://host?x=1"), "w.clientConfig.url"),
+        ("/clientConfig/caBundle", json!("bm8gcGVt"), "w.clientConfig.caBundle"),
+        ("/clientConfig/caBundle", json!("%"), "w.clientConfig.caBundle"),
+        ("/matchConditions", json!([{"name": "a", "expression": "true"}]), "w.matchConditions"),
+        ("/admissionReviewVersions", json!(["v1beta1"]), "w.admissionReviewVersions"),
+        (
+            "/objectSelector",
+            json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}),
+            "w.objectSelector",
+        ),
+        ("/rules/0/operations", json!(["READ"]), "w.rules[0].operations"),
+        ("/rules/0/resources", json!([]), "w.rules[0].resources"),
+        ("/rules/0/scope", json!("Galaxy"), "w.rules[0].scope"),
+    ] {
+        let mut webhook = fine.clone();
+        let (parent, name) = field.rsplit_once('/').expect("a path");
+        webhook.pointer_mut(parent).expect("a parent")[name] = value;
+        let found: Vec<String> = check("w", &webhook).into_iter().map(|(field, ..)| field).collect();
+        assert_eq!(found, [wrong], "{webhook}");
+    }
+}
