@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 
+use super::admission::{self, Act};
 use super::{answer_object, convert, list, write, write_failed};
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
@@ -13,6 +14,7 @@ use crate::server::body::{Body, Items, ListBody};
 use crate::server::status::{self, Status};
 use crate::server::{ApiRequest, Reply, Shared};
 use crate::store::{Change, Object, Write, WriteError};
+use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
 
@@ -181,6 +183,12 @@ pub async fn delete_object(
         let old = current.value();
         check_preconditions(shown, name, &current, &old, options)?;
         strategy::admit_delete(&context, resource, &old)?;
+        // The answer to a deletion carries no warnings.
+        let mut unheard = Vec::new();
+        let dry_run = options.dry_run;
+        let act = Act { resource, operation: Operation::Delete, old: Some(&old), dry_run };
+        admission::mutate(shared, request, act, None, &mut unheard).await?;
+        admission::validate(shared, request, act, None, &mut unheard).await?;
         let mut new = old.clone();
         let gone = strategy::begin_deletion(resource, &mut new, options);
         if !gone && new == old {

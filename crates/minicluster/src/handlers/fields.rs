@@ -1,4 +1,5 @@
-//! What a request means for single fields: whether it may have fields that nobody knows, and who manages those it sets.
+//! What a request means for single fields: whether it may have fields that nobody knows, and who manages
+//! those it sets.
 
 use http::{StatusCode, header};
 use serde_json::Value;
@@ -44,8 +45,8 @@ fn invalid_option(request: &ApiRequest, field: &str, reason: &str, message: Stri
     Status::invalid_kind("meta.k8s.io", kind, "", vec![cause])
 }
 
-/// Reads what was sent, or what a patch made, as an object of a kind. Fields that the kind does not have are dropped; the
-/// request says whether that is an error or a warning. A kind without a type is left as it is.
+/// Reads what was sent, or what a patch made, as an object of a kind. Fields that the kind does not have are
+/// dropped; the request says whether that is an error or a warning. A kind without a type is left as it is.
 ///
 /// # Errors
 /// A value has the wrong type, or there are unknown fields and the request does not want them.
@@ -96,7 +97,8 @@ fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     }
 }
 
-/// Records in an object that is about to be stored who changed what. `before` is the object as it is, `None` for a creation.
+/// Records in an object that is about to be stored who changed what. `before` is the object as it is, `None`
+/// for a creation.
 ///
 /// # Errors
 /// The name of the manager is not valid.

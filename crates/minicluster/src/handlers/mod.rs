@@ -1,9 +1,11 @@
 //! What is done for each verb and subresource.
 
+mod admission;
 mod binding;
 mod convert;
 mod delete;
 mod fields;
+pub use admission::Admission;
 pub use convert::stored_value;
 pub use delete::DeleteOptions;
 mod list;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
+use super::admission::{self, Act};
 use super::{answer_object, convert, fields, write_failed};
 use crate::patch;
 use crate::resource::Resource;
@@ -14,6 +15,7 @@ use crate::schema::type_of;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Query, Reply, Shared, Verb};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
+use crate::webhook::Operation;
 
 /// How often a generated name is tried again if it is taken.
 const NAME_ATTEMPTS: usize = 8;
@@ -194,6 +196,7 @@ async fn create_object(
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
     let generated = metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty();
     let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
+    let told = warnings.len();
     loop {
         attempts -= 1;
         let mut value = value.clone();
@@ -206,7 +209,13 @@ async fn create_object(
         if !is_apply(request) {
             fields::track(request, resource, None, &mut value)?;
         }
+        warnings.truncate(told);
+        let act = Act { resource, operation: Operation::Create, old: None, dry_run };
+        if admission::mutate(shared, request, act, Some(&mut value), warnings).await? {
+            strategy::default_object(resource, &mut value);
+        }
         strategy::admit_create(&context, resource, &mut value, warnings)?;
+        admission::validate(shared, request, act, Some(&value), warnings).await?;
         let name = key(&value).1.to_owned();
         if dry_run {
             let (namespace, name) = key(&value);
@@ -325,11 +334,12 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
 }
 
-/// Changes an object: reads it, transforms it, writes it back, and does so again if it changed in between and the client
-/// named no version.
+/// Changes an object: reads it, transforms it, writes it back, and does so again if it changed in between and
+/// the client named no version.
 ///
 /// # Errors
-/// The transformation fails, or its result is not valid, not allowed, or based on a version that is no longer there.
+/// The transformation fails, or its result is not valid, not allowed, or based on a version that is no longer
+/// there.
 pub async fn change_object(
     shared: &Arc<Shared>,
     request: &ApiRequest,
@@ -351,7 +361,12 @@ pub async fn change_object(
         if !is_apply(request) {
             fields::track(request, resource, Some(&old), &mut new)?;
         }
+        let act = Act { resource, operation: Operation::Update, old: Some(&old), dry_run };
+        if admission::mutate(shared, request, act, Some(&mut new), warnings).await? {
+            strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+        }
         strategy::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
+        admission::validate(shared, request, act, Some(&new), warnings).await?;
         if new == old {
             return Ok(current);
         }

@@ -1,4 +1,5 @@
-//! From an HTTP request to its answer: who asks, whether they may, within which limits, and which handler does it.
+//! From an HTTP request to its answer: who asks, whether they may, within which limits, and which handler
+//! does it.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -38,6 +39,8 @@ pub struct Shared {
     pub tokens: Tokens,
     /// Metrics.
     pub metrics: Metrics,
+    /// Admission webhooks.
+    pub admission: handlers::Admission,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
     /// Where clients reach the server.
@@ -57,7 +60,16 @@ impl Shared {
         stop: CancellationToken,
     ) -> Shared {
         let slots = Semaphore::new(MAX_IN_FLIGHT);
-        Shared { store, tokens, metrics: Metrics::default(), extensions, url, stop, slots }
+        Shared {
+            store,
+            tokens,
+            metrics: Metrics::default(),
+            admission: handlers::Admission::default(),
+            extensions,
+            url,
+            stop,
+            slots,
+        }
     }
 }
 

@@ -50,8 +50,8 @@ impl Webhooks {
         Webhooks { resolver, clients: Mutex::default() }
     }
 
-    /// Lets the mutating webhooks that match change an object, one after the other. A webhook that wants it is asked a
-    /// second time if others changed the object after it. Adds their warnings to `warnings`.
+    /// Lets the mutating webhooks that match change an object, one after the other. A webhook that wants it
+    /// is asked a second time if others changed the object after it. Adds their warnings to `warnings`.
     ///
     /// # Errors
     /// One denies the request, or does not answer although its failure policy is `Fail`.

@@ -60,8 +60,8 @@ fn texts(value: &Value, field: &str) -> Vec<String> {
 }
 
 impl Hook {
-    /// The webhooks of a stored configuration, in order. One that cannot be understood matches nothing: [`super::check`]
-    /// does not let such a one be stored.
+    /// The webhooks of a stored configuration, in order. One that cannot be understood matches nothing:
+    /// [`super::check`] does not let such a one be stored.
     pub fn of(configuration: &Value) -> Vec<Hook> {
         let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
         let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);

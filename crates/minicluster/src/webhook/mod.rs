@@ -1,9 +1,9 @@
-//! Admission webhooks: the Mutating- and ValidatingWebhookConfigurations of the cluster are called before an object is
-//! created, changed or deleted.
+//! Admission webhooks: the Mutating- and ValidatingWebhookConfigurations of the cluster are called before an
+//! object is created, changed or deleted.
 //!
-//! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are those of
-//! "Dynamic Admission Control" of the Kubernetes documentation. Not supported: `matchConditions`, which [`check`]
-//! refuses, and reviews older than `admission.k8s.io/v1`.
+//! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
+//! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: `matchConditions`,
+//! which [`check`] refuses, and reviews older than `admission.k8s.io/v1`.
 
 mod call;
 mod check;

@@ -7,3 +7,6 @@ mod support;
 
 mod basics;
 mod controllers;
+#[path = "../../src/webhook/tests/responder.rs"]
+mod responder;
+mod surface;

@@ -239,6 +239,9 @@ pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
 }
 
 fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
+    for (field, value, why) in crate::webhook::check(path, webhook) {
+        causes.invalid(&field, &value, &why);
+    }
     if text(webhook, "/name").is_empty() {
         causes.required(&format!("{path}.name"), "");
     }

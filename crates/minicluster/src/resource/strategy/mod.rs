@@ -1,7 +1,8 @@
 //! What creating and changing an object of each resource means, besides storing it.
 //!
-//! Creation: [`prepare_create`] fills in what the system gives and what is left to defaults, [`admit_create`] says no or
-//! completes what admission decides. A change: [`prepare_update`] keeps what may not be touched, [`admit_update`] says no.
+//! Creation: [`prepare_create`] fills in what the system gives and what is left to defaults, [`admit_create`]
+//! says no or completes what admission decides. A change: [`prepare_update`] keeps what may not be touched,
+//! [`admit_update`] says no.
 
 mod deletion;
 mod fields;
@@ -57,7 +58,7 @@ pub fn prepare_create(
 }
 
 /// What every object gets that is read, new or changed. Doing it twice changes nothing.
-fn default_object(resource: &Resource, value: &mut Value) {
+pub fn default_object(resource: &Resource, value: &mut Value) {
     match resource.kind {
         "Pod" => pod::default_pod(value),
         "Service" => service::default_service(value),

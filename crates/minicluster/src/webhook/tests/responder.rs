@@ -26,7 +26,8 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// `behaviour` gets the path and the request of a review and makes its response; without one the connection hangs.
+    /// `behaviour` gets the path and the request of a review and makes its response; without one the
+    /// connection hangs.
     pub async fn start(
         behaviour: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static,
     ) -> Responder {
