@@ -6,8 +6,6 @@
 //! `controllers` are clients of the API like any other. Nothing here sees the engine: an API server that
 //! shared the placement code would agree with its bugs.
 
-#![allow(dead_code, reason = "strategies and storage on disk are about to use it")]
-
 mod bootstrap;
 pub mod controllers;
 pub mod discovery;

@@ -4,12 +4,15 @@ mod admission;
 mod binding;
 mod convert;
 mod delete;
+mod eviction;
 mod fields;
 pub use admission::Admission;
 pub use convert::stored_value;
 pub use delete::DeleteOptions;
 mod list;
+mod log;
 pub mod paths;
+mod review;
 mod scale;
 pub mod watch;
 mod write;
@@ -20,7 +23,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use jiff::Timestamp;
 
-use crate::resource::Resource;
+use crate::resource::{Resource, Storage};
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Form, Reply, RequestInfo, Shared, Verb, choose};
 use crate::store::{Object, WriteError};
@@ -36,6 +39,10 @@ pub async fn handle(shared: &Arc<Shared>, request: ApiRequest) -> Result<Reply, 
         (Verb::Create, "bindings", _) | (Verb::Create, "pods", "binding") => {
             binding::bind(shared, &request).await
         }
+        (Verb::Create, "pods", "eviction") => eviction::evict(shared, &request).await,
+        (Verb::Create, "serviceaccounts", "token") => review::token(shared, &request),
+        (Verb::Create, ..) if info.resource.storage == Storage::None => review::review(shared, &request),
+        (Verb::Get, "pods", "log") => log::log(shared, &request),
         (Verb::Get, _, "scale") => scale::get(shared, &request),
         (Verb::Update | Verb::Patch, _, "scale") => scale::change(shared, &request).await,
         (Verb::Get, _, "" | "status" | "ephemeralcontainers") => get(shared, &request),

@@ -71,6 +71,26 @@ impl User {
     }
 }
 
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Who it stands for.
+    pub user: Arc<User>,
+    /// The service account that must still exist for it.
+    pub account: Option<Account>,
+}
+
+/// A service account, and no other of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
 /// Makes and reads tokens.
 pub struct Tokens {
     key: hmac::Key,
@@ -101,22 +121,26 @@ impl Tokens {
         signed(&self.key, "sa", &format!("{namespace}/{name}/{uid}/{expires}"))
     }
 
-    /// Whose token it is; `None` if it is nobody's or has expired.
-    pub fn authenticate(&self, token: &str) -> Option<Arc<User>> {
+    /// Whose token it is; `None` if it is nobody's or has expired. Whether a service account still exists is for the caller
+    /// to see.
+    pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let (kind, rest) = token.split_once('.')?;
         let (subject, mac) = rest.split_once('.')?;
         let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
         let subject = String::from_utf8(URL_SAFE_NO_PAD.decode(subject).ok()?).ok()?;
         hmac::verify(&self.key, format!("{kind}\n{subject}").as_bytes(), &mac).ok()?;
         match kind {
-            "admin" => Some(self.admin.clone()),
-            "node" => Some(Arc::new(User::node(&subject))),
+            "admin" => Some(Identity { user: self.admin.clone(), account: None }),
+            "node" => Some(Identity { user: Arc::new(User::node(&subject)), account: None }),
             "sa" => {
                 let mut parts = subject.split('/');
-                let (namespace, name, _uid) = (parts.next()?, parts.next()?, parts.next()?);
+                let (namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
                 let expires: u64 = parts.next()?.parse().ok()?;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-                (now < expires).then(|| Arc::new(User::service_account(namespace, name)))
+                let account =
+                    Account { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
+                let user = Arc::new(User::service_account(namespace, name));
+                (now < expires).then_some(Identity { user, account: Some(account) })
             }
             _ => None,
         }
@@ -135,11 +159,11 @@ mod tests {
     #[test]
     fn tokens_stand_for_identities() {
         let tokens = Tokens::new(&[7; 32]);
-        assert!(tokens.authenticate(tokens.admin()).unwrap().is_in(MASTERS));
-        let node = tokens.authenticate(&tokens.node("n.1")).unwrap();
+        assert!(tokens.authenticate(tokens.admin()).unwrap().user.is_in(MASTERS));
+        let node = tokens.authenticate(&tokens.node("n.1")).unwrap().user;
         assert_eq!((node.name.as_str(), node.node_name()), ("system:node:n.1", Some("n.1")));
         let account = tokens.service_account("ns", "bot", "u", u64::MAX);
-        assert_eq!(tokens.authenticate(&account).unwrap().name, "system:serviceaccount:ns:bot");
+        assert_eq!(tokens.authenticate(&account).unwrap().user.name, "system:serviceaccount:ns:bot");
         let expired = tokens.service_account("ns", "bot", "u", 1);
         let of_another = Tokens::new(&[8; 32]).admin().to_owned();
         let promoted = tokens.node("n").replacen("node", "admin", 1);

@@ -15,8 +15,9 @@ mod start;
 pub mod status;
 
 pub use accept::{Form, choose};
+pub use authorize::{Attributes, is_allowed, refusal, rules_for};
 pub use credentials::CredentialsError;
-pub use identity::User;
+pub use identity::{MASTERS, User};
 pub use metrics::InFlight;
 pub use query::Query;
 pub use reply::Reply;

@@ -22,6 +22,7 @@ use super::reply::Reply;
 use super::route::{RequestInfo, Route, Verb, route};
 use super::status::Status;
 use crate::handlers;
+use crate::resource::find;
 use crate::store::Store;
 
 /// How many requests are worked on at once; more wait a little.
@@ -70,6 +71,19 @@ impl Shared {
             stop,
             slots,
         }
+    }
+
+    /// Whose token it is; `None` if it is nobody's, has expired, or its service account is gone.
+    pub fn authenticate_token(&self, token: &str) -> Option<Arc<User>> {
+        let identity = self.tokens.authenticate(token)?;
+        if let Some(account) = &identity.account {
+            let accounts = find("", "v1", "serviceaccounts")?;
+            let stored = self.store.get(accounts, &account.namespace, &account.name)?.value();
+            if stored["metadata"]["uid"] != account.uid.as_str() {
+                return None;
+            }
+        }
+        Some(identity.user)
     }
 }
 
@@ -178,7 +192,7 @@ fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Arc<User>, Box<S
     let token = value.to_str().ok().and_then(|text| text.split_once(' '));
     match token {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-            shared.tokens.authenticate(token.trim()).ok_or_else(unauthorized)
+            shared.authenticate_token(token.trim()).ok_or_else(unauthorized)
         }
         _ => Err(unauthorized()),
     }

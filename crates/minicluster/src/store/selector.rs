@@ -68,6 +68,11 @@ impl Filter {
         })
     }
 
+    /// Everything in a namespace.
+    pub fn in_namespace(namespace: &str) -> Filter {
+        Filter { namespace: Some(namespace.to_owned()), ..Filter::default() }
+    }
+
     /// Whether it selects everything in its namespace.
     pub fn is_everything(&self) -> bool {
         self.fields.is_empty() && self.labels.is_everything()

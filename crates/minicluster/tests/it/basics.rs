@@ -53,14 +53,14 @@ async fn strangers_get_nothing() {
     let server = server().await;
     let mut config = server.admin_config();
     config.auth_info.token = None;
-    let stranger = kube::Client::try_from(config.clone()).unwrap();
+    let stranger = client(config.clone());
     let (code, status) = get(&stranger, "/api/v1/pods").await;
     assert_eq!((code, &status["reason"]), (StatusCode::UNAUTHORIZED, &json!("Unauthorized")));
     for path in ["/healthz", "/readyz", "/livez", "/version"] {
         assert_eq!(get(&stranger, path).await.0, StatusCode::OK, "{path}");
     }
     config.auth_info.token = Some("admin.x.y".to_owned().into());
-    let liar = kube::Client::try_from(config).unwrap();
+    let liar = client(config);
     assert_eq!(get(&liar, "/version").await.0, StatusCode::UNAUTHORIZED);
     let (code, _) = call(&stranger, Method::POST, "/version", &json!({})).await;
     assert_eq!(code, StatusCode::UNAUTHORIZED);

@@ -1,12 +1,20 @@
 //! The API server over real HTTPS.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "more tests are about to use it")]
 
 mod support;
 
+mod bad_input;
 mod basics;
 mod controllers;
+mod deletion;
+mod eviction;
+mod identities;
+mod lists;
+mod pods;
 #[path = "../../src/webhook/tests/responder.rs"]
 mod responder;
+mod restart;
 mod surface;
+mod watches;
+mod workloads;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use berth_minicluster::{ApiServer, ServerOptions};
 use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -14,12 +15,18 @@ pub async fn server() -> ApiServer {
 
 /// A client of the admin.
 pub fn admin(server: &ApiServer) -> Client {
-    Client::try_from(server.admin_config()).unwrap()
+    client(server.admin_config())
 }
 
 /// A client of a node.
 pub fn node(server: &ApiServer, name: &str) -> Client {
-    Client::try_from(server.node_config(name)).unwrap()
+    client(server.node_config(name))
+}
+
+/// A client that takes the first answer for the answer.
+pub fn client(mut config: kube::Config) -> Client {
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
 }
 
 /// One request with a body of any type; the status and the answer as JSON.
@@ -88,4 +95,77 @@ pub async fn bind(client: &Client, pod: &str, node: &str) -> (StatusCode, Value)
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
     post(client, &format!("{PODS}/{pod}/binding"), &binding).await
+}
+
+/// The lines of a watch, read one by one.
+pub struct Lines {
+    body: kube::client::Body,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// The next event; `None` when the watch ends.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(20), self.body.frame()).await.unwrap()?;
+            if let Ok(data) = frame.unwrap().into_data() {
+                self.rest.extend_from_slice(&data);
+            }
+        }
+    }
+
+    /// Type and name of the next event.
+    pub async fn told(&mut self) -> (String, String) {
+        let event = self.next().await.unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+    }
+}
+
+/// Opens a watch; the status if it is refused.
+pub async fn watch(client: &Client, path: &str) -> Result<Lines, Value> {
+    let request = Request::get(path).body(kube::client::Body::empty()).unwrap();
+    let response =
+        tokio::time::timeout(Duration::from_secs(20), client.send(request)).await.unwrap().unwrap();
+    if response.status() == StatusCode::OK {
+        return Ok(Lines { body: response.into_body(), rest: Vec::new() });
+    }
+    let bytes = response.into_body().collect_bytes().await.unwrap();
+    Err(serde_json::from_slice(&bytes).unwrap())
+}
+
+/// The version of an object or list.
+pub fn version(value: &Value) -> &str {
+    value["metadata"]["resourceVersion"].as_str().unwrap()
+}
+
+/// The names of a list's items.
+pub fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+/// A data directory that goes with the test.
+pub struct DataDir(pub std::path::PathBuf);
+
+impl DataDir {
+    /// An empty one.
+    pub fn new() -> DataDir {
+        DataDir(std::env::temp_dir().join(format!("berth-it-{}", uuid::Uuid::new_v4().simple())))
+    }
+
+    /// A server on it.
+    pub async fn server(&self) -> ApiServer {
+        let options = ServerOptions { data_dir: Some(self.0.clone()), ..ServerOptions::default() };
+        ApiServer::start(options).await.unwrap()
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -24,6 +24,7 @@ use fields::Causes;
 
 pub use deletion::{begin_deletion, is_finished};
 pub use metadata::{generate_name, now};
+pub use node_restriction::admit_eviction;
 
 /// What strategies may look at besides the object.
 pub struct Context<'a> {

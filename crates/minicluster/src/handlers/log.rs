@@ -1,0 +1,50 @@
+//! Logs of pods. Nothing runs in a simulated pod, so nothing is logged; the answer says so.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::server::status::Status;
+use crate::server::{ApiRequest, Reply, Shared};
+
+/// Answers the reading of a log.
+///
+/// # Errors
+/// There is no such pod or container, or the pod is on no node yet.
+pub fn log(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let name = &request.info.name;
+    let pod = super::find(shared, &request.info)?.value();
+    let containers: Vec<&str> = ["initContainers", "containers", "ephemeralContainers"]
+        .iter()
+        .flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten())
+        .filter_map(|container| container["name"].as_str())
+        .collect();
+    let asked = request.query.get("container");
+    let container = match (asked, containers.as_slice()) {
+        ("", [only]) => only,
+        ("", _) => {
+            let regular: Vec<&str> = containers.clone();
+            return Err(Status::bad_request(format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                regular.join(" ")
+            )));
+        }
+        (asked, _) if containers.contains(&asked) => asked,
+        (asked, _) => {
+            return Err(Status::bad_request(format!("container {asked} is not valid for pod {name}")));
+        }
+    };
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+    if phase == "Pending" || pod["status"]["phase"] == Value::Null {
+        let why =
+            format!("container \"{container}\" in pod \"{name}\" is waiting to start: ContainerCreating");
+        return Err(Status::bad_request(why));
+    }
+    let text = format!(
+        "pod {name} is simulated on node {node}: container {container} runs nothing and logs nothing\n"
+    );
+    Ok(Reply::text(StatusCode::OK, text))
+}

@@ -1,0 +1,182 @@
+//! Requests that are answered and forgotten: who am I, may I, whose token is this; and new tokens.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::write;
+use crate::server::status::{Cause, Status};
+use crate::server::{ApiRequest, Attributes, Reply, Shared, User, is_allowed, refusal, rules_for};
+
+/// The shortest life of a token in seconds.
+const MIN_TOKEN_SECONDS: i64 = 600;
+/// The life of a token that asks for none.
+const DEFAULT_TOKEN_SECONDS: i64 = 3600;
+/// Longer lives are cut to this: a year.
+const MAX_TOKEN_SECONDS: i64 = 366 * 24 * 3600;
+
+/// Answers the creation of a review.
+///
+/// # Errors
+/// The review is malformed.
+pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let resource = request.info.resource;
+    let mut review = write::parse_object(&request.headers, &request.body)?;
+    write::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
+    let status = match resource.kind {
+        "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
+        "TokenReview" => token_status(shared, &review["spec"]),
+        "SelfSubjectRulesReview" => rules_status(&request.user),
+        "SelfSubjectAccessReview" => access_status(&request.user, &review["spec"])?,
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            let spec = &review["spec"];
+            if resource.namespaced && text(&spec["resourceAttributes"], "namespace") != request.info.namespace
+            {
+                return Err(invalid(
+                    resource.kind,
+                    "spec.resourceAttributes.namespace",
+                    &spec["resourceAttributes"]["namespace"],
+                    "must match metadata.namespace",
+                ));
+            }
+            access_status(&subject(spec, resource.kind)?, spec)?
+        }
+        _ => return Err(Status::method_not_allowed()),
+    };
+    review["status"] = status;
+    if resource.kind == "TokenReview"
+        && let Some(spec) = review["spec"].as_object_mut()
+    {
+        // What was secret stays so.
+        spec.remove("token");
+    }
+    Ok(Reply::value(StatusCode::CREATED, &review))
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn invalid(kind: &str, field: &str, value: &Value, why: &str) -> Box<Status> {
+    let cause = Cause {
+        reason: "FieldValueInvalid".to_owned(),
+        message: format!("Invalid value: {value}: {why}"),
+        field: field.to_owned(),
+    };
+    Status::invalid_kind("authorization.k8s.io", kind, "", vec![cause])
+}
+
+fn subject(spec: &Value, kind: &str) -> Result<User, Box<Status>> {
+    let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let user = User { name: text(spec, "user").to_owned(), groups: groups.collect() };
+    if user.name.is_empty() && user.groups.is_empty() {
+        return Err(invalid(
+            kind,
+            "spec.user",
+            &Value::from(""),
+            "at least one of user or group must be specified",
+        ));
+    }
+    Ok(user)
+}
+
+fn access_status(user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_object() == path.is_object() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        return Err(invalid("SelfSubjectAccessReview", "spec", &json!({}), why));
+    }
+    let what = Attributes {
+        verb: text(if resource.is_object() { resource } else { path }, "verb"),
+        group: text(resource, "group"),
+        resource: text(resource, "resource"),
+        subresource: text(resource, "subresource"),
+        namespace: text(resource, "namespace"),
+        name: text(resource, "name"),
+        path: text(path, "path"),
+    };
+    Ok(if is_allowed(user, &what) {
+        json!({"allowed": true})
+    } else {
+        json!({"allowed": false, "reason": refusal(user, &what)})
+    })
+}
+
+fn rules_status(user: &User) -> Value {
+    let rules: Vec<Value> = rules_for(user)
+        .into_iter()
+        .map(
+            |(verbs, group, resources)| json!({"verbs": verbs, "apiGroups": [group], "resources": resources}),
+        )
+        .collect();
+    let admin = user.is_in(crate::server::MASTERS);
+    let paths = if admin {
+        json!(["*"])
+    } else {
+        json!([
+            "/api",
+            "/api/*",
+            "/apis",
+            "/apis/*",
+            "/healthz",
+            "/livez",
+            "/openapi",
+            "/openapi/*",
+            "/readyz",
+            "/version"
+        ])
+    };
+    let verbs = if admin { "*" } else { "get" };
+    json!({
+        "resourceRules": rules,
+        "nonResourceRules": [{"verbs": [verbs], "nonResourceURLs": paths}],
+        "incomplete": false
+    })
+}
+
+fn user_info(user: &User) -> Value {
+    json!({"username": user.name, "groups": user.groups})
+}
+
+fn token_status(shared: &Shared, spec: &Value) -> Value {
+    match shared.authenticate_token(text(spec, "token")) {
+        Some(user) => json!({"authenticated": true, "user": user_info(&user)}),
+        None => json!({"error": "the token is not valid", "user": {}}),
+    }
+}
+
+/// Answers the creation of a `TokenRequest` for a service account.
+///
+/// # Errors
+/// There is no such account, or the life asked for is too short.
+pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let info = &request.info;
+    let mut token_request = write::parse_object(&request.headers, &request.body)?;
+    write::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut token_request)?;
+    let account = super::find(shared, info)?.value();
+    let asked = &token_request["spec"]["expirationSeconds"];
+    let seconds = asked.as_i64().unwrap_or(DEFAULT_TOKEN_SECONDS);
+    if seconds < MIN_TOKEN_SECONDS {
+        let cause = Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: format!("Invalid value: {asked}: may not specify a duration less than 10 minutes"),
+            field: "spec.expirationSeconds".to_owned(),
+        };
+        return Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", &info.name, vec![cause]));
+    }
+    let seconds = seconds.min(MAX_TOKEN_SECONDS);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let expires = now.saturating_add(u64::try_from(seconds).unwrap_or_default());
+    let uid = text(&account["metadata"], "uid");
+    let expires_at = jiff::Timestamp::from_second(i64::try_from(expires).unwrap_or_default())
+        .map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        .map_err(Status::internal)?;
+    token_request["spec"]["expirationSeconds"] = Value::from(seconds);
+    token_request["status"] = json!({
+        "token": shared.tokens.service_account(&info.namespace, &info.name, uid, expires),
+        "expirationTimestamp": expires_at,
+    });
+    Ok(Reply::value(StatusCode::CREATED, &token_request))
+}

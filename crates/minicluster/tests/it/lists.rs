@@ -1,0 +1,77 @@
+//! Lists: pages, selectors, forms.
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn pages_show_one_moment() {
+    let server = server().await;
+    let client = admin(&server);
+    for name in ["a", "b", "c", "d", "e"] {
+        post(&client, PODS, &pod(name)).await;
+    }
+    let (_, first) = get(&client, &format!("{PODS}?limit=2")).await;
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(3)));
+    delete(&client, &format!("{PODS}/c"), &json!(null)).await;
+    post(&client, PODS, &pod("bb")).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let (_, second) = get(&client, &format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!((names(&second), version(&second)), (vec!["c", "d"], version(&first)));
+    let token = second["metadata"]["continue"].as_str().unwrap();
+    let (_, third) = get(&client, &format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!((names(&third), &third["metadata"]["continue"]), (vec!["e"], &json!(null)));
+    let (_, now) = get(&client, PODS).await;
+    assert_eq!(names(&now), ["a", "b", "bb", "d", "e"]);
+
+    let (code, _) = get(&client, &format!("{PODS}?limit=2&continue=nonsense")).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    // {"v":"meta.k8s.io/v1","rv":1,"start":2}
+    let old = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOjJ9";
+    let (code, status) = get(&client, &format!("{PODS}?limit=2&continue={old}")).await;
+    assert_eq!((code, &status["reason"]), (StatusCode::GONE, &json!("Expired")));
+}
+
+#[tokio::test]
+async fn selectors_select() {
+    let server = server().await;
+    let client = admin(&server);
+    for (name, app) in [("a", "web"), ("b", "db"), ("c", "web")] {
+        let mut pod = pod(name);
+        pod["metadata"]["labels"] = json!({"app": app});
+        post(&client, PODS, &pod).await;
+    }
+    bind(&client, "c", "n1").await;
+    for (query, wanted) in [
+        ("labelSelector=app%3Dweb", &["a", "c"][..]),
+        ("labelSelector=app+in+(db),!other", &["b"]),
+        ("labelSelector=app%3Dweb&fieldSelector=spec.nodeName%3Dn1", &["c"]),
+        ("fieldSelector=metadata.name%3Db", &["b"]),
+        ("fieldSelector=status.phase!%3DPending", &[]),
+        ("fieldSelector=spec.schedulerName%3Ddefault-scheduler", &["a", "b", "c"]),
+    ] {
+        let (_, list) = get(&client, &format!("/api/v1/pods?{query}")).await;
+        assert_eq!(names(&list), wanted, "{query}");
+    }
+    for query in ["labelSelector=a+b", "fieldSelector=spec.color%3Dred"] {
+        let (code, status) = get(&client, &format!("/api/v1/pods?{query}")).await;
+        assert_eq!((code, &status["reason"]), (StatusCode::BAD_REQUEST, &json!("BadRequest")), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_a_version_is_exact() {
+    let server = server().await;
+    let client = admin(&server);
+    post(&client, PODS, &pod("a")).await;
+    let (_, list) = get(&client, PODS).await;
+    let exact = |version: &str| format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact");
+    // A change of another resource leaves the pods as they were.
+    post(&client, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    let (_, same) = get(&client, &exact(version(&list))).await;
+    assert_eq!((names(&same), version(&same)), (vec!["a"], version(&list)));
+    post(&client, PODS, &pod("b")).await;
+    let (code, _) = get(&client, &exact(version(&list))).await;
+    assert_eq!(code, StatusCode::GONE);
+}

@@ -1,0 +1,159 @@
+//! Pods: defaults, admission, what may be changed.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn pods_are_completed_and_keep_what_they_say() {
+    let server = server().await;
+    let client = admin(&server);
+    post(
+        &client,
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        &json!({"metadata": {"name": "high"}, "value": 1000}),
+    )
+    .await;
+    let rule = json!([{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname",
+        "matchLabelKeys": ["pod-template-hash"]}]);
+    let annotation = "{\"nodeAffinity\": {}}";
+    let pod = json!({"metadata": {"generateName": "web-", "labels": {"app": "x", "pod-template-hash": "1"},
+            "annotations": {"scheduling.berth.dev/affinity": annotation}},
+        "spec": {"priorityClassName": "high",
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": rule}},
+            "containers": [{"name": "c", "image": "nginx", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}});
+    let (code, created) = post(&client, PODS, &pod).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let (metadata, spec) = (&created["metadata"], &created["spec"]);
+    let name = metadata["name"].as_str().unwrap();
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+    assert_eq!(metadata["annotations"]["scheduling.berth.dev/affinity"], annotation);
+    assert_eq!(
+        (&spec["priority"], &spec["preemptionPolicy"]),
+        (&json!(1000), &json!("PreemptLowerPriority"))
+    );
+    assert_eq!(spec["containers"][0]["resources"]["requests"], json!({"cpu": "1", "memory": "1Gi"}));
+    assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
+    assert_eq!(
+        (&spec["serviceAccountName"], &spec["schedulerName"]),
+        (&json!("default"), &json!("default-scheduler"))
+    );
+    assert_eq!(spec["tolerations"].as_array().unwrap().len(), 2);
+    let kept = &spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingRequiredDuringExecution"][0];
+    assert_eq!(
+        kept["labelSelector"]["matchExpressions"],
+        json!([{"key": "pod-template-hash", "operator": "In", "values": ["1"]}])
+    );
+    assert_eq!(
+        (&created["status"]["phase"], &created["status"]["qosClass"]),
+        (&json!("Pending"), &json!("Guaranteed"))
+    );
+    // What is stored is merged once.
+    let (_, patched) =
+        merge(&client, &format!("{PODS}/{name}"), &json!({"metadata": {"labels": {"more": "y"}}})).await;
+    assert_eq!(patched["spec"], created["spec"]);
+}
+
+#[tokio::test]
+async fn pods_that_are_not_valid_are_refused_with_causes() {
+    let server = server().await;
+    let client = admin(&server);
+    let mut bad = pod("a");
+    bad["spec"]["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        [{"topologyKey": "", "labelSelector": {}}]}});
+    bad["spec"]["containers"][0]["image"] = json!("");
+    let (code, status) = post(&client, PODS, &bad).await;
+    assert_eq!((code, &status["reason"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("Invalid")));
+    let fields: Vec<&str> = status["details"]["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["field"].as_str().unwrap())
+        .collect();
+    assert!(
+        fields.contains(
+            &"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey"
+        ),
+        "{fields:?}"
+    );
+    assert!(fields.contains(&"spec.containers[0].image"), "{fields:?}");
+    assert!(status["message"].as_str().unwrap().starts_with("Pod \"a\" is invalid: ["));
+
+    let mut unknown = pod("b");
+    unknown["spec"]["priorityClassName"] = json!("none");
+    let (code, status) = post(&client, PODS, &unknown).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(status["message"], "pods \"b\" is forbidden: no PriorityClass with name none was found");
+}
+
+#[tokio::test]
+async fn a_pod_s_spec_may_hardly_change() {
+    let server = server().await;
+    let client = admin(&server);
+    let (_, created) = post(&client, PODS, &pod("a")).await;
+    let path = format!("{PODS}/a");
+    let (code, status) = merge(&client, &path, &json!({"spec": {"hostNetwork": true}})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(status["message"].as_str().unwrap().contains("pod updates may not change fields other than"));
+    let mut image = created.clone();
+    image["spec"]["containers"][0]["image"] = json!("i:2");
+    let (code, changed) = put(&client, &path, &image).await;
+    assert_eq!((code, &changed["metadata"]["generation"]), (StatusCode::OK, &json!(2)), "{changed}");
+    // Status goes its own way, in both directions.
+    let mut both = changed.clone();
+    both["status"]["phase"] = json!("Running");
+    let (_, same) = put(&client, &path, &both).await;
+    assert_eq!((version(&same), &same["status"]["phase"]), (version(&changed), &json!("Pending")));
+    both["spec"]["containers"][0]["image"] = json!("i:3");
+    let (_, status) = put(&client, &format!("{path}/status"), &both).await;
+    assert_eq!(status["status"]["phase"], "Running");
+    assert_eq!(status["spec"]["containers"][0]["image"], "i:2");
+    assert_eq!(status["metadata"]["generation"], 2);
+}
+
+#[tokio::test]
+async fn bindings_are_checked() {
+    let server = server().await;
+    let client = admin(&server);
+    let (_, created) = post(&client, PODS, &pod("a")).await;
+    let path = format!("{PODS}/a/binding");
+    let binding = |uid: &str, target: Value| json!({"metadata": {"name": "a", "uid": uid, "annotations": {"x": "y"}}, "target": target});
+    let node = json!({"kind": "Node", "name": "n1"});
+    assert_eq!(post(&client, &path, &binding("other", node.clone())).await.0, StatusCode::CONFLICT);
+    assert_eq!(
+        post(&client, &path, &binding("", json!({"name": ""}))).await.0,
+        StatusCode::UNPROCESSABLE_ENTITY
+    );
+    let (code, _) = post(&client, &format!("{PODS}/b/binding"), &json!({"target": node})).await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    let (code, _) = post(&client, "/api/v1/namespaces/default/bindings", &binding(uid, node.clone())).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let (_, bound) = get(&client, &format!("{PODS}/a")).await;
+    assert_eq!(bound["metadata"]["annotations"]["x"], "y");
+
+    let mut gated = pod("gated");
+    gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+    let (_, created) = post(&client, PODS, &gated).await;
+    assert_eq!(created["status"]["conditions"][0]["reason"], "SchedulingGated");
+    let (code, refused) = bind(&client, "gated", "n1").await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    assert!(refused["message"].as_str().unwrap().ends_with("pod gated has non-empty .spec.schedulingGates"));
+}
+
+#[tokio::test]
+async fn logs_say_that_nothing_runs() {
+    let server = server().await;
+    let client = admin(&server);
+    post(&client, PODS, &pod("a")).await;
+    let (code, status) = get(&client, &format!("{PODS}/a/log")).await;
+    assert_eq!(
+        (code, &status["message"]),
+        (StatusCode::BAD_REQUEST, &json!("pod a does not have a host assigned"))
+    );
+    bind(&client, "a", "n1").await;
+    merge(&client, &format!("{PODS}/a/status"), &json!({"status": {"phase": "Running"}})).await;
+    assert_eq!(get(&client, &format!("{PODS}/a/log")).await.0, StatusCode::OK);
+    assert_eq!(get(&client, &format!("{PODS}/a/log?container=x")).await.0, StatusCode::BAD_REQUEST);
+}

@@ -1,0 +1,124 @@
+//! Watches: resuming, selectors, bookmarks, streamed lists, versions that are too old.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn a_watch_goes_on_where_it_was_left() {
+    let server = server().await;
+    let client = admin(&server);
+    post(&client, PODS, &pod("a")).await;
+    let (_, list) = get(&client, PODS).await;
+    post(&client, PODS, &pod("b")).await;
+    merge(&client, &format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})).await;
+    delete(&client, &format!("{PODS}/b"), &Value::Null).await;
+    let mut lines =
+        watch(&client, &format!("{PODS}?watch=true&resourceVersion={}", version(&list))).await.ok().unwrap();
+    for (wanted, name) in [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")] {
+        assert_eq!(lines.told().await, (wanted.to_owned(), name.to_owned()));
+    }
+    post(&client, PODS, &pod("c")).await;
+    let event = lines.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!("Pod")));
+    let (_, stored) = get(&client, &format!("{PODS}/c")).await;
+    assert_eq!(event["object"], stored);
+    server.shutdown().await;
+    assert_eq!(lines.next().await, None);
+}
+
+#[tokio::test]
+async fn an_object_that_leaves_the_selection_is_deleted_for_the_watcher() {
+    let server = server().await;
+    let client = admin(&server);
+    let mut all = watch(&client, "/api/v1/pods?watch=1").await.ok().unwrap();
+    let mut waiting =
+        watch(&client, "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3D").await.ok().unwrap();
+    let mut bound =
+        watch(&client, "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1").await.ok().unwrap();
+    post(&client, PODS, &pod("a")).await;
+    bind(&client, "a", "n1").await;
+    assert_eq!(all.told().await.0, "ADDED");
+    assert_eq!(all.told().await.0, "MODIFIED");
+    assert_eq!(waiting.told().await.0, "ADDED");
+    let left = waiting.next().await.unwrap();
+    assert_eq!((&left["type"], &left["object"]["spec"]["nodeName"]), (&json!("DELETED"), &Value::Null));
+    let entered = bound.next().await.unwrap();
+    assert_eq!((&entered["type"], &entered["object"]["spec"]["nodeName"]), (&json!("ADDED"), &json!("n1")));
+    assert_eq!(version(&left["object"]), version(&entered["object"]));
+}
+
+#[tokio::test]
+async fn lists_are_streamed_and_their_end_is_marked() {
+    let server = server().await;
+    let client = admin(&server);
+    post(&client, PODS, &pod("a")).await;
+    post(&client, PODS, &pod("b")).await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut lines = watch(&client, &format!("{PODS}?{query}")).await.ok().unwrap();
+    assert_eq!(lines.told().await, ("ADDED".into(), "a".into()));
+    assert_eq!(lines.told().await, ("ADDED".into(), "b".into()));
+    let end = lines.next().await.unwrap();
+    assert_eq!(end["type"], "BOOKMARK");
+    assert_eq!(end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    post(&client, PODS, &pod("c")).await;
+    assert_eq!(lines.told().await, ("ADDED".into(), "c".into()));
+
+    let refused = watch(&client, &format!("{PODS}?watch=1&sendInitialEvents=true")).await.err().unwrap();
+    assert_eq!((&refused["code"], &refused["reason"]), (&json!(422), &json!("Invalid")));
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_a_bookmark() {
+    let server = server().await;
+    let client = admin(&server);
+    let (_, list) = get(&client, "/api/v1/nodes").await;
+    post(&client, PODS, &pod("a")).await;
+    let path = format!(
+        "/api/v1/nodes?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={}",
+        version(&list)
+    );
+    let mut lines = watch(&client, &path).await.ok().unwrap();
+    let bookmark = lines.next().await.unwrap();
+    assert_eq!((&bookmark["type"], &bookmark["object"]["kind"]), (&json!("BOOKMARK"), &json!("Node")));
+    // Although no node changed, the watcher need not look at the past again.
+    let number = |value: &Value| version(value).parse::<u64>().unwrap();
+    assert!(number(&bookmark["object"]) > number(&list));
+    assert_eq!(lines.next().await, None);
+}
+
+#[tokio::test]
+async fn versions_that_are_too_old_are_expired() {
+    let server = server().await;
+    let client = admin(&server);
+    for path in
+        ["/api/v1/pods?watch=1&resourceVersion=1", "/api/v1/pods?watch=1&resourceVersion=99999999999999"]
+    {
+        let status = watch(&client, path).await.err().unwrap();
+        assert_eq!((&status["code"], &status["reason"]), (&json!(410), &json!("Expired")), "{path}");
+    }
+    let (code, status) = get(&client, "/api/v1/pods?resourceVersion=99999999999999").await;
+    assert_eq!((code.as_u16(), &status["reason"]), (504, &json!("Timeout")));
+    assert_eq!(get(&client, "/api/v1/pods?resourceVersion=x").await.0.as_u16(), 400);
+}
+
+#[tokio::test]
+async fn both_forms_of_events_are_the_same_events() {
+    let server = server().await;
+    let client = admin(&server);
+    let mut old = watch(&client, "/api/v1/events?watch=1").await.ok().unwrap();
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "note": "hello", "reason": "Because", "type": "Normal", "action": "Act", "reportingController": "me",
+        "reportingInstance": "me-1", "eventTime": "2026-01-01T00:00:00.000000Z"});
+    let (code, created) = post(&client, path, &event).await;
+    assert_eq!((code.as_u16(), &created["note"]), (201, &json!("hello")), "{created}");
+    let seen = old.next().await.unwrap();
+    let object = &seen["object"];
+    assert_eq!((&object["message"], &object["involvedObject"]["name"]), (&json!("hello"), &json!("p")));
+    assert_eq!(object["apiVersion"], "v1");
+    let (_, list) = get(&client, &format!("{path}?fieldSelector=regarding.name%3Dp,reason%3DBecause")).await;
+    assert_eq!((names(&list), &list["items"][0]["apiVersion"]), (vec!["e"], &json!("events.k8s.io/v1")));
+    let (_, list) = get(&client, "/api/v1/events?fieldSelector=involvedObject.name%3Dother").await;
+    assert!(names(&list).is_empty());
+}

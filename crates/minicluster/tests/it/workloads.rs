@@ -1,0 +1,132 @@
+//! Workloads, services and the smaller kinds: defaults, rules, scale.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn deployment(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}})
+}
+
+fn causes(status: &Value) -> Vec<&str> {
+    status["details"]["causes"].as_array().unwrap().iter().map(|c| c["field"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn deployments_are_completed_checked_and_scaled() {
+    let server = server().await;
+    let client = admin(&server);
+    let (code, created) = post(&client, DEPLOYMENTS, &deployment("web")).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    assert_eq!(created["spec"]["strategy"]["rollingUpdate"]["maxSurge"], "25%");
+    assert_eq!((&created["spec"]["replicas"], &created["metadata"]["generation"]), (&json!(1), &json!(1)));
+
+    let scale = format!("{DEPLOYMENTS}/web/scale");
+    let (_, read) = get(&client, &scale).await;
+    assert_eq!((&read["kind"], &read["status"]["selector"]), (&json!("Scale"), &json!("app=web")));
+    let (code, scaled) = merge(&client, &scale, &json!({"spec": {"replicas": 3}})).await;
+    assert_eq!((code, &scaled["spec"]["replicas"]), (StatusCode::OK, &json!(3)));
+    let (code, _) = put(&client, &scale, &read).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    assert_eq!(
+        merge(&client, &scale, &json!({"spec": {"replicas": -1}})).await.0,
+        StatusCode::UNPROCESSABLE_ENTITY
+    );
+    let (_, now) = get(&client, &format!("{DEPLOYMENTS}/web")).await;
+    assert_eq!((&now["spec"]["replicas"], &now["metadata"]["generation"]), (&json!(3), &json!(2)));
+
+    let mut other = deployment("other");
+    other["spec"]["template"]["metadata"]["labels"] = json!({"app": "x"});
+    other["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}});
+    let (code, refused) = post(&client, DEPLOYMENTS, &other).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        causes(&refused),
+        ["spec.template.metadata.labels", "spec.strategy.rollingUpdate.maxUnavailable"]
+    );
+    assert!(refused["message"].as_str().unwrap().starts_with("Deployment.apps \"other\" is invalid: ["));
+    let selector = json!({"spec": {"selector": {"matchLabels": {"app": "web", "more": "y"}},
+        "template": {"metadata": {"labels": {"more": "y"}}}}});
+    let (code, refused) = merge(&client, &format!("{DEPLOYMENTS}/web"), &selector).await;
+    assert_eq!((code, causes(&refused)), (StatusCode::UNPROCESSABLE_ENTITY, vec!["spec.selector"]));
+}
+
+#[tokio::test]
+async fn jobs_know_their_pods() {
+    let server = server().await;
+    let client = admin(&server);
+    let job = json!({"metadata": {"name": "once"}, "spec": {"template": {"spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i"}]}}}});
+    let (code, created) = post(&client, "/apis/batch/v1/namespaces/default/jobs", &job).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let uid = &created["metadata"]["uid"];
+    assert_eq!(created["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], *uid);
+    assert_eq!(created["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"], "once");
+    assert_eq!(created["spec"]["backoffLimit"], 6);
+    let mut always = job.clone();
+    always["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
+    always["metadata"]["name"] = json!("always");
+    let (code, _) = post(&client, "/apis/batch/v1/namespaces/default/jobs", &always).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn services_get_addresses() {
+    let server = server().await;
+    let client = admin(&server);
+    let path = "/api/v1/namespaces/default/services";
+    let (_, built_in) = get(&client, &format!("{path}/kubernetes")).await;
+    assert_eq!(built_in["spec"]["clusterIP"], "10.96.0.1");
+    let service = json!({"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+    let (code, created) = post(&client, path, &service).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    assert!(created["spec"]["clusterIP"].as_str().unwrap().starts_with("10.96."));
+    let port = &created["spec"]["ports"][0];
+    assert_eq!((&port["protocol"], &port["targetPort"]), (&json!("TCP"), &json!(80)));
+    assert!((30_000..=32_767).contains(&port["nodePort"].as_i64().unwrap()));
+    let (_, labelled) =
+        merge(&client, &format!("{path}/web"), &json!({"spec": {"selector": {"app": "web"}}})).await;
+    assert_eq!(labelled["spec"]["clusterIP"], created["spec"]["clusterIP"]);
+    let (code, _) =
+        merge(&client, &format!("{path}/web"), &json!({"spec": {"clusterIP": "10.96.1.1"}})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn the_smaller_kinds_have_their_rules() {
+    let server = server().await;
+    let client = admin(&server);
+    let (_, secret) = post(
+        &client,
+        "/api/v1/namespaces/default/secrets",
+        &json!({"metadata": {"name": "s"}, "stringData": {"k": "v"}}),
+    )
+    .await;
+    assert_eq!((&secret["data"]["k"], &secret["type"]), (&json!("dg=="), &json!("Opaque")));
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let (_, list) = get(&client, classes).await;
+    assert_eq!(names(&list), ["system-cluster-critical", "system-node-critical"]);
+    let high = json!({"metadata": {"name": "high"}, "value": 2_000_000_000});
+    assert_eq!(post(&client, classes, &high).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    for (path, body, field) in [
+        ("/api/v1/namespaces", json!({"metadata": {"name": "A"}}), "metadata.name"),
+        ("/api/v1/namespaces/default/configmaps", json!({"metadata": {}}), "metadata.name"),
+        (
+            "/api/v1/namespaces/default/configmaps",
+            json!({"metadata": {"name": "c", "labels": {"a b": ""}}}),
+            "metadata.labels",
+        ),
+        (
+            "/api/v1/nodes",
+            json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "No"}]}}),
+            "metadata.taints[0].effect",
+        ),
+    ] {
+        let (code, refused) = post(&client, path, &body).await;
+        assert_eq!((code, causes(&refused)), (StatusCode::UNPROCESSABLE_ENTITY, vec![field]), "{body}");
+    }
+}
