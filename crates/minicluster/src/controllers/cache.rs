@@ -96,10 +96,6 @@ impl<T: Cached> Cache<T> {
         self.read().objects.contains_key(key)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.read().objects.len()
-    }
-
     /// All objects, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.read().objects.values().cloned().collect()
