@@ -13,6 +13,7 @@ mod cluster;
 mod meta;
 mod node;
 mod pod;
+mod time;
 mod workload;
 
 pub use affinity::*;
@@ -20,6 +21,7 @@ pub use cluster::*;
 pub use meta::*;
 pub use node::*;
 pub use pod::*;
+pub use time::unix_seconds;
 pub use workload::*;
 
 use serde::{Deserialize, Deserializer};

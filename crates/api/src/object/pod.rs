@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Affinity, LabelSelector, ObjectMeta, StringMap, nullable};
+use super::{Affinity, LabelSelector, ObjectMeta, StringMap, nullable, unix_seconds};
 use crate::quantity::Quantity;
 
 /// Resource name to quantity.
@@ -38,7 +38,7 @@ impl Pod {
 
     /// When its node took notice of it (`status.startTime`), in seconds since 1970; none before that.
     pub fn started(&self) -> Option<i64> {
-        self.status.start_time.as_deref()?.parse::<jiff::Timestamp>().ok().map(|t| t.as_second())
+        unix_seconds(self.status.start_time.as_deref()?)
     }
 
     /// Whether a scheduler is removing it to make room: it is being deleted, and its condition
