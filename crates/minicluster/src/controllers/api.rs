@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use kube::Client;
@@ -16,6 +17,8 @@ use super::view::{AnyObject, Meta};
 
 /// Requests under way at one time, of all controllers together.
 const MAX_IN_FLIGHT: usize = 64;
+/// Longest time that an answer may take.
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A client for the controllers.
 #[derive(Clone)]
@@ -26,35 +29,45 @@ pub(crate) struct Api {
 
 /// A request that did not succeed.
 #[derive(Debug, thiserror::Error)]
-#[error("{verb} {kind} {key}: {source}")]
+#[error("{verb} {kind} {key}: {failure}")]
 pub(crate) struct ApiError {
     verb: &'static str,
     kind: &'static str,
     key: ObjectKey,
-    source: kube::Error,
+    failure: Failure,
+}
+
+/// Why it did not.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Client(kube::Error),
+    #[error("no answer within {} s", ANSWER_WITHIN.as_secs())]
+    TimedOut,
 }
 
 impl ApiError {
-    /// HTTP status code; `None` when the server did not answer.
-    pub(crate) fn code(&self) -> Option<u16> {
-        match &self.source {
-            kube::Error::Api(status) => Some(status.code),
+    fn status(&self) -> Option<&kube::core::Status> {
+        match &self.failure {
+            Failure::Client(kube::Error::Api(status)) => Some(status),
             _ => None,
         }
     }
 
+    /// HTTP status code; `None` when the server did not answer.
+    fn code(&self) -> Option<u16> {
+        self.status().map(|status| status.code)
+    }
+
     fn reason(&self) -> &str {
-        match &self.source {
-            kube::Error::Api(status) => &status.reason,
-            _ => "",
-        }
+        self.status().map_or("", |status| &status.reason)
     }
 
     /// What the server said.
     pub(crate) fn message(&self) -> String {
-        match &self.source {
-            kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-            source => source.to_string(),
+        match self.status() {
+            Some(status) if !status.message.is_empty() => status.message.clone(),
+            _ => self.failure.to_string(),
         }
     }
 
@@ -262,11 +275,14 @@ impl Api {
         request: http::request::Builder,
         body: Vec<u8>,
     ) -> Result<T, ApiError> {
-        let failed = |source| ApiError { verb, kind, key: key.clone(), source };
-        let request = request.body(body).map_err(|error| failed(kube::Error::HttpError(error)))?;
+        let failed = |failure| ApiError { verb, kind, key: key.clone(), failure };
+        let request =
+            request.body(body).map_err(|error| failed(Failure::Client(kube::Error::HttpError(error))))?;
         // The semaphore is never closed; without a permit the request is merely not held back.
         let _permit = self.in_flight.acquire().await.ok();
-        self.client.request(request).await.map_err(failed)
+        // A server that hangs must not hold a worker for ever.
+        let answer = tokio::time::timeout(ANSWER_WITHIN, self.client.request(request)).await;
+        answer.map_err(|_| failed(Failure::TimedOut))?.map_err(|error| failed(Failure::Client(error)))
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::api::{Api, ApiError};
+use super::api::{ANSWER_WITHIN, Api, ApiError};
 use super::cache::{Cache, Cached, Change, ObjectKey};
 use super::view::AnyObject;
 
@@ -220,7 +220,8 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
         );
         let request = Request::get(path).header(http::header::ACCEPT_ENCODING, "identity");
         let request = request.body(kube::client::Body::empty()).map_err(|e| failed(&e))?;
-        let response = api.client().send(request).await.map_err(|e| failed(&e))?;
+        let response = tokio::time::timeout(ANSWER_WITHIN, api.client().send(request)).await;
+        let response = response.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
         match response.status().as_u16() {
             200 => {}
             410 => return Err(WatchEnd::TooOld),
@@ -345,3 +346,7 @@ pub(crate) fn url_encoded(text: &str) -> impl Iterator<Item = char> + '_ {
         escaped.into_iter().flatten()
     })
 }
+
+#[cfg(test)]
+#[path = "informer_tests.rs"]
+mod tests;

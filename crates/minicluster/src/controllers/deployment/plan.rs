@@ -258,3 +258,7 @@ impl Planning<'_> {
         Plan { actions: self.actions, status, look_again }
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,6 +1,9 @@
 //! Disruption budgets, and many pods.
 
+use berth_minicluster::controllers;
+use berth_minicluster::{ApiServer, ServerOptions};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::world::*;
 
@@ -64,4 +67,49 @@ async fn no_pod_is_made_twice_while_controllers_come_and_go() {
         world.until("counted", &path, |d| d["status"]["availableReplicas"] == 20).await;
     }
     world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controllers_go_on_after_the_server_was_away() {
+    let dir = std::env::temp_dir().join(format!("berth-controllers-{}", std::process::id()));
+    let start = || async {
+        let options = ServerOptions { data_dir: Some(dir.clone()), ..ServerOptions::default() };
+        ApiServer::start(options).await.unwrap()
+    };
+    let server = start().await;
+    let client = crate::support::admin(&server);
+    let stop = CancellationToken::new();
+    let controllers = tokio::spawn(controllers::run(client.clone(), options(), stop.clone()));
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "run")}});
+    let (code, answer) = crate::support::post(&client, DEPLOYMENTS, &deployment).await;
+    assert!(code.is_success(), "{answer}");
+    let path = format!("{DEPLOYMENTS}/web");
+    let until_replicas = |client: kube::Client, n: i64| {
+        let path = path.clone();
+        async move {
+            for _ in 0..1500 {
+                let (_, web) = crate::support::get(&client, &path).await;
+                if web["status"]["replicas"] == n {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            panic!("never {n} replicas");
+        }
+    };
+    until_replicas(client, 3).await;
+    server.shutdown().await;
+
+    let server = start().await;
+    let client = crate::support::admin(&server);
+    let (code, answer) = crate::support::merge(&client, &path, &json!({"spec": {"replicas": 5}})).await;
+    assert!(code.is_success(), "{answer}");
+    until_replicas(client.clone(), 5).await;
+    let (_, pods) = crate::support::get(&client, PODS).await;
+    assert_eq!(pods["items"].as_array().unwrap().len(), 5);
+    stop.cancel();
+    controllers.await.unwrap();
+    server.shutdown().await;
+    std::fs::remove_dir_all(&dir).unwrap();
 }
