@@ -12,10 +12,23 @@ use std::path::Path;
 use common::berth;
 use expected::difference;
 
-const RUNS: [(&str, &[&str]); 11] = [
+const RUNS: [(&str, &[&str]); 15] = [
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
     ("zone-affinity", &["explain", "-f", "examples/zone-affinity", "ledger"]),
+    (
+        "zone-anti-affinity",
+        &["simulate", "-f", "examples/zone-anti-affinity", "--nodes", "6", "--zones", "3"],
+    ),
+    (
+        "zone-anti-affinity",
+        &["explain", "-f", "examples/zone-anti-affinity", "quorum-2", "--nodes", "2", "--zones", "2"],
+    ),
+    ("node-affinity", &["simulate", "-f", "examples/node-affinity", "-o", "wide"]),
+    (
+        "namespace-selector",
+        &["simulate", "-f", "examples/namespace-selector", "--nodes", "3", "--zones", "3"],
+    ),
     ("scheduler-profiles", &["simulate", "-f", "examples/scheduler-profiles", "--topology-key", "pool"]),
     ("tenants", &["simulate", "-f", "examples/tenants", "--topology-key", "node-pool"]),
     ("label-range", &["simulate", "-f", "examples/label-range"]),
