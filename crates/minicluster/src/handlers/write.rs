@@ -11,7 +11,7 @@ use super::{answer_object, convert, fields, write_failed};
 use crate::patch;
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
-use crate::schema::type_of;
+use crate::schema::{protobuf, type_of};
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Query, Reply, Shared, Verb};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
@@ -22,6 +22,7 @@ const NAME_ATTEMPTS: usize = 8;
 /// How often a change is tried again on a newer version of the object.
 const CHANGE_ATTEMPTS: usize = 64;
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of a server-side apply; what is sent may be JSON too, which is YAML.
 const APPLY: &str = "application/apply-patch+yaml";
 const PATCH_TYPES: &[&str] = &[
@@ -48,7 +49,7 @@ pub fn is_dry_run(query: &Query) -> Result<bool, Box<Status>> {
     Ok(dry_run)
 }
 
-/// Reads an object that was sent as JSON or YAML.
+/// Reads an object that was sent as JSON, YAML or protobuf.
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
@@ -60,7 +61,10 @@ pub fn parse_object(headers: &HeaderMap, body: &Bytes) -> Result<Value, Box<Stat
             Status::bad_request(format!("the object provided is not valid JSON: {error}"))
         })?,
         "application/yaml" => parse_yaml(body)?,
-        _ => return Err(unsupported_media_type(&["application/json", "application/yaml"])),
+        PROTOBUF => protobuf::decode(body).map_err(|error| {
+            Status::bad_request(format!("the object provided is not valid protobuf: {error}"))
+        })?,
+        _ => return Err(unsupported_media_type(&["application/json", "application/yaml", PROTOBUF])),
     };
     match value {
         Value::Object(_) => Ok(value),

@@ -184,7 +184,7 @@ impl Reader {
 }
 
 /// What a `null` among items or entries is read as.
-fn zero(ty: &Type) -> Value {
+pub(super) fn zero(ty: &Type) -> Value {
     match ty {
         Type::Any => Value::Null,
         Type::Struct(_) | Type::Map { .. } => Value::Object(Map::new()),

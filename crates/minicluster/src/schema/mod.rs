@@ -9,6 +9,7 @@ mod decode;
 mod definitions;
 pub mod openapi;
 mod operations;
+pub mod protobuf;
 mod semantics;
 mod types;
 

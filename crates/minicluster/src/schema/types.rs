@@ -130,6 +130,11 @@ impl Struct {
         self.fields.get(name)
     }
 
+    /// All fields with their names, in no order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &Field)> {
+        self.fields.iter().map(|(name, field)| (name.as_str(), field))
+    }
+
     /// `v1.PodSpec`: the package and the name.
     pub fn short_name(&self) -> &str {
         self.name.rmatch_indices('.').nth(1).map_or(&self.name, |(at, _)| &self.name[at + 1..])
@@ -177,10 +182,12 @@ pub fn type_of(group: &str, version: &str, kind: &str) -> Option<&'static Type> 
 fn build() -> Types {
     let definitions = definitions::generate(|_| true, true);
     let mut builder = Builder { definitions: &definitions, all: Vec::new(), by_name: FxHashMap::default() };
-    let kinds = KINDS
+    let mut kinds: Vec<_> = KINDS
         .iter()
         .map(|kind| (kind.group, kind.version, kind.kind, builder.definition(&(kind.definition)())))
         .collect();
+    let options = builder.definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    kinds.push(("meta.k8s.io", "v1", "DeleteOptions", options));
     Types { all: builder.all, kinds }
 }
 

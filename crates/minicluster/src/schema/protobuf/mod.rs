@@ -1,0 +1,336 @@
+//! Reading the protobuf form of objects (`application/vnd.kubernetes.protobuf`), which typed clients send: `kubectl
+//! create` and `kubectl drain` among them. Answers are always JSON; clients that send protobuf accept that.
+//!
+//! The form is an envelope with kind and version around a message. Messages are read along the same types as JSON; only
+//! the field numbers come from a table of their own (`numbers.txt`).
+
+mod wire;
+
+use std::sync::OnceLock;
+
+use base64::Engine as _;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value};
+
+use super::types::{Scalar, Struct, Type, type_of};
+use wire::{Reader, Wire};
+
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Fields where zero, `false` or an empty text is not the same as nothing. Other fields are sent whether they are set
+/// or not, so their zeros mean nothing.
+const MEANINGFUL_ZEROS: &[&str] = &[
+    "activeDeadlineSeconds",
+    "allocateLoadBalancerNodePorts",
+    "allowPrivilegeEscalation",
+    "automountServiceAccountToken",
+    "backoffLimit",
+    "backoffLimitPerIndex",
+    "blockOwnerDeletion",
+    "completions",
+    "controller",
+    "defaultMode",
+    "enableServiceLinks",
+    "fsGroup",
+    "gracePeriodSeconds",
+    "hostUsers",
+    "immutable",
+    "leaseDurationSeconds",
+    "maxFailedIndexes",
+    "mode",
+    "optional",
+    "orphanDependents",
+    "parallelism",
+    "partition",
+    "priority",
+    "privileged",
+    "progressDeadlineSeconds",
+    "readOnlyRootFilesystem",
+    "replicas",
+    "revisionHistoryLimit",
+    "runAsGroup",
+    "runAsNonRoot",
+    "runAsUser",
+    "seconds",
+    "shareProcessNamespace",
+    "storageClassName",
+    "suspend",
+    "terminationGracePeriodSeconds",
+    "timeoutSeconds",
+    "tolerationSeconds",
+    "ttlSecondsAfterFinished",
+];
+
+/// Why bytes are not an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtobufError {
+    /// The bytes do not begin as the form does.
+    #[error("the object does not begin with the bytes of the protobuf form")]
+    NoEnvelope,
+    /// The bytes end early, or are no protobuf.
+    #[error("malformed protobuf: {0}")]
+    Malformed(&'static str),
+    /// There is no type for the kind.
+    #[error("no kind {kind:?} is known in version {api_version:?}")]
+    UnknownKind {
+        /// Group and version.
+        api_version: String,
+        /// Kind.
+        kind: String,
+    },
+}
+
+/// Reads an object, as the JSON it stands for.
+///
+/// # Errors
+/// The bytes are not such an object.
+pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
+    let message = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::NoEnvelope)?;
+    let (mut kind, mut api_version, mut raw) = (String::new(), String::new(), &[][..]);
+    let mut envelope = Reader::new(message);
+    while let Some((number, value)) = envelope.next()? {
+        match (number, value) {
+            (1, Wire::Bytes(meta)) => {
+                let mut meta = Reader::new(meta);
+                while let Some((number, value)) = meta.next()? {
+                    match number {
+                        1 => api_version = value.text()?.to_owned(),
+                        2 => kind = value.text()?.to_owned(),
+                        _ => {}
+                    }
+                }
+            }
+            (2, Wire::Bytes(object)) => raw = object,
+            (3, Wire::Bytes(encoding)) if !encoding.is_empty() => {
+                return Err(ProtobufError::Malformed("the envelope's content is encoded"));
+            }
+            _ => {}
+        }
+    }
+    let (group, version) = match kind.as_str() {
+        // Every group has the same.
+        "DeleteOptions" => ("meta.k8s.io", "v1"),
+        _ => api_version.split_once('/').unwrap_or(("", &api_version)),
+    };
+    let Some(Type::Struct(of)) = type_of(group, version, &kind) else {
+        return Err(ProtobufError::UnknownKind { api_version, kind });
+    };
+    let mut object = Map::new();
+    object.insert("apiVersion".to_owned(), api_version.into());
+    object.insert("kind".to_owned(), kind.into());
+    read_fields(of, numbers(&of.name), raw, &mut object)?;
+    Ok(Value::Object(object))
+}
+
+/// What a number stands for.
+#[derive(Debug)]
+enum Place {
+    Field(&'static str),
+    Inline(Numbers),
+}
+
+type Numbers = Vec<(u32, Place)>;
+
+/// The numbers of a definition's fields; none if it has none.
+fn numbers(definition: &str) -> &'static Numbers {
+    static TABLE: OnceLock<FxHashMap<&'static str, Numbers>> = OnceLock::new();
+    static NONE: Numbers = Numbers::new();
+    let table = TABLE.get_or_init(|| {
+        let lines = include_str!("numbers.txt").lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| line.split_once(' '))
+            .map(|(name, fields)| (name, parse(fields, ' ')))
+            .collect()
+    });
+    definition.strip_prefix("io.k8s.").and_then(|name| table.get(name)).unwrap_or(&NONE)
+}
+
+fn parse(fields: &'static str, separator: char) -> Numbers {
+    let place = |field: &'static str| {
+        let (name, number) = field.rsplit_once('=')?;
+        let place = match name.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
+            Some(inner) => Place::Inline(parse(inner, ',')),
+            None => Place::Field(name),
+        };
+        Some((number.parse().ok()?, place))
+    };
+    fields.split(separator).filter_map(place).collect()
+}
+
+fn read_fields(
+    of: &'static Struct,
+    numbers: &'static Numbers,
+    message: &[u8],
+    object: &mut Map<String, Value>,
+) -> Result<(), ProtobufError> {
+    let mut reader = Reader::new(message);
+    while let Some((number, wire)) = reader.next()? {
+        match numbers.iter().find(|(known, _)| *known == number).map(|(_, place)| place) {
+            Some(Place::Inline(inner)) => read_fields(of, inner, wire.bytes()?, object)?,
+            Some(Place::Field(name)) => {
+                let Some(field) = of.field(name) else { continue };
+                read_field(field.ty(), name, &wire, object)?;
+            }
+            // A field of a newer version.
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads one occurrence of a field: repeated ones add up.
+fn read_field(
+    ty: &'static Type,
+    name: &str,
+    wire: &Wire<'_>,
+    object: &mut Map<String, Value>,
+) -> Result<(), ProtobufError> {
+    match ty {
+        Type::List { items, .. } => {
+            let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(list) = list {
+                read_items(items.get(), wire, list)?;
+            }
+        }
+        Type::Map { values, .. } => {
+            let map = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(map) = map {
+                read_entry(values.get(), wire.bytes()?, map)?;
+            }
+        }
+        _ => {
+            let value = read_value(ty, wire)?;
+            if !value.is_null() && (!is_zero(&value) || MEANINGFUL_ZEROS.contains(&name)) {
+                object.insert(name.to_owned(), value);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Bool(yes) => !yes,
+        _ => false,
+    }
+}
+
+fn read_items(items: &'static Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {
+    match (items, wire) {
+        // Numbers may come one by one or all in one.
+        (Type::Scalar(Scalar::Int32 | Scalar::Int64), Wire::Bytes(packed)) => {
+            let mut packed = Reader::new(packed);
+            while !packed.is_empty() {
+                list.push(packed.varint()?.cast_signed().into());
+            }
+        }
+        _ => list.push(read_value(items, wire)?),
+    }
+    Ok(())
+}
+
+fn read_entry(
+    values: &'static Type,
+    entry: &[u8],
+    map: &mut Map<String, Value>,
+) -> Result<(), ProtobufError> {
+    let (mut key, mut value) = (String::new(), None);
+    let mut reader = Reader::new(entry);
+    while let Some((number, wire)) = reader.next()? {
+        match (number, values) {
+            (1, _) => key = wire.text()?.to_owned(),
+            // A list as a value is a message with the list as its only field.
+            (2, Type::List { items, .. }) => {
+                let mut list = Vec::new();
+                let mut inner = Reader::new(wire.bytes()?);
+                while let Some((_, item)) = inner.next()? {
+                    read_items(items.get(), &item, &mut list)?;
+                }
+                value = Some(Value::Array(list));
+            }
+            (2, _) => value = Some(read_value(values, &wire)?),
+            _ => {}
+        }
+    }
+    map.insert(key, value.unwrap_or_else(|| super::decode::zero(values)));
+    Ok(())
+}
+
+/// Reads a value; `null` stands for a time or any JSON that is not there.
+fn read_value(ty: &'static Type, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
+    Ok(match ty {
+        Type::Struct(of) => {
+            let mut object = Map::new();
+            read_fields(of, numbers(&of.name), wire.bytes()?, &mut object)?;
+            Value::Object(object)
+        }
+        Type::Any => match first(wire.bytes()?)? {
+            Some(raw) if !raw.bytes()?.is_empty() => serde_json::from_slice(raw.bytes()?)
+                .map_err(|_| ProtobufError::Malformed("a field of any content is not JSON"))?,
+            _ => Value::Null,
+        },
+        Type::Scalar(scalar) => read_scalar(*scalar, wire)?,
+        Type::Map { .. } | Type::List { .. } => {
+            return Err(ProtobufError::Malformed("a list or map within a list"));
+        }
+    })
+}
+
+/// The field with number 1, which is all that some messages have.
+fn first(message: &[u8]) -> Result<Option<Wire<'_>>, ProtobufError> {
+    let mut reader = Reader::new(message);
+    while let Some((number, wire)) = reader.next()? {
+        if number == 1 {
+            return Ok(Some(wire));
+        }
+    }
+    Ok(None)
+}
+
+fn read_scalar(scalar: Scalar, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
+    Ok(match scalar {
+        Scalar::String => wire.text()?.into(),
+        Scalar::Bytes => base64::engine::general_purpose::STANDARD.encode(wire.bytes()?).into(),
+        Scalar::Int32 | Scalar::Int64 => wire.integer()?.into(),
+        Scalar::Boolean => (wire.integer()? != 0).into(),
+        Scalar::Number => wire.float()?.into(),
+        Scalar::Quantity => match first(wire.bytes()?)? {
+            Some(text) => text.text()?.into(),
+            None => "0".into(),
+        },
+        Scalar::IntOrString => {
+            let (mut is_text, mut number, mut text) = (false, 0, "");
+            let mut reader = Reader::new(wire.bytes()?);
+            while let Some((field, wire)) = reader.next()? {
+                match field {
+                    1 => is_text = wire.integer()? == 1,
+                    2 => number = wire.integer()?,
+                    3 => text = wire.text()?,
+                    _ => {}
+                }
+            }
+            if is_text { text.into() } else { number.into() }
+        }
+        Scalar::Time | Scalar::MicroTime => {
+            let (mut seconds, mut nanos) = (None, 0);
+            let mut reader = Reader::new(wire.bytes()?);
+            while let Some((field, wire)) = reader.next()? {
+                match field {
+                    1 => seconds = Some(wire.integer()?),
+                    2 => nanos = wire.integer()?,
+                    _ => {}
+                }
+            }
+            let Some(seconds) = seconds else { return Ok(Value::Null) };
+            let nanos = i32::try_from(nanos).map_err(|_| ProtobufError::Malformed("a time out of range"))?;
+            let time = Timestamp::new(seconds, nanos);
+            time.map_err(|_| ProtobufError::Malformed("a time out of range"))?.to_string().into()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
