@@ -123,12 +123,15 @@ pub(super) fn strip(set: &mut FieldSet) {
 }
 
 /// The managed fields of a request that go on from; `None` for a reset.
-fn base(live: Vec<Value>, sent: Option<Vec<Value>>, subresource: &str) -> Option<Vec<Value>> {
+fn base(live: &[Value], sent: Option<Vec<Value>>, subresource: &str) -> Option<Vec<Value>> {
     match sent {
-        _ if !subresource.is_empty() => Some(live),
-        Some(sent) if is_reset(&sent) => None,
-        Some(sent) if !sent.is_empty() && (sent == live || sent.iter().all(is_well_formed)) => Some(sent),
-        _ => Some(live),
+        // Most clients send what they read.
+        Some(sent) if sent == live => Some(sent),
+        Some(sent) if subresource.is_empty() && is_reset(&sent) => None,
+        Some(sent) if subresource.is_empty() && !sent.is_empty() && sent.iter().all(is_well_formed) => {
+            Some(sent)
+        }
+        _ => Some(live.to_vec()),
     }
 }
 
@@ -152,8 +155,8 @@ fn is_well_formed(entry: &Value) -> bool {
 }
 
 /// The entries of an object.
-pub(super) fn entries_of(object: &Value) -> Vec<Value> {
-    object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default()
+fn entries_of(object: &Value) -> &[Value] {
+    object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Takes the entries out of an object; `None` if it has none.
