@@ -113,3 +113,34 @@ async fn controllers_go_on_after_the_server_was_away() {
     server.shutdown().await;
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_grants_one_eviction_after_the_other() {
+    let world = World::new(2).await;
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "run")}});
+    world.create(DEPLOYMENTS, &deployment).await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    world.create(BUDGETS, &budget).await;
+    let path = format!("{BUDGETS}/web");
+    let allowed = |n: i64| move |budget: &Value| budget["status"]["disruptionsAllowed"] == n;
+    world.until("one may go", &path, allowed(1)).await;
+    let pods = world.list(PODS).await;
+    let evict = |pod: &Value| {
+        let eviction =
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name(pod)}});
+        let (client, path) = (world.client.clone(), format!("{PODS}/{}/eviction", name(pod)));
+        async move { crate::support::post(&client, &path, &eviction).await.0 }
+    };
+    world.hold_pods(true);
+    assert_eq!(evict(&pods[0]).await, http::StatusCode::CREATED);
+    assert_eq!(evict(&pods[1]).await, http::StatusCode::TOO_MANY_REQUESTS);
+    let spent = world.until("looked at", &path, |budget| budget["status"]["currentHealthy"] == 2).await;
+    assert_eq!(spent["status"]["disruptionsAllowed"], 0, "the evicted pod is not gone, but counts as gone");
+    world.hold_pods(false);
+    let free = world.until("replaced", &path, allowed(1)).await;
+    assert_eq!(free["status"]["disruptedPods"].as_object().map_or(0, serde_json::Map::len), 0);
+    assert_eq!(evict(&pods[1]).await, http::StatusCode::CREATED);
+    world.end().await;
+}
