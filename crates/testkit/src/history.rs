@@ -58,11 +58,33 @@ impl Object {
     }
 }
 
+/// The kinds that placement depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
+pub enum Kind {
+    /// `Node`.
     Node,
+    /// `Namespace`.
     Namespace,
+    /// `Pod`.
     Pod,
+}
+
+/// A type whose objects a history holds.
+pub trait Tracked: Into<Object> {
+    /// Its kind.
+    const KIND: Kind;
+}
+
+impl Tracked for Node {
+    const KIND: Kind = Kind::Node;
+}
+
+impl Tracked for Namespace {
+    const KIND: Kind = Kind::Namespace;
+}
+
+impl Tracked for Pod {
+    const KIND: Kind = Kind::Pod;
 }
 
 /// Kind, namespace and name.
@@ -118,14 +140,15 @@ impl History {
         self.events.insert((version(object.metadata()), key), Event::Deleted);
     }
 
-    /// These are all nodes, namespaces and pods there are, after an interruption: others are gone, nobody knows since
-    /// when.
+    /// These are all objects of a kind, after an interruption: others are gone, nobody knows since when.
     ///
     /// # Panics
     /// As [`History::saw`].
-    pub fn saw_all(&mut self, objects: Vec<Object>) {
+    pub fn saw_all<T: Tracked>(&mut self, objects: Vec<T>) {
+        let objects: Vec<Object> = objects.into_iter().map(Into::into).collect();
         let there: HashSet<Key> = objects.iter().map(Object::key).collect();
-        let gone: Vec<_> = self.present.iter().filter(|(key, _)| !there.contains(*key)).collect();
+        let missing = |key: &Key| key.0 == T::KIND && !there.contains(key);
+        let gone: Vec<_> = self.present.iter().filter(|(key, _)| missing(key)).collect();
         let gone: Vec<_> = gone.into_iter().map(|(key, version)| (key.clone(), *version)).collect();
         for (key, version) in gone {
             self.present.remove(&key);

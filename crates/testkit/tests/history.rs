@@ -1,6 +1,7 @@
 //! Histories of clusters, and what is found wrong in them.
 
 use berth_api::config::Profile;
+use berth_api::object::{Node, Pod};
 use berth_testkit::history::{Bindings, History, Object};
 use berth_testkit::naive::Options;
 use berth_testkit::text;
@@ -124,6 +125,8 @@ fn what_is_missing_from_a_list_is_gone() {
     history.saw(pod);
     let unbound = |history: &History| history.bindings(&Profile::default(), &Options::default(), 0).unbound;
     assert_eq!(unbound(&history), ["d/p"]);
-    history.saw_all(Vec::new());
+    history.saw_all::<Node>(Vec::new());
+    assert_eq!(unbound(&history), ["d/p"]);
+    history.saw_all::<Pod>(Vec::new());
     assert_eq!(unbound(&history), Vec::<String>::new());
 }
