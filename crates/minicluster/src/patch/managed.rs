@@ -45,11 +45,13 @@ pub struct Actor<'a> {
     pub subresource: &'a str,
     /// The time, as RFC 3339 to the second.
     pub now: &'a str,
-    /// Top-level fields that this path does not change: `status` for the object itself, `spec` for its status.
+    /// Top-level fields that this path does not change: `status` for the object itself, `spec` for its
+    /// status.
     pub ignored: &'a [&'a str],
 }
 
-/// What a manager is called: the `fieldManager` of the request if it is not empty, or else the user agent up to its first `/`.
+/// What a manager is called: the `fieldManager` of the request if it is not empty, or else the user agent up
+/// to its first `/`.
 ///
 /// # Errors
 /// The name is longer than 128 bytes or has characters that are not printable. The text is that of a cause.

@@ -70,8 +70,8 @@ pub(super) fn fields_of(ty: &'static Type, value: &Value) -> Result<FieldSet, Ty
                     && let Some(key) = keys.iter().find(|key| key_value(key, item).is_null())
                 {
                     return Err(TypedError::new(format!(
-                        "associative list with keys has an element that omits key field {:?} (and doesn't have \
-                         default value)",
+                        "associative list with keys has an element that omits key field {:?} (and doesn't \
+                         have default value)",
                         key.name
                     ))
                     .below(&format!(": element {index}")));

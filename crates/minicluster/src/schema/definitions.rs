@@ -113,13 +113,13 @@ pub(super) fn referred(schema: &Value) -> Option<&str> {
 fn add_proposed_fields(definition: &str, schema: &mut Value) {
     let field = match definition {
         "io.k8s.api.core.v1.NodeAffinity" => json!({
-            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept while the \
-                pod runs: a pod whose node stops satisfying it is evicted.",
+            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept \
+                while the pod runs: a pod whose node stops satisfying it is evicted.",
             "$ref": format!("{REFERENCE}io.k8s.api.core.v1.NodeSelector"),
         }),
         "io.k8s.api.core.v1.PodAffinity" | "io.k8s.api.core.v1.PodAntiAffinity" => json!({
-            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept while the \
-                pod runs: a pod for which it stops being satisfied is evicted.",
+            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept \
+                while the pod runs: a pod for which it stops being satisfied is evicted.",
             "type": "array",
             "items": { "$ref": format!("{REFERENCE}io.k8s.api.core.v1.PodAffinityTerm") },
         }),

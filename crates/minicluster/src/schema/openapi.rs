@@ -105,10 +105,13 @@ fn make(group: &'static str, version: &'static str) -> Value {
             schemas.insert(format!("{definition}List"), list);
         }
     }
-    schemas.insert(PATCH_DEFINITION.to_owned(), json!({
-        "description": "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.",
-        "type": "object",
-    }));
+    schemas.insert(
+        PATCH_DEFINITION.to_owned(),
+        json!({
+            "description": "The body of a PATCH request; what it holds depends on its media type.",
+            "type": "object",
+        }),
+    );
     scalar_definitions(&mut schemas);
     schemas.sort_keys();
     let mut paths = Map::new();

@@ -1,8 +1,9 @@
-//! Reading the protobuf form of objects (`application/vnd.kubernetes.protobuf`), which typed clients send: `kubectl
-//! create` and `kubectl drain` among them. Answers are always JSON; clients that send protobuf accept that.
+//! Reading the protobuf form of objects (`application/vnd.kubernetes.protobuf`), which typed clients send:
+//! `kubectl create` and `kubectl drain` among them. Answers are always JSON; clients that send protobuf
+//! accept that.
 //!
-//! The form is an envelope with kind and version around a message. Messages are read along the same types as JSON; only
-//! the field numbers come from a table of their own (`numbers.txt`).
+//! The form is an envelope with kind and version around a message. Messages are read along the same types as
+//! JSON; only the field numbers come from a table of their own (`numbers.txt`).
 
 mod wire;
 
@@ -18,8 +19,8 @@ use wire::{Reader, Wire};
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Fields where zero, `false` or an empty text is not the same as nothing. Other fields are sent whether they are set
-/// or not, so their zeros mean nothing.
+/// Fields where zero, `false` or an empty text is not the same as nothing. Other fields are sent whether they
+/// are set or not, so their zeros mean nothing.
 const MEANINGFUL_ZEROS: &[&str] = &[
     "activeDeadlineSeconds",
     "allocateLoadBalancerNodePorts",
