@@ -83,7 +83,8 @@ async fn bad_bodies_are_told_what_is_wrong() {
         ("application/yaml", aliases, 400, "BadRequest"),
         ("application/yaml", "a: [".to_owned(), 400, "BadRequest"),
         ("text/plain", "x".to_owned(), 415, "UnsupportedMediaType"),
-        ("application/vnd.kubernetes.protobuf", "k8s".to_owned(), 415, "UnsupportedMediaType"),
+        ("application/vnd.kubernetes.protobuf", "k8s".to_owned(), 400, "BadRequest"),
+        ("application/vnd.kubernetes.protobuf", "k8s\0\u{1}\u{7f}".to_owned(), 400, "BadRequest"),
         (json, format!("{{\"a\":\"{}\"}}", "x".repeat(4 << 20)), 413, "RequestEntityTooLarge"),
     ] {
         let shown: String = body.chars().take(60).collect();
