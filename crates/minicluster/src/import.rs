@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
 use crate::bootstrap::ensure_namespace;
@@ -43,6 +44,19 @@ pub struct Imported {
     pub unknown: usize,
 }
 
+impl Imported {
+    fn count(&mut self, stored: bool) {
+        if stored {
+            self.stored += 1;
+        } else {
+            self.present += 1;
+        }
+    }
+}
+
+/// Writes that go to the store together; on disk they share a commit.
+const AT_ONCE: usize = 512;
+
 /// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
 /// dump nor in the store are dropped, since garbage collection would take their dependents. Namespaces that are missing
 /// are made.
@@ -80,7 +94,7 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
     needed.sort_unstable();
     needed.dedup();
     for (resource, value) in namespaces {
-        put(store, resource, value, &uids, &mut imported).await?;
+        imported.count(put(store, resource, value, &uids).await?);
     }
     for name in needed {
         ensure_namespace(store, &name).await.map_err(|source| ImportError::Write {
@@ -89,8 +103,12 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
             source,
         })?;
     }
-    for (resource, value) in rest {
-        put(store, resource, value, &uids, &mut imported).await?;
+    let uids = &uids;
+    let mut writes = stream::iter(rest)
+        .map(|(resource, value)| put(store, resource, value, uids))
+        .buffer_unordered(AT_ONCE);
+    while let Some(stored) = writes.next().await {
+        imported.count(stored?);
     }
     Ok(imported)
 }
@@ -99,13 +117,13 @@ fn namespace_of(value: &Value) -> &str {
     Some(key(value).0).filter(|namespace| !namespace.is_empty()).unwrap_or("default")
 }
 
+/// Stores one object; answers whether it was not there.
 async fn put(
     store: &Store,
     resource: &'static Resource,
     mut value: Value,
     uids: &HashSet<String>,
-    imported: &mut Imported,
-) -> Result<(), ImportError> {
+) -> Result<bool, ImportError> {
     let namespace = namespace_of(&value).to_owned();
     if let Some(metadata) = value["metadata"].as_object_mut() {
         if resource.namespaced {
@@ -124,9 +142,8 @@ async fn put(
     let (namespace, name) = key(&value);
     let name = format!("{namespace}/{name}");
     match store.write(Write { resource, change: Change::Create, value }).await {
-        Ok(_) => imported.stored += 1,
-        Err(WriteError::AlreadyExists) => imported.present += 1,
-        Err(source) => return Err(ImportError::Write { kind, name, source }),
+        Ok(_) => Ok(true),
+        Err(WriteError::AlreadyExists) => Ok(false),
+        Err(source) => Err(ImportError::Write { kind, name, source }),
     }
-    Ok(())
 }

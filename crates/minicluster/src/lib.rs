@@ -21,6 +21,6 @@ pub mod table;
 pub mod webhook;
 
 pub use import::{ImportError, Imported};
-pub use options::ServerOptions;
+pub use options::{Limits, ServerOptions};
 pub use server::{ApiServer, CredentialsError, StartError};
 pub use store::{DiskError, WriteError};

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What an API server is started with.
 #[derive(Clone, Debug)]
@@ -14,6 +15,44 @@ pub struct ServerOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
+    /// How much a client may ask for, and how slowly.
+    pub limits: Limits,
+}
+
+/// How much clients may ask for, and how slowly. All of them together bound the server's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once; more wait to be accepted.
+    pub connections: usize,
+    /// Requests worked on at once, watches excepted; more wait a little, and are then told to come back.
+    pub in_flight: usize,
+    /// Watches open at once; more are told to come back.
+    pub watches: usize,
+    /// Bytes of request bodies held at once; more wait.
+    pub body_bytes_held: usize,
+    /// How long a client may take from connecting to the end of its first request's headers.
+    pub first_request: Duration,
+    /// How long a client may take to send a body.
+    pub body: Duration,
+    /// How long a request waits for its turn.
+    pub queue: Duration,
+    /// How long a request other than a watch may take.
+    pub request: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 16_384,
+            in_flight: 600,
+            watches: 20_000,
+            body_bytes_held: 256 << 20,
+            first_request: Duration::from_secs(15),
+            body: Duration::from_secs(30),
+            queue: Duration::from_secs(5),
+            request: Duration::from_secs(60),
+        }
+    }
 }
 
 impl Default for ServerOptions {
@@ -23,6 +62,7 @@ impl Default for ServerOptions {
             data_dir: None,
             kubeconfig: None,
             extensions: true,
+            limits: Limits::default(),
         }
     }
 }

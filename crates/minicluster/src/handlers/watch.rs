@@ -8,6 +8,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::{convert, list};
@@ -49,6 +50,7 @@ pub fn watch(
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
         _ => MAX_DURATION,
     };
+    let slot = shared.watch_slot()?;
     let current = shared.store.revision();
     // Before the first look, so that no change is missed.
     let changes = shared.store.changes(resource);
@@ -91,7 +93,7 @@ pub fn watch(
         deadline: now + duration,
         next_bookmark: now + BOOKMARK_INTERVAL,
         ended: false,
-        _counted: shared.metrics.begin_watch(info),
+        _counted: (shared.metrics.begin_watch(info), slot),
     };
     let stream = futures::stream::unfold(watcher, |mut watcher| async move {
         let chunk = watcher.next().await?;
@@ -145,7 +147,7 @@ struct Watcher {
     deadline: Instant,
     next_bookmark: Instant,
     ended: bool,
-    _counted: InFlight,
+    _counted: (InFlight, OwnedSemaphorePermit),
 }
 
 impl Watcher {
@@ -161,6 +163,14 @@ impl Watcher {
             return Some(self.bookmark(true));
         }
         loop {
+            // Looked at here as well, for a watch that always has something to tell.
+            if self.shared.stop.is_cancelled() {
+                return None;
+            }
+            if Instant::now() >= self.deadline {
+                self.ended = true;
+                return self.bookmarks.then(|| self.bookmark(false));
+            }
             self.changes.mark_unchanged();
             match self.shared.store.events_after(self.stored, self.position, BATCH) {
                 Err(error) => {
@@ -168,12 +178,17 @@ impl Watcher {
                     return Some(error_frame(&Status::expired(error.to_string())));
                 }
                 Ok((position, events)) => {
-                    self.position = position;
-                    let more = events.len() == BATCH;
-                    if let Some(chunk) = self.frames(&events) {
-                        return Some(chunk);
+                    let n_told = events.len();
+                    let (chunk, n_seen) = self.frames(&events);
+                    self.position = match events.get(n_seen) {
+                        // The rest is told with the next piece.
+                        Some(_) => events.get(n_seen - 1).map_or(self.position, |e| e.object.revision),
+                        None => position,
+                    };
+                    if chunk.is_some() {
+                        return chunk;
                     }
-                    if more {
+                    if n_told == BATCH {
                         continue;
                     }
                 }
@@ -207,27 +222,35 @@ impl Watcher {
         chunk.freeze()
     }
 
-    /// What the watcher sees of some events; `None` if nothing.
-    fn frames(&mut self, events: &[Event]) -> Option<Bytes> {
-        let seen: Vec<(EventType, &Event)> =
-            events.iter().filter_map(|event| Some((event.seen_through(&self.filter)?, event))).collect();
+    /// What the watcher sees of some events (`None` if nothing), and of how many of them: pieces have about one size.
+    fn frames(&mut self, events: &[Event]) -> (Option<Bytes>, usize) {
         let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
-        if let [(event_type, event)] = seen.as_slice()
-            && as_stored
-            && !self.left_selection(*event_type, event)
-            && let Some(frame) = event.object.frame(*event_type)
-        {
-            return Some(frame);
-        }
         let mut chunk = BytesMut::new();
-        for (event_type, event) in seen {
+        // The bytes of a lone event are those of the store.
+        let mut lone: Option<Bytes> = None;
+        let mut n_seen = 0;
+        for event in events {
+            n_seen += 1;
+            let Some(event_type) = event.seen_through(&self.filter) else { continue };
             if self.left_selection(event_type, event) {
+                chunk.extend(lone.take());
                 self.write_left(&mut chunk, event);
+            } else if as_stored
+                && chunk.is_empty()
+                && lone.is_none()
+                && let Some(frame) = event.object.frame(event_type)
+            {
+                lone = Some(frame);
             } else {
+                chunk.extend(lone.take());
                 self.write(&mut chunk, event_type, &event.object);
             }
+            if chunk.len() + lone.as_ref().map_or(0, Bytes::len) >= CHUNK_BYTES {
+                break;
+            }
         }
-        (!chunk.is_empty()).then(|| chunk.freeze())
+        let told = lone.or_else(|| (!chunk.is_empty()).then(|| chunk.freeze()));
+        (told, n_seen)
     }
 
     /// Whether the object still exists, but not for this watcher.

@@ -11,22 +11,37 @@ use futures::Stream;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::status::Status;
 use crate::store::Object;
 
 /// The largest request body, as for kube-apiserver.
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
-/// How long a client may take to send a body.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lists are sent in pieces of about this size.
 const LIST_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Reads a whole request body.
+/// How many bytes of bodies are held at once.
+pub struct Room(Semaphore);
+
+/// The room that a body takes while this lives.
+pub type Held<'r> = Option<SemaphorePermit<'r>>;
+
+/// Room is given out in pieces of so many bytes.
+const ROOM_UNIT: usize = 1024;
+
+impl Room {
+    /// Room for so many bytes, at least for one body of the largest size.
+    pub fn new(bytes: usize) -> Room {
+        Room(Semaphore::new((bytes.max(MAX_BODY_BYTES) / ROOM_UNIT).min(Semaphore::MAX_PERMITS)))
+    }
+}
+
+/// Reads a whole request body, once there is room for it.
 ///
 /// # Errors
 /// It is too large, too slow or cut off.
-pub async fn read<B>(body: B) -> Result<Bytes, Box<Status>>
+pub async fn read<B>(body: B, room: &Room, timeout: Duration) -> Result<(Bytes, Held<'_>), Box<Status>>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -35,11 +50,23 @@ where
         let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
         Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     };
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+    let hint = body.size_hint();
+    if hint.lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    match tokio::time::timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+    // A body that does not say how long it is may be as long as any.
+    let expected =
+        usize::try_from(hint.upper().unwrap_or(u64::MAX)).unwrap_or(usize::MAX).min(MAX_BODY_BYTES);
+    if expected == 0 {
+        return Ok((Bytes::new(), None));
+    }
+    let units = u32::try_from(expected.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
+    let read = async {
+        let held = room.0.acquire_many(units).await.ok();
+        Limited::new(body, MAX_BODY_BYTES).collect().await.map(|collected| (collected.to_bytes(), held))
+    };
+    match tokio::time::timeout(timeout, read).await {
+        Ok(Ok(read)) => Ok(read),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(Status::bad_request(format!("the request body could not be read: {error}"))),
         Err(_) => Err(Status::new(

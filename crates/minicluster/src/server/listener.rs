@@ -14,10 +14,6 @@ use tokio_util::task::TaskTracker;
 
 use super::service::{Shared, serve};
 
-/// How many connections are open at once; more wait to be accepted.
-const MAX_CONNECTIONS: usize = 16_384;
-/// How long a client may take from connecting to the end of its first request's headers.
-const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a connection may be idle between requests, or take for the headers of a later one. Longer than clients keep
 /// idle connections (90 s), so that they are not closed just when one is used again.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,7 +24,7 @@ const HEADER_BYTES: usize = 64 * 1024;
 
 /// Accepts connections until the server stops, then waits for those that are open.
 pub async fn run(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(shared.limits.connections));
     let connections = TaskTracker::new();
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { break };
@@ -60,7 +56,7 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     // Events and answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
     let begun = Arc::new(AtomicBool::new(false));
-    let deadline = tokio::time::Instant::now() + FIRST_REQUEST_TIMEOUT;
+    let deadline = tokio::time::Instant::now() + shared.limits.first_request;
     let Ok(Ok(stream)) = tokio::time::timeout_at(deadline, tls.accept(stream)).await else { return };
     let service = {
         let (begun, shared) = (begun.clone(), shared.clone());

@@ -4,6 +4,7 @@ mod accept;
 mod authorize;
 pub(crate) mod body;
 mod credentials;
+mod expiry;
 mod identity;
 mod listener;
 mod metrics;

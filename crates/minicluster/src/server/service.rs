@@ -4,17 +4,17 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::authorize::{Attributes, is_allowed, refusal};
-use super::body::{self, Body};
+use super::body::{self, Body, Room};
 use super::identity::{AUTHENTICATED, MASTERS, Tokens, User};
 use super::metrics::Metrics;
 use super::query::Query;
@@ -22,15 +22,9 @@ use super::reply::Reply;
 use super::route::{RequestInfo, Route, Verb, route};
 use super::status::Status;
 use crate::handlers;
+use crate::options::Limits;
 use crate::resource::find;
 use crate::store::Store;
-
-/// How many requests are worked on at once; more wait a little.
-const MAX_IN_FLIGHT: usize = 600;
-/// How long a request waits for its turn before it is told to come back.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a request other than a watch may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What all requests share.
 pub struct Shared {
@@ -48,19 +42,16 @@ pub struct Shared {
     pub url: String,
     /// Ends watches.
     pub stop: CancellationToken,
+    /// How much clients may ask for.
+    pub limits: Limits,
     slots: Semaphore,
+    watch_slots: Arc<Semaphore>,
+    room: Room,
 }
 
 impl Shared {
     /// What requests to a server share.
-    pub fn new(
-        store: Store,
-        tokens: Tokens,
-        extensions: bool,
-        url: String,
-        stop: CancellationToken,
-    ) -> Shared {
-        let slots = Semaphore::new(MAX_IN_FLIGHT);
+    pub fn new(store: Store, tokens: Tokens, extensions: bool, url: String, limits: Limits) -> Shared {
         Shared {
             store,
             tokens,
@@ -68,9 +59,20 @@ impl Shared {
             admission: handlers::Admission::default(),
             extensions,
             url,
-            stop,
-            slots,
+            stop: CancellationToken::new(),
+            slots: Semaphore::new(limits.in_flight),
+            watch_slots: Arc::new(Semaphore::new(limits.watches)),
+            room: Room::new(limits.body_bytes_held),
+            limits,
         }
+    }
+
+    /// A place among the watches.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn watch_slot(&self) -> Result<OwnedSemaphorePermit, Box<Status>> {
+        self.watch_slots.clone().try_acquire_owned().map_err(|_| too_many())
     }
 
     /// Whose token it is; `None` if it is nobody's, has expired, or its service account is gone.
@@ -160,19 +162,18 @@ async fn answer(
             }
             let mutating = !matches!(info.verb, Verb::Get | Verb::List);
             let work = async {
-                let body = if mutating { body::read(body).await? } else { Bytes::new() };
-                let _slot = match tokio::time::timeout(QUEUE_TIMEOUT, shared.slots.acquire()).await {
-                    Ok(Ok(slot)) => slot,
-                    _ => {
-                        let message = "Too many requests, please try again later.";
-                        return Err(Status::too_many_requests(message, 1));
-                    }
+                let (body, _held) = if mutating {
+                    body::read(body, &shared.room, shared.limits.body).await?
+                } else {
+                    (Bytes::new(), None)
                 };
+                let turn = tokio::time::timeout(shared.limits.queue, shared.slots.acquire()).await;
+                let Ok(Ok(_slot)) = turn else { return Err(too_many()) };
                 let _counted = shared.metrics.begin(mutating);
                 let request = ApiRequest { user, info, query, headers: parts.headers, body };
                 handlers::handle(shared, request).await
             };
-            tokio::time::timeout(REQUEST_TIMEOUT, work).await.unwrap_or_else(|_| {
+            tokio::time::timeout(shared.limits.request, work).await.unwrap_or_else(|_| {
                 Err(Status::new(
                     StatusCode::GATEWAY_TIMEOUT,
                     "Timeout",
@@ -181,6 +182,10 @@ async fn answer(
             })
         }
     }
+}
+
+fn too_many() -> Box<Status> {
+    Status::too_many_requests("Too many requests, please try again later.", 1)
 }
 
 fn unauthorized() -> Box<Status> {

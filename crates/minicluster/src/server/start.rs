@@ -11,9 +11,9 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 
 use super::credentials::{Credentials, CredentialsError, url};
+use super::expiry;
 use super::identity::Tokens;
 use super::listener;
 use super::service::Shared;
@@ -106,9 +106,10 @@ impl ApiServer {
         let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
         credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
         bootstrap(&store).await?;
-        let stop = CancellationToken::new();
-        let shared = Arc::new(Shared::new(store, tokens, options.extensions, url.clone(), stop));
+        let shared =
+            Arc::new(Shared::new(store, tokens, options.extensions, url.clone(), options.limits.clone()));
         let listening = tokio::spawn(listener::run(listener, tls, shared.clone()));
+        tokio::spawn(expiry::run(shared.clone()));
         tracing::info!(%url, "API server is listening");
         Ok(ApiServer { shared, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
     }

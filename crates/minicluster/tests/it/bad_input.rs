@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_minicluster::ApiServer;
+use berth_minicluster::{ApiServer, Limits, ServerOptions};
 use http::{Method, StatusCode};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -175,4 +175,37 @@ async fn a_client_that_accepts_no_json_is_told() {
         );
         assert_eq!(raw(&server, &text).await.0, wanted, "{accept}");
     }
+}
+
+#[tokio::test]
+async fn slow_clients_are_not_waited_for() {
+    let limits = Limits {
+        first_request: Duration::from_millis(300),
+        body: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = ApiServer::start(ServerOptions { limits, ..ServerOptions::default() }).await.unwrap();
+    // Headers that never end: the connection does.
+    let (code, _) = raw(&server, "GET /healthz HTTP/1.1\nHost: x\n").await;
+    assert_eq!(code, 0);
+    // A body that never comes: a status does.
+    let body = "POST /api/v1/nodes HTTP/1.1\nHost: x\nAuthorization: Bearer TOKEN\nContent-Length: 10\nConnection: close\n\n{";
+    let (code, status) = raw(&server, body).await;
+    assert_eq!((code, &status["reason"]), (408, &json!("Timeout")));
+    // Nobody says anything at all.
+    let mut silent = TcpStream::connect(server.url().strip_prefix("https://").unwrap()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), silent.read_to_end(&mut answer)).await.unwrap();
+    assert!(read.is_err() || answer.is_empty());
+}
+
+#[tokio::test]
+async fn too_much_at_once_is_told_to_come_back() {
+    let limits = Limits { watches: 1, ..Limits::default() };
+    let server = ApiServer::start(ServerOptions { limits, ..ServerOptions::default() }).await.unwrap();
+    let client = admin(&server);
+    let first = watch(&client, "/api/v1/pods?watch=1").await;
+    assert!(first.is_ok());
+    let refused = watch(&client, "/api/v1/pods?watch=1").await.err().unwrap();
+    assert_eq!((&refused["code"], &refused["details"]["retryAfterSeconds"]), (&json!(429), &json!(1)));
 }
