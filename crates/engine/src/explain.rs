@@ -312,15 +312,21 @@ impl TermSummary {
             n => format!(", {n} of them alone"),
         };
         let mut text = format!("{} excludes {}/{n_nodes} nodes{alone}", self.term, self.excludes);
-        let mut witnesses: Vec<_> = self.domains.iter().flat_map(|d| &d.witnesses).collect();
-        let n_more: usize = self.domains.iter().map(|d| d.more_witnesses).sum();
-        witnesses.sort_unstable();
-        witnesses.dedup();
-        let n_witnesses = witnesses.len() + n_more;
-        let named = witnesses.iter().take(MAX_NAMED);
-        let named: Vec<_> = named.map(|w| format!("{}/{} on {}", w.namespace, w.name, w.node)).collect();
-        if !named.is_empty() {
-            let rest = n_witnesses - named.len();
+        let mut named: Vec<String> = Vec::new();
+        for witness in self.domains.iter().flat_map(|d| &d.witnesses) {
+            let name = format!("{}/{} on {}", witness.namespace, witness.name, witness.node);
+            if !named.contains(&name) {
+                named.push(name);
+            }
+            if named.len() == MAX_NAMED {
+                break;
+            }
+        }
+        if let Some(first) = self.domains.first().filter(|_| !named.is_empty()) {
+            // A pod is in one domain of each topology: those of one are enough to count all.
+            let domains = self.domains.iter().filter(|d| d.topology.key == first.topology.key);
+            let n_witnesses: usize = domains.map(|d| d.witnesses.len() + d.more_witnesses).sum();
+            let rest = n_witnesses.saturating_sub(named.len());
             let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
             text += &format!(" because of {}{more}", named.join(", "));
         }

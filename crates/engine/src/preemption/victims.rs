@@ -10,7 +10,7 @@ use crate::nomination::Nominated;
 use crate::plugins::{Context, Filter};
 use crate::state::cluster::Cluster;
 use crate::state::node::NodeId;
-use crate::state::pod::PodId;
+use crate::state::pod::{PodId, PodRecord};
 use crate::verdict::Rejection;
 use crate::what_if::{Concerns, WhatIf};
 
@@ -87,10 +87,9 @@ impl Cost {
 }
 
 /// Higher priority first, then the earlier start; names settle the rest.
-fn by_importance(cluster: &Cluster, a: PodId, b: PodId) -> Ordering {
-    let (a, b) = (cluster.pods.get(a), cluster.pods.get(b));
+fn by_importance(cluster: &Cluster, a: &PodRecord, b: &PodRecord) -> Ordering {
     let text = |namespace| cluster.symbols.text(namespace);
-    let rank = |p: &crate::state::pod::PodRecord| (Reverse(p.standing.priority), p.standing.started);
+    let rank = |p: &PodRecord| (Reverse(p.standing.priority), p.standing.started);
     rank(a).cmp(&rank(b)).then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
 }
 
@@ -99,19 +98,20 @@ impl Search<'_> {
     /// those that a budget protects, then the others, each time the most important first.
     pub(super) fn on(&self, id: NodeId, best: Option<&Cost>) -> Found {
         let cluster = self.context.cluster;
-        let lower = |pod: &PodId| cluster.pods.get(*pod).standing.priority < self.priority;
-        let mut pods: Vec<_> = cluster.nodes.get(id).pods.iter().copied().filter(lower).collect();
-        if pods.is_empty() {
+        let pods = cluster.nodes.get(id).pods.iter().map(|pod| (*pod, cluster.pods.get(*pod)));
+        let mut lower: Vec<_> = pods.filter(|(_, p)| p.standing.priority < self.priority).collect();
+        if lower.is_empty() {
             return Found::Nobody;
         }
         let mut node = self.concerns.on(id);
-        for pod in &pods {
-            self.change(&mut node, *pod, -1);
+        for (_, pod) in &lower {
+            node.change(pod.class, pod.identity, -1);
         }
         if let Some(rejection) = self.rejection(&mut node, id, |_| true) {
             return Found::StillRejected(rejection);
         }
-        pods.sort_by(|a, b| by_importance(cluster, *a, *b));
+        lower.sort_unstable_by(|(_, a), (_, b)| by_importance(cluster, a, b));
+        let pods: Vec<_> = lower.into_iter().map(|(id, _)| id).collect();
         let violations = self.budgets.violations(cluster, &pods);
         let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
         for protected in [true, false] {
@@ -130,7 +130,7 @@ impl Search<'_> {
         if victims.is_empty() {
             return Found::Nobody;
         }
-        victims.sort_by(|a, b| by_importance(cluster, *a, *b));
+        victims.sort_unstable_by(|a, b| by_importance(cluster, cluster.pods.get(*a), cluster.pods.get(*b)));
         Found::Victims(NodeVictims { pods: victims, cost })
     }
 

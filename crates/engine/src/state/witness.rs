@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use berth_api::rules::PodTerm;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::cluster::Cluster;
 use super::matcher::{CarriedKind, MatcherId};
@@ -39,6 +40,9 @@ pub(crate) type Carrying = (Witnesses, Vec<(String, PodTerm)>);
 impl WitnessCache {
     /// Pods in a domain that satisfy a matcher: the first few by name, and how many more.
     pub(crate) fn pods_matching(&self, cluster: &Cluster, matcher: MatcherId, of: DomainOf) -> Witnesses {
+        if !cluster.topologies.is_shared(of.topology) {
+            return cluster.pods_matching(matcher, of);
+        }
         let mut known = self.matching.borrow_mut();
         let key = (matcher, of.topology, of.domain);
         known.entry(key).or_insert_with(|| cluster.pods_matching(matcher, of)).clone()
@@ -46,6 +50,9 @@ impl WitnessCache {
 
     /// Pods in a domain that carry a required anti-affinity term with this matcher, and the distinct terms.
     pub(crate) fn pods_carrying(&self, cluster: &Cluster, matcher: MatcherId, of: DomainOf) -> Carrying {
+        if !cluster.topologies.is_shared(of.topology) {
+            return cluster.pods_carrying_anti_affinity(matcher, of);
+        }
         let mut known = self.carrying.borrow_mut();
         let key = (matcher, of.topology, of.domain);
         known.entry(key).or_insert_with(|| cluster.pods_carrying_anti_affinity(matcher, of)).clone()
@@ -113,10 +120,20 @@ impl Cluster {
     }
 
     fn name_some(&self, pods: impl Iterator<Item = PodId>) -> Witnesses {
-        let mut witnesses: Vec<_> = pods.map(|p| self.witness(p)).collect();
-        witnesses.sort_unstable();
-        let more = witnesses.len().saturating_sub(MAX_WITNESSES);
-        witnesses.truncate(MAX_WITNESSES);
+        let mut first: SmallVec<[(&str, &str, PodId); MAX_WITNESSES + 1]> = SmallVec::new();
+        let mut n_pods = 0;
+        for id in pods {
+            n_pods += 1;
+            let pod = self.pods.get(id);
+            let key = (self.symbols.text(pod.namespace), &*pod.name, id);
+            if first.len() < MAX_WITNESSES || first.last().is_some_and(|last| key < *last) {
+                let place = first.partition_point(|other| *other < key);
+                first.insert(place, key);
+                first.truncate(MAX_WITNESSES);
+            }
+        }
+        let witnesses: Vec<_> = first.iter().map(|(.., id)| self.witness(*id)).collect();
+        let more = n_pods - witnesses.len();
         (witnesses, more)
     }
 }
