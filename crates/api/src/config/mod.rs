@@ -113,6 +113,8 @@ pub struct Profile {
     pub scheduler_name: String,
     /// Whether scheduling gates hold pods back (`SchedulingGates` at `preEnqueue`).
     pub scheduling_gates: bool,
+    /// Whether pods of lower priority are removed for one that fits nowhere (`DefaultPreemption` at `postFilter`).
+    pub preemption: bool,
     /// Plugins at `preFilter`, in order.
     pub pre_filter: Vec<Plugin>,
     /// Plugins at `filter`, in order: the first to reject a node gives the reason.
@@ -140,6 +142,7 @@ impl Default for Profile {
         Profile {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             scheduling_gates: true,
+            preemption: true,
             pre_filter: vec![NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread, InterPodAffinity],
             filter: vec![
                 NodeUnschedulable,

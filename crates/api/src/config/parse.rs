@@ -192,6 +192,7 @@ fn resolve(scheduler_name: String, plugins: &Plugins, args: PluginArgs, fields: 
     Profile {
         scheduler_name,
         scheduling_gates: names(Point::PreEnqueue).contains(&Plugin::SchedulingGates),
+        preemption: plugins.preempts(),
         pre_filter: names(Point::PreFilter),
         filter: names(Point::Filter),
         pre_score: names(Point::PreScore),

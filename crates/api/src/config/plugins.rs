@@ -7,10 +7,11 @@
 use super::Plugin;
 use super::fields::{Fields, Node, suggestion};
 
-/// kube-scheduler's in-tree plugins that Berth has no part for: naming them is fine and changes nothing.
+/// kube-scheduler's in-tree plugins that are no rules about nodes here: naming them is fine, and but for preemption
+/// and binding it changes nothing.
 const WITHOUT_EFFECT: [&str; 11] = [
     DEFAULT_BINDER,
-    "DefaultPreemption",
+    DEFAULT_PREEMPTION,
     "DynamicResources",
     "GangScheduling",
     "NodeDeclaredFeatures",
@@ -23,6 +24,8 @@ const WITHOUT_EFFECT: [&str; 11] = [
 ];
 
 const DEFAULT_BINDER: &str = "DefaultBinder";
+/// What happens to a pod that fits nowhere; not a rule about nodes.
+const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 
 /// Plugins that Kubernetes has taken out, with what to do about it.
 const REMOVED: [(&str, &str); 7] = [
@@ -134,7 +137,9 @@ impl Plugin {
 fn implements(name: &str, point: Point) -> bool {
     match Plugin::from_name(name) {
         Some(plugin) => plugin.points().contains(&point),
-        None => name == DEFAULT_BINDER && point == Point::Bind,
+        None => {
+            matches!((name, point), (DEFAULT_BINDER, Point::Bind) | (DEFAULT_PREEMPTION, Point::PostFilter))
+        }
     }
 }
 
@@ -265,8 +270,9 @@ impl Plugins {
         let mut merged: Vec<Enabled> = Vec::new();
         if !custom.disables(ALL) {
             let default = |p: Plugin| Enabled { name: p.name().to_owned(), weight: p.default_weight() };
-            let binder = Enabled { name: DEFAULT_BINDER.to_owned(), weight: 0 };
-            let defaults = Plugin::ALL.into_iter().map(default).chain([binder]);
+            let others = [DEFAULT_PREEMPTION, DEFAULT_BINDER];
+            let others = others.map(|name| Enabled { name: name.to_owned(), weight: 0 });
+            let defaults = Plugin::ALL.into_iter().map(default).chain(others);
             let kept = defaults.filter(|plugin| !custom.disables(&plugin.name));
             merged.extend(kept.map(|plugin| custom.find(&plugin.name).cloned().unwrap_or(plugin)));
         }
@@ -298,6 +304,11 @@ impl Plugins {
     pub fn resolve(&self, point: Point) -> Vec<(Plugin, i64)> {
         let resolved = |e: Enabled| Some((Plugin::from_name(&e.name)?, e.weight.max(1)));
         self.at(point).into_iter().filter_map(resolved).collect()
+    }
+
+    /// Whether pods of lower priority may be removed for one that fits nowhere.
+    pub fn preempts(&self) -> bool {
+        self.at(Point::PostFilter).iter().any(|plugin| plugin.name == DEFAULT_PREEMPTION)
     }
 
     /// Whether any plugin binds pods; kube-scheduler does not start without one.

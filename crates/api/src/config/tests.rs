@@ -162,11 +162,28 @@ fn filters_run_in_the_order_given() {
 #[test]
 fn plugins_without_effect_may_be_named() {
     let plugins = "{multiPoint: {enabled: [{name: VolumeBinding}, {name: GangScheduling}], \
-                    disabled: [{name: VolumeZone}, {name: DefaultPreemption}]}, \
+                    disabled: [{name: VolumeZone}]}, \
                     score: {enabled: [{name: VolumeBinding, weight: 3}]}, \
-                    postFilter: {disabled: [{name: '*'}]}, bind: {enabled: [{name: DefaultBinder}]}, \
+                    postFilter: {enabled: [{name: DefaultPreemption}]}, bind: {enabled: [{name: DefaultBinder}]}, \
                     queueSort: {enabled: [{name: PrioritySort}]}, reserve: {}, permit: {}, preBind: {}, postBind: {}}";
     assert_eq!(profile(plugins), Profile::default());
+}
+
+#[test]
+fn preemption_is_a_plugin_that_can_be_disabled() {
+    for (plugins, expected) in [
+        ("{}", true),
+        ("{postFilter: {disabled: [{name: DefaultPreemption}]}}", false),
+        ("{postFilter: {disabled: [{name: '*'}]}}", false),
+        ("{multiPoint: {disabled: [{name: DefaultPreemption}]}}", false),
+        (
+            "{multiPoint: {disabled: [{name: DefaultPreemption}]}, postFilter: {enabled: [{name: DefaultPreemption}]}}",
+            true,
+        ),
+        ("{filter: {disabled: [{name: DefaultPreemption}]}}", true),
+    ] {
+        assert_eq!(profile(plugins), Profile { preemption: expected, ..Profile::default() }, "{plugins}");
+    }
 }
 
 #[test]

@@ -30,7 +30,8 @@ pub enum Preemption {
     /// Nothing.
     NoCandidate {
         /// kube-scheduler's words, to be put behind the decision's message and a space: `preemption: ...`.
-        /// Empty where kube-scheduler says nothing: without nodes, or when the pod fits as it is.
+        /// Empty where kube-scheduler says nothing: without nodes, when the pod fits as it is, or when the profile
+        /// has `DefaultPreemption` disabled.
         message: String,
     },
 }
@@ -64,6 +65,10 @@ impl Cluster {
     pub fn preempt(&mut self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
         let none = |reason: &str| Preemption::NoCandidate { message: format!("preemption: {reason}") };
         let nothing = Preemption::NoCandidate { message: String::new() };
+        let profile = self.classes.get(pod.class).key.profile;
+        if profile.is_none_or(|i| !self.profiles[i].profile.preemption) {
+            return nothing;
+        }
         if !pod.preempts {
             return none(NEVER);
         }
