@@ -9,6 +9,8 @@ use berth_bench::load::LoadError;
 use berth_bench::workload::WorkloadError;
 use berth_engine::simulation::SimulationError;
 
+use crate::cluster::apply::ApplyError;
+use crate::cluster_bench::ClusterBenchError;
 use crate::input::OpenError;
 use crate::live::LiveError;
 use crate::recordings::RecordingError;
@@ -71,6 +73,12 @@ pub enum CliError {
     /// No threads or signals for a cluster.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
+    /// Somebody did not want to wait for the end.
+    #[error("interrupted")]
+    Interrupted,
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
     /// A part of a running cluster gave up.
     #[error("{name}: {reason}")]
     Part {
@@ -79,15 +87,30 @@ pub enum CliError {
         /// Why.
         reason: String,
     },
-    /// Nodes cannot be simulated.
-    #[error(transparent)]
-    Kubelet(#[from] berth_kubelet::KubeletError),
     /// The API server cannot be started.
     #[error(transparent)]
     Start(#[from] berth_minicluster::StartError),
+    /// Nodes cannot be simulated.
+    #[error(transparent)]
+    Kubelet(#[from] berth_kubelet::KubeletError),
+    /// A scheduler cannot go on.
+    #[error(transparent)]
+    Scheduler(#[from] berth_scheduler::SchedulerError),
+    /// A dump cannot be imported.
+    #[error(transparent)]
+    Import(#[from] berth_minicluster::ImportError),
     /// There is no client for a cluster.
     #[error(transparent)]
     Connect(#[from] berth_watch::connect::ConnectError),
+    /// A cluster does not answer as wished.
+    #[error(transparent)]
+    Call(#[from] berth_watch::call::CallError),
+    /// A cluster is not measured.
+    #[error(transparent)]
+    ClusterBench(#[from] ClusterBenchError),
+    /// Manifests are not applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// Objects cannot be written as YAML.
     #[error("cannot write YAML: {0}")]
     Yaml(#[from] serde_saphyr::ser_error::Error),

@@ -4,6 +4,7 @@
 //! `commands`, which wires the libraries together; what people read is written under `render`.
 
 mod cluster;
+mod cluster_bench;
 mod commands;
 mod error;
 mod input;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{apiserver, bench, completions, explain, kubelet, replay, simulate};
+use crate::commands::{apiserver, bench, completions, explain, kubelet, replay, scheduler, simulate, up};
 use crate::error::CliError;
 use crate::output::Color;
 
@@ -54,9 +55,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::Args),
     Simulate(simulate::Args),
     Explain(explain::Args),
     Apiserver(apiserver::Args),
+    Scheduler(scheduler::Args),
     Kubelet(kubelet::Args),
     Replay(replay::Args),
     Bench(bench::Args),
@@ -76,7 +79,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.apply();
     let answer = match cli.command {
+        Command::Up(args) => up::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
+        Command::Scheduler(args) => scheduler::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(args),

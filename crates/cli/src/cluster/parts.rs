@@ -24,6 +24,11 @@ impl Parts {
         Parts { stop, running: JoinSet::new() }
     }
 
+    /// The token.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
     /// Starts one; `part` is given the token that tells it to stop.
     pub fn start<F, E>(&mut self, name: &'static str, part: impl FnOnce(CancellationToken) -> F)
     where

@@ -11,9 +11,14 @@ use berth_bench::{dump, measure};
 use serde_json::json;
 
 use crate::Answer;
+use crate::cluster::runtime;
+use crate::cluster_bench;
+use crate::cluster_bench::bind::Bind;
+use crate::cluster_bench::settle::Settle;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::output::{self, Format};
+use crate::render::cluster_bench as cluster_render;
 use crate::render::{bench as render, progress};
 
 /// Measure how fast decisions are made
@@ -33,6 +38,8 @@ Examples:
   berth bench dump --nodes 5000 --pods 150000 > dump.json
   berth bench load dump.json
   berth bench ops --nodes 10000 --op decide --count 1000
+  berth bench bind --nodes 5000 --connections 16
+  berth bench up --nodes 1000 --pods 10000
 
 Exit codes: 0 measured, 1 a workload is broken or a rule was not kept, 2 bad input or usage"
 )]
@@ -62,6 +69,53 @@ enum Command {
     Load(LoadArgs),
     Dump(DumpArgs),
     Ops(OpsArgs),
+    Bind(BindArgs),
+    Up(UpArgs),
+}
+
+/// Bind pods through an API server: the scheduler against a client that knows where they go
+///
+/// The API server is a process of its own. In turn, a bare client binds pods to nodes it knows beforehand, and the
+/// scheduler binds the same pods, with inter-pod rules, after finding their nodes. Both have the same number of
+/// connections; the same observer times both, from the first binding to the last. In the end the scheduler's placements
+/// are checked by code that is not the engine's.
+#[derive(Debug, clap::Args)]
+struct BindArgs {
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=99_999))]
+    nodes: u32,
+    /// Pods of each round
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(2..=999_999))]
+    pods: u32,
+    /// Connections that bind at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    connections: u16,
+    /// Rounds of either
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Settles the sizes, labels and taints of nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+/// Let a cluster of `berth up` settle under Deployments of forty classes
+///
+/// The cluster is a process of its own with simulated nodes. Shown are the time from the first Deployment until all
+/// pods run, the memory of the process, and how long requests took.
+#[derive(Debug, clap::Args)]
+struct UpArgs {
+    /// Simulated nodes
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=99_999))]
+    nodes: u32,
+    /// Pods of all Deployments
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
+    pods: u32,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
 }
 
 /// Fill a made cluster with pods of forty classes, and check the placement
@@ -139,6 +193,8 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
             Answer::Good
         }
         (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
+        (Some(Command::Bind(args)), _) => bind(&mut out, args)?,
+        (Some(Command::Up(args)), _) => settle(&mut out, args)?,
         (None, Some(file)) => workloads(&mut out, args, &WorkloadFile::read(file)?)?,
         (None, None) => return Err(CliError::NotFound("no file is given".to_owned())),
     };
@@ -216,6 +272,48 @@ fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<Answer, CliError> {
                 "per_second": figures.decisions_per_second, "p50_us": figures.p50_us, "p99_us": figures.p99_us,
                 "max_us": figures.max_us, "peak_rss_bytes": peak_rss_bytes}),
         )?,
+    }
+    Ok(Answer::Good)
+}
+
+fn bind(out: &mut impl Write, args: &BindArgs) -> Result<Answer, CliError> {
+    let bind = Bind {
+        n_nodes: args.nodes as usize,
+        n_pods: args.pods as usize,
+        n_connections: args.connections.into(),
+        n_rounds: args.rounds.into(),
+        seed: args.seed,
+    };
+    let progress = progress::of_pods();
+    let report = runtime::run(async |stop| {
+        let show = |n_bound: usize, n_all: usize| {
+            progress.set_length(n_all as u64);
+            progress.set_position(n_bound as u64);
+        };
+        tokio::select! {
+            report = cluster_bench::bind::run(bind, &show) => Ok(report?),
+            () = stop.cancelled() => Err(CliError::Interrupted),
+        }
+    })?;
+    progress.finish_and_clear();
+    match args.output {
+        Format::Table => cluster_render::bind(out, &report)?,
+        Format::Json => output::json(out, &report)?,
+    }
+    Ok(if report.check.n_violations > 0 { Answer::Bad } else { Answer::Good })
+}
+
+fn settle(out: &mut impl Write, args: &UpArgs) -> Result<Answer, CliError> {
+    let settle = Settle { n_nodes: args.nodes as usize, n_pods: args.pods as usize, live: true };
+    let report = runtime::run(async |stop| {
+        tokio::select! {
+            report = cluster_bench::settle::run(settle) => Ok(report?),
+            () = stop.cancelled() => Err(CliError::Interrupted),
+        }
+    })?;
+    match args.output {
+        Format::Table => cluster_render::settle(out, &report)?,
+        Format::Json => output::json(out, &report)?,
     }
     Ok(Answer::Good)
 }

@@ -10,5 +10,7 @@ pub mod kubelet;
 mod node_args;
 pub mod replay;
 mod rules_args;
+pub mod scheduler;
 mod server_args;
 pub mod simulate;
+pub mod up;

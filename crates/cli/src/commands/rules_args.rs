@@ -44,6 +44,11 @@ impl RulesArgs {
         })
     }
 
+    /// Whether a scheduler configuration is given.
+    pub fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// From `--config`, or else from the input.
     fn scheduler_config(&self, in_input: &[Manifest]) -> Result<SchedulerConfig, CliError> {
         let Some(path) = &self.config else {

@@ -37,7 +37,7 @@ impl ServerArgs {
             && is_of_the_user(path)
             && !is_of_berth(path)
         {
-            return Err(CliError::NotFound(format!(
+            return Err(CliError::Usage(format!(
                 "{}: this is your own kubeconfig, which stays as it is: name another file with --kubeconfig-out",
                 path.display()
             )));

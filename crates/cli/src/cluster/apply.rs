@@ -1,0 +1,262 @@
+//! Manifests to an API server, by server-side apply.
+//!
+//! Namespaces and what others refer to come first, all else in input order. Every object is tried, and what was
+//! refused is told together.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use berth_api::read::Manifest;
+use http::header::{CONTENT_TYPE, WARNING};
+use http::{Method, Request};
+use kube::client::{Body, Client};
+use kube::core::Status;
+use serde_json::{Value, json};
+
+/// The name under which fields are applied.
+const FIELD_MANAGER: &str = "berth-up";
+const JSON: &str = "application/json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Why manifests were not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The API server refused some.
+    #[error("{}", Refusal::all(.0))]
+    Refused(Vec<Refusal>),
+    /// The API server cannot be asked.
+    #[error("{0}")]
+    Client(#[from] Box<kube::Error>),
+}
+
+/// An object that the API server refused, one line for each field concerned.
+#[derive(Debug)]
+pub struct Refusal {
+    lines: Vec<String>,
+}
+
+impl Refusal {
+    fn new(manifest: &Manifest, status: &Status) -> Refusal {
+        let place = format!("{}: {manifest}", manifest.source);
+        let causes = status.details.iter().flat_map(|d| &d.causes);
+        let of_fields = causes.filter(|c| !c.field.is_empty());
+        let mut lines: Vec<_> = of_fields.map(|c| format!("{place}: {}: {}", c.field, c.message)).collect();
+        if lines.is_empty() {
+            lines.push(format!("{place}: {}", status.message));
+        }
+        Refusal { lines }
+    }
+
+    fn all(refusals: &[Refusal]) -> String {
+        refusals.iter().flat_map(|r| &r.lines).cloned().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What was done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Objects created or changed.
+    pub n_objects: usize,
+    /// What the API server warned of, with the object.
+    pub warnings: Vec<String>,
+    /// How many objects there were of kinds that the API server does not have, by kind and version.
+    pub skipped: BTreeMap<String, usize>,
+    /// Namespaces that objects name and no manifest makes: made without being asked.
+    pub namespaces: Vec<String>,
+}
+
+/// Applies them.
+///
+/// # Errors
+/// The API server refused objects, each of which is named, or is not to be reached.
+pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Applied, ApplyError> {
+    manifests.sort_by_key(rank);
+    let mut applier = Applier { client, resources: HashMap::new(), applied: Applied::default() };
+    applier.make_namespaces(&manifests).await?;
+    let mut refused = Vec::new();
+    for manifest in &manifests {
+        if let Err(status) = applier.apply(manifest).await? {
+            refused.push(Refusal::new(manifest, &status));
+        }
+    }
+    if refused.is_empty() { Ok(applier.applied) } else { Err(ApplyError::Refused(refused)) }
+}
+
+/// What other objects need to be there comes before them; webhooks, which see every object from then on, last.
+fn rank(manifest: &Manifest) -> u8 {
+    match manifest.kind.as_str() {
+        "Namespace" => 0,
+        "PriorityClass" | "StorageClass" | "ServiceAccount" | "Node" | "PersistentVolume" => 1,
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => 3,
+        _ => 2,
+    }
+}
+
+/// Where the objects of a kind are.
+#[derive(Clone, Debug)]
+struct Resource {
+    plural: String,
+    is_namespaced: bool,
+}
+
+struct Applier<'a> {
+    client: &'a Client,
+    /// By version and kind; none for what the API server does not have.
+    resources: HashMap<(String, String), Option<Resource>>,
+    applied: Applied,
+}
+
+impl Resource {
+    fn path(&self, api_version: &str, namespace: &str) -> String {
+        let root = if api_version.contains('/') { "/apis" } else { "/api" };
+        let namespace = match (self.is_namespaced, namespace) {
+            (false, _) => String::new(),
+            (true, "") => "/namespaces/default".to_owned(),
+            (true, namespace) => format!("/namespaces/{}", escaped(namespace)),
+        };
+        format!("{root}/{api_version}{namespace}/{}", self.plural)
+    }
+}
+
+/// Names are checked by the API server; here they must only not become another path.
+fn escaped(name: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b':' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(escape).collect()
+}
+
+/// What the API server says to a change.
+struct Reply {
+    /// Whether it was made.
+    answer: Result<(), Status>,
+    /// The texts of `Warning` headers.
+    warnings: Vec<String>,
+}
+
+impl Applier<'_> {
+    async fn make_namespaces(&mut self, manifests: &[Manifest]) -> Result<(), ApplyError> {
+        let made: BTreeSet<_> =
+            manifests.iter().filter(|m| m.kind == "Namespace").map(Manifest::name).collect();
+        let mut named: BTreeSet<_> =
+            manifests.iter().map(Manifest::namespace).filter(|n| !n.is_empty()).collect();
+        named.retain(|name| !made.contains(name));
+        for name in named {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let created = self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await?;
+            if created.answer.is_ok() {
+                self.applied.namespaces.push(name.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, manifest: &Manifest) -> Result<Result<(), Status>, ApplyError> {
+        let Some(resource) = self.resource(&manifest.api_version, &manifest.kind).await? else {
+            let kind = match manifest.kind.as_str() {
+                "" => "(no kind)".to_owned(),
+                kind => format!("{kind} ({})", manifest.api_version),
+            };
+            *self.applied.skipped.entry(kind).or_default() += 1;
+            return Ok(Ok(()));
+        };
+        let collection = resource.path(&manifest.api_version, manifest.namespace());
+        let answer = match manifest.name() {
+            // Without a name it can only be created, under the name that generateName asks for.
+            "" => self.send(Method::POST, &collection, JSON, &manifest.value).await?,
+            name => {
+                let name = escaped(name);
+                let path = format!("{collection}/{name}?fieldManager={FIELD_MANAGER}&force=true");
+                self.send(Method::PATCH, &path, APPLY, &manifest.value).await?
+            }
+        };
+        let Reply { answer, warnings } = answer;
+        self.applied
+            .warnings
+            .extend(warnings.into_iter().map(|w| format!("{}: {manifest}: {w}", manifest.source)));
+        Ok(answer.map(|_| self.applied.n_objects += 1))
+    }
+
+    async fn resource(&mut self, api_version: &str, kind: &str) -> Result<Option<Resource>, ApplyError> {
+        let key = (api_version.to_owned(), kind.to_owned());
+        if let Some(known) = self.resources.get(&key) {
+            return Ok(known.clone());
+        }
+        let listed = match api_version.contains('/') {
+            _ if kind.is_empty() => return Ok(None),
+            true => self.client.list_api_group_resources(api_version).await,
+            false => self.client.list_core_api_resources(api_version).await,
+        };
+        let found = match listed {
+            Ok(list) => list.resources.into_iter().find(|r| r.kind == kind && !r.name.contains('/')),
+            Err(kube::Error::Api(status)) if status.is_not_found() => None,
+            Err(error) => return Err(Box::new(error).into()),
+        };
+        let found = found.map(|r| Resource { plural: r.name, is_namespaced: r.namespaced });
+        self.resources.insert(key, found.clone());
+        Ok(found)
+    }
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Result<Reply, ApplyError> {
+        let client_error = |error| ApplyError::Client(Box::new(error));
+        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, content_type);
+        let request = request.body(Body::from(body.to_string().into_bytes()));
+        let request = request.map_err(|error| client_error(kube::Error::HttpError(error)))?;
+        let response = self.client.send(request).await.map_err(client_error)?;
+        let (head, body) = response.into_parts();
+        let headers = head.headers.get_all(WARNING).iter().filter_map(|h| h.to_str().ok());
+        let warnings = headers.map(warning_text).collect();
+        if head.status.is_success() {
+            return Ok(Reply { answer: Ok(()), warnings });
+        }
+        let bytes = body.collect_bytes().await.map_err(client_error)?;
+        let status = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            Status::failure(&text, head.status.as_str()).with_code(head.status.as_u16())
+        });
+        Ok(Reply { answer: Err(status), warnings })
+    }
+}
+
+/// The text in `299 - "text"`.
+fn warning_text(header: &str) -> String {
+    let quoted = header.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
+    quoted.map_or(header, |(text, _)| text).replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_follow_group_scope_and_name() {
+        let path = |plural: &str, is_namespaced, api_version, namespace| {
+            Resource { plural: plural.to_owned(), is_namespaced }.path(api_version, namespace)
+        };
+        assert_eq!(path("nodes", false, "v1", ""), "/api/v1/nodes");
+        assert_eq!(path("pods", true, "v1", ""), "/api/v1/namespaces/default/pods");
+        assert_eq!(path("deployments", true, "apps/v1", "a"), "/apis/apps/v1/namespaces/a/deployments");
+        assert_eq!(path("pods", true, "v1", "../x?y"), "/api/v1/namespaces/..%2Fx%3Fy/pods");
+    }
+
+    #[test]
+    fn warnings_are_taken_out_of_their_header() {
+        assert_eq!(warning_text(r#"299 - "say \"no\"""#), r#"say "no""#);
+        assert_eq!(warning_text("299 - bare"), "299 - bare");
+    }
+
+    #[test]
+    fn namespaces_come_first_and_webhooks_last() {
+        let text = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n---\n\
+            apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Namespace\n";
+        let mut manifests = berth_api::read::collect_manifests(text, "a.yaml").unwrap();
+        manifests.sort_by_key(rank);
+        let kinds: Vec<_> = manifests.iter().map(|m| m.kind.as_str()).collect();
+        assert_eq!(kinds, ["Namespace", "Pod", "ConfigMap", "MutatingWebhookConfiguration"]);
+    }
+}

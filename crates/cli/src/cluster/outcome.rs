@@ -1,0 +1,127 @@
+//! Where everything went in a cluster that has come to rest, in the form `simulate` shows it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::observed::{Key, Observed, Pod, Stage};
+use super::settled::Workload;
+use crate::render::placement::Row;
+use crate::summary::{Failure, Summary, WorkloadSummary};
+
+/// Where everything went.
+pub struct Outcome {
+    /// Pods that were not there already.
+    pub rows: Vec<Row>,
+    /// All pods in numbers.
+    pub summary: Summary,
+    /// Pods that are nowhere, by workload and reason.
+    pub failures: Vec<Failure>,
+}
+
+impl Outcome {
+    /// Of what is observed. `ran` are the pods that had a node from the beginning.
+    pub fn new(
+        observed: &Observed,
+        workloads: &[Workload],
+        ran: &HashSet<Key>,
+        topology_key: &str,
+    ) -> Outcome {
+        let domain_of = |node: &str| observed.nodes.get(node)?.metadata.labels.get(topology_key).cloned();
+        let owners = Owners::new(workloads);
+        let mut outcome = Outcome {
+            rows: Vec::new(),
+            summary: Summary {
+                n_nodes: observed.nodes.len(),
+                n_running: 0,
+                n_placed: 0,
+                n_unplaced: 0,
+                topology_key: topology_key.to_owned(),
+                domains: observed.nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
+                workloads: Vec::new(),
+            },
+            failures: Vec::new(),
+        };
+        let mut by_workload: BTreeMap<(String, Option<String>), WorkloadSummary> = BTreeMap::new();
+        let pods: BTreeMap<_, _> = observed.pods.iter().collect();
+        for (key, pod) in pods {
+            if pod.stage() == Stage::Terminating {
+                continue;
+            }
+            let row = Row {
+                namespace: pod.metadata.namespace.clone(),
+                name: pod.metadata.name.clone(),
+                priority: pod.spec.priority.unwrap_or(0),
+                node: pod.node().map(str::to_owned),
+                score: None,
+                domain: pod.node().and_then(domain_of),
+                workload: owners.workload_of(pod),
+            };
+            let place = (row.namespace.clone(), row.workload.clone());
+            let summary = by_workload.entry(place).or_insert_with(|| WorkloadSummary {
+                namespace: row.namespace.clone(),
+                workload: row.workload.clone(),
+                n_pods: 0,
+                n_unplaced: 0,
+                by_domain: BTreeMap::new(),
+            });
+            summary.n_pods += 1;
+            if let Some(domain) = &row.domain {
+                *summary.by_domain.entry(domain.clone()).or_default() += 1;
+            }
+            let ran = ran.contains(key);
+            match (&row.node, ran) {
+                (Some(_), true) => outcome.summary.n_running += 1,
+                (Some(_), false) => outcome.summary.n_placed += 1,
+                (None, _) => {
+                    outcome.summary.n_unplaced += 1;
+                    summary.n_unplaced += 1;
+                    outcome.add_failure(pod, &row);
+                }
+            }
+            if !ran {
+                outcome.rows.push(row);
+            }
+        }
+        outcome.rows.sort_by(|a, b| {
+            let key = |row: &Row| (row.namespace.clone(), row.workload.clone(), row.name.clone());
+            key(a).cmp(&key(b))
+        });
+        outcome.summary.workloads = by_workload.into_values().collect();
+        outcome
+    }
+
+    fn add_failure(&mut self, pod: &Pod, row: &Row) {
+        let message = pod.refusal().and_then(|c| c.message.clone()).unwrap_or_default();
+        let name = format!("{}/{}", row.namespace, row.name);
+        let alike = |f: &&mut Failure| f.workload == row.workload && f.message == message;
+        match self.failures.iter_mut().find(alike).filter(|_| row.workload.is_some()) {
+            Some(failure) => failure.pods.push(name),
+            None => self.failures.push(Failure {
+                workload: row.workload.clone(),
+                pods: vec![name],
+                message,
+                bottleneck: None,
+            }),
+        }
+    }
+}
+
+/// Which workload made which.
+struct Owners<'a> {
+    by_uid: HashMap<&'a str, &'a Workload>,
+}
+
+impl Owners<'_> {
+    fn new(workloads: &[Workload]) -> Owners<'_> {
+        Owners { by_uid: workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect() }
+    }
+
+    /// Kind and name of the workload that is nobody's part, such as `Deployment web`.
+    fn workload_of(&self, pod: &Pod) -> Option<String> {
+        let mut owner = pod.metadata.controller()?;
+        // A ReplicaSet's Deployment; deeper than that nothing is nested.
+        if let Some(above) = self.by_uid.get(owner.uid.as_str()).and_then(|w| w.metadata.controller()) {
+            owner = above;
+        }
+        Some(format!("{} {}", owner.kind, owner.name))
+    }
+}

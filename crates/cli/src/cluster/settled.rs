@@ -1,0 +1,244 @@
+//! Whether a cluster has come to rest: nobody is about to make, place, start or end a pod.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::observed::{Metadata, Observed, Pod, Stage};
+
+/// A workload as far as it says what its controller is about to do.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Workload {
+    #[serde(skip)]
+    pub kind: &'static str,
+    pub metadata: Metadata,
+    pub spec: Spec,
+    pub status: Status,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    pub replicas: Option<i64>,
+    pub paused: bool,
+    pub suspend: bool,
+    pub parallelism: Option<i64>,
+    pub completions: Option<i64>,
+}
+
+/// What its controller last saw.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    pub observed_generation: i64,
+    pub replicas: i64,
+    pub updated_replicas: i64,
+    pub current_number_scheduled: i64,
+    pub desired_number_scheduled: i64,
+    pub active: i64,
+    pub succeeded: i64,
+    pub conditions: Vec<super::observed::Condition>,
+}
+
+/// Collections of workloads, with the kind of what is in them.
+pub const COLLECTIONS: [(&str, &str); 6] = [
+    ("Deployment", "/apis/apps/v1/deployments"),
+    ("ReplicaSet", "/apis/apps/v1/replicasets"),
+    ("StatefulSet", "/apis/apps/v1/statefulsets"),
+    ("DaemonSet", "/apis/apps/v1/daemonsets"),
+    ("Job", "/apis/batch/v1/jobs"),
+    ("ReplicationController", "/api/v1/replicationcontrollers"),
+];
+
+/// What keeps the nodes and pods from being at rest, in words; none when they are. `n_nodes` are expected
+/// at least.
+pub fn restless_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
+    if !observed.is_complete() {
+        return Some("nodes and pods are being listed".to_owned());
+    }
+    let tally = observed.tally();
+    let n_expected = n_nodes.max(tally.n_nodes);
+    if tally.n_ready < n_expected {
+        return Some(format!("{} of {n_expected} nodes are ready", tally.n_ready));
+    }
+    let restless = observed.pods.values().filter_map(|pod| Some((pod.key(), why_restless(pod, observed)?)));
+    let ((namespace, name), why) = restless.min()?;
+    Some(format!("Pod {namespace}/{name} {why}"))
+}
+
+fn why_restless(pod: &Pod, observed: &Observed) -> Option<&'static str> {
+    match pod.stage() {
+        Stage::New => Some("has not been looked at"),
+        Stage::Waiting if pod.is_nominated() => Some("waits for a node to be cleared"),
+        Stage::Terminating => Some("is being deleted"),
+        // On a node that is not ready it would wait for ever.
+        Stage::Bound if pod.node().and_then(|n| observed.nodes.get(n)).is_some_and(|n| n.is_ready()) => {
+            Some("is starting")
+        }
+        _ => None,
+    }
+}
+
+/// What keeps the workloads from being at rest, in words; none when they are.
+///
+/// A workload whose own pods wait for a place is at rest: its controller waits for them.
+pub fn restless_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
+    let by_uid: HashMap<_, _> = workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect();
+    let mut waiting: HashMap<&str, bool> = HashMap::new();
+    for pod in observed.pods.values().filter(|p| p.stage() == Stage::Waiting) {
+        let mut owner = pod.metadata.controller();
+        // A pod's ReplicaSet, and that one's Deployment.
+        for _ in 0..2 {
+            let Some(reference) = owner else { break };
+            waiting.insert(&reference.uid, true);
+            owner = by_uid.get(reference.uid.as_str()).and_then(|w| w.metadata.controller());
+        }
+    }
+    let restless = workloads.iter().find_map(|workload| {
+        let is_stuck = waiting.contains_key(workload.metadata.uid.as_str());
+        Some((workload, workload.why_restless(is_stuck)?))
+    });
+    restless.map(|(workload, why)| {
+        let Metadata { namespace, name, .. } = &workload.metadata;
+        format!("{} {namespace}/{name} {why}", workload.kind)
+    })
+}
+
+impl Workload {
+    /// `is_stuck` tells that a pod of it fits nowhere.
+    fn why_restless(&self, is_stuck: bool) -> Option<String> {
+        let Workload { kind, metadata, spec, status } = self;
+        if metadata.deletion_timestamp.is_some() {
+            return Some("is being deleted".to_owned());
+        }
+        if *kind == "Job" {
+            let is_over = status.conditions.iter().any(|c| {
+                ["Complete", "Failed", "Suspended"].contains(&c.type_.as_str()) && c.status == "True"
+            });
+            let parallelism = spec.parallelism.unwrap_or(1);
+            let left = spec.completions.map_or(parallelism, |n| n - status.succeeded);
+            let wanted = parallelism.min(left);
+            let is_restless = !is_over && !spec.suspend && (status.active < wanted || wanted == 0);
+            return is_restless.then(|| format!("has {} of {wanted} pods", status.active));
+        }
+        if status.observed_generation < metadata.generation {
+            return Some("has not been looked at".to_owned());
+        }
+        let wanted = spec.replicas.unwrap_or(1);
+        match *kind {
+            _ if is_stuck => None,
+            "DaemonSet" if status.current_number_scheduled < status.desired_number_scheduled => {
+                Some(format!(
+                    "has pods on {} of {} nodes",
+                    status.current_number_scheduled, status.desired_number_scheduled
+                ))
+            }
+            "Deployment" | "StatefulSet" if !spec.paused && status.updated_replicas < wanted => {
+                Some(format!("has {} of {wanted} pods", status.updated_replicas))
+            }
+            "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet"
+                if !spec.paused && status.replicas != wanted =>
+            {
+                Some(format!("has {} pods and wants {wanted}", status.replicas))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_watch::follow::Event;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, spec: Value, status: Value) -> Pod {
+        let owner = json!({"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": true});
+        let metadata = json!({"name": name, "namespace": "a", "ownerReferences": [owner]});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn waiting(name: &str) -> Pod {
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+        pod(name, json!({}), json!({"phase": "Pending", "conditions": [condition]}))
+    }
+
+    fn observed(pods: Vec<Pod>) -> Observed {
+        let ready = json!({"type": "Ready", "status": "True"});
+        let node = json!({"metadata": {"name": "n"}, "status": {"conditions": [ready]}});
+        let mut observed = Observed::default();
+        observed.node_event(Event::Restarted(vec![serde_json::from_value(node).unwrap()]));
+        observed.pod_event(Event::Restarted(pods));
+        observed
+    }
+
+    fn workload(kind: &'static str, metadata: Value, spec: Value, status: Value) -> Workload {
+        let mut metadata = metadata;
+        metadata["name"] = "web".into();
+        metadata["namespace"] = "a".into();
+        let object = json!({"metadata": metadata, "spec": spec, "status": status});
+        Workload { kind, ..serde_json::from_value(object).unwrap() }
+    }
+
+    #[test]
+    fn pods_are_at_rest_when_running_or_refused() {
+        let check = |pods, expected: Option<&str>| {
+            assert_eq!(restless_pods(&observed(pods), 1).as_deref(), expected);
+        };
+        let bound = json!({"nodeName": "n"});
+        let running = pod("r", bound.clone(), json!({"phase": "Running"}));
+        check(vec![running.clone(), waiting("w")], None);
+        check(vec![running, pod("p", json!({}), json!({}))], Some("Pod a/p has not been looked at"));
+        check(vec![pod("p", bound, json!({"phase": "Pending"}))], Some("Pod a/p is starting"));
+        check(vec![pod("p", json!({"nodeName": "gone"}), json!({}))], None);
+        let mut nominated = waiting("p");
+        nominated.status.nominated_node_name = Some("n".to_owned());
+        check(vec![nominated], Some("Pod a/p waits for a node to be cleared"));
+        assert_eq!(restless_pods(&observed(vec![]), 2).as_deref(), Some("1 of 2 nodes are ready"));
+        assert!(restless_pods(&Observed::default(), 0).is_some());
+    }
+
+    #[test]
+    fn a_deployment_is_at_rest_when_rolled_out_or_stuck() {
+        let replica_set = json!({"uid": "rs", "ownerReferences": [{"uid": "d", "controller": true}]});
+        let replica_set = workload("ReplicaSet", replica_set, json!({"replicas": 1}), json!({"replicas": 1}));
+        let deployment = |generation: i64, n_updated: i64, n_replicas: i64| {
+            let status =
+                json!({"observedGeneration": 2, "replicas": n_replicas, "updatedReplicas": n_updated});
+            workload(
+                "Deployment",
+                json!({"uid": "d", "generation": generation}),
+                json!({"replicas": 3}),
+                status,
+            )
+        };
+        let check = |deployment, pods, expected: Option<&str>| {
+            let workloads = [deployment, replica_set.clone()];
+            assert_eq!(restless_workload(&workloads, &observed(pods)).as_deref(), expected);
+        };
+        check(deployment(2, 3, 3), vec![], None);
+        check(deployment(3, 3, 3), vec![], Some("Deployment a/web has not been looked at"));
+        check(deployment(2, 1, 4), vec![], Some("Deployment a/web has 1 of 3 pods"));
+        check(deployment(2, 3, 4), vec![], Some("Deployment a/web has 4 pods and wants 3"));
+        check(deployment(2, 1, 4), vec![waiting("surge")], None);
+    }
+
+    #[test]
+    fn jobs_and_daemon_sets_are_at_rest_when_their_pods_are_there() {
+        let check = |kind, spec, status, expected: Option<&str>| {
+            let workload = workload(kind, json!({"uid": "u"}), spec, status);
+            assert_eq!(restless_workload(&[workload], &observed(vec![])).as_deref(), expected);
+        };
+        let spec = json!({"parallelism": 2, "completions": 5});
+        check("Job", spec.clone(), json!({"active": 1}), Some("Job a/web has 1 of 2 pods"));
+        check("Job", spec.clone(), json!({"active": 1, "succeeded": 4}), None);
+        check("Job", spec.clone(), json!({"succeeded": 5}), Some("Job a/web has 0 of 0 pods"));
+        let complete = json!({"succeeded": 5, "conditions": [{"type": "Complete", "status": "True"}]});
+        check("Job", spec, complete, None);
+        let status = json!({"currentNumberScheduled": 1, "desiredNumberScheduled": 3});
+        check("DaemonSet", json!({}), status, Some("DaemonSet a/web has pods on 1 of 3 nodes"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Parts of a cluster as processes of their own, which end with the benchmark.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::ClusterBenchError;
+
+/// A directory that is removed in the end.
+pub struct Room(PathBuf);
+
+impl Room {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The system does not let it.
+    pub fn new() -> std::io::Result<Room> {
+        let path = std::env::temp_dir().join(format!("berth-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Room(path))
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A `berth` of its own that serves a cluster.
+pub struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Starts `berth ARGS` and waits until it has written its kubeconfig to this file.
+    ///
+    /// # Errors
+    /// It cannot be started or ends.
+    pub fn start(args: &[&str], kubeconfig: &Path) -> Result<Server, ClusterBenchError> {
+        let command = args.join(" ");
+        let fail = |reason: String| ClusterBenchError::Child { command: command.clone(), reason };
+        let program = std::env::current_exe().map_err(|e| fail(e.to_string()))?;
+        let mut child = Command::new(program)
+            .args(args)
+            .arg("--kubeconfig-out")
+            .arg(kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| fail(e.to_string()))?;
+        let stdout = child.stdout.take();
+        let server = Server { child };
+        let mut lines = stdout.map(|out| BufReader::new(out).lines()).into_iter().flatten();
+        // It prints this one line, and nothing after it: nobody has to go on reading.
+        match lines.find(|line| line.as_ref().is_ok_and(|l| l.starts_with("export KUBECONFIG="))) {
+            Some(_) => Ok(server),
+            None => Err(fail("it ended before it was ready; its messages are above".to_owned())),
+        }
+    }
+
+    /// The most memory it had in use, in bytes; on Linux only.
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kibibytes.checked_mul(1024)
+    }
+
+    /// The processor time it has used; on Linux only.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        cpu_time(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The processor time this process has used; on Linux only.
+pub fn own_cpu_time() -> Option<Duration> {
+    cpu_time("self")
+}
+
+fn cpu_time(process: &str) -> Option<Duration> {
+    // In every Linux there is, whatever the kernel's own tick.
+    const TICKS_PER_SECOND: u64 = 100;
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold spaces. Behind it the state is field 3, and the times are 14 and 15.
+    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks(14)? + ticks(15)?) * (1000 / TICKS_PER_SECOND)))
+}

@@ -1,0 +1,138 @@
+//! What is put into a cluster: the nodes and pod classes of `bench scale`, and requests by several connections.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use berth_api::object::Pod;
+use berth_bench::measure::Samples;
+use berth_bench::scale::classes::{Class, namespaces};
+use berth_bench::scale::nodes;
+use berth_watch::call::{self, CallError};
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+
+/// A request may take this long, however busy the machine is.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+const JSON: &str = "application/json";
+
+/// Does `work` on all items, `n_workers` at a time, each in a task of its own, in order. Gives how long each took.
+///
+/// # Errors
+/// The first error; what was begun is not waited for.
+pub async fn each<T, F, E>(
+    items: Vec<T>,
+    n_workers: usize,
+    work: impl Fn(usize, Arc<[T]>, usize) -> F + Clone + Send + 'static,
+) -> Result<Samples, E>
+where
+    T: Send + Sync + 'static,
+    F: Future<Output = Result<(), E>> + Send + 'static,
+    E: Send + 'static,
+{
+    let items: Arc<[T]> = items.into();
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut workers = tokio::task::JoinSet::new();
+    for worker in 0..n_workers {
+        let (items, next, work) = (items.clone(), next.clone(), work.clone());
+        workers.spawn(async move {
+            let mut samples = Samples::default();
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= items.len() {
+                    return Ok(samples);
+                }
+                let begin = Instant::now();
+                work(worker, items.clone(), i).await?;
+                samples.add(begin.elapsed());
+            }
+        });
+    }
+    let mut all = Samples::default();
+    while let Some(joined) = workers.join_next().await {
+        // A worker that panicked has told so; what it did not do is missed by whoever counts.
+        if let Ok(samples) = joined {
+            all.extend(&samples?);
+        }
+    }
+    Ok(all)
+}
+
+/// Sends an object.
+///
+/// # Errors
+/// The server refuses it.
+pub async fn post(client: &Client, path: &str, object: &Value) -> Result<(), CallError> {
+    let request = call::with_body(Method::POST, path, JSON, object.to_string().into_bytes());
+    call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(drop)
+}
+
+/// Creates objects, each at its path.
+///
+/// # Errors
+/// The server refuses one.
+pub async fn create(
+    client: &Client,
+    objects: Vec<(String, Value)>,
+    n_workers: usize,
+) -> Result<Samples, CallError> {
+    let client = client.clone();
+    each(objects, n_workers, move |_, objects, i| {
+        let client = client.clone();
+        async move {
+            let (path, object) = &objects[i];
+            post(&client, path, object).await
+        }
+    })
+    .await
+}
+
+/// The namespaces of the classes.
+pub fn namespace_objects() -> Vec<(String, Value)> {
+    let object = |name: String| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    namespaces().into_iter().map(|n| ("/api/v1/namespaces".to_owned(), object(n.metadata.name))).collect()
+}
+
+/// Nodes that say they are ready.
+pub fn node_objects(seed: u64, n_nodes: usize) -> Vec<(String, Value)> {
+    let object = |i| {
+        let node = nodes::node(seed, i);
+        let mut value = json!({"apiVersion": "v1", "kind": "Node"});
+        value["metadata"] = json!({"name": node.metadata.name, "labels": node.metadata.labels});
+        value["spec"] = json!({"taints": node.spec.taints});
+        let amounts = json!(node.status.allocatable);
+        let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady"});
+        value["status"] = json!({"allocatable": amounts, "capacity": amounts, "conditions": [ready]});
+        value
+    };
+    (0..n_nodes).map(|i| ("/api/v1/nodes".to_owned(), object(i))).collect()
+}
+
+/// A pod of a class, for a scheduler of this name.
+pub fn pod_object(class: &Class, name: &str, scheduler: &str) -> Value {
+    let mut template: Pod = class.template.clone();
+    name.clone_into(&mut template.metadata.name);
+    scheduler.clone_into(&mut template.spec.scheduler_name);
+    let mut object = json!({"apiVersion": "v1", "kind": "Pod"});
+    object["metadata"] = json!({"name": name, "labels": template.metadata.labels});
+    object["spec"] = json!(template.spec);
+    object
+}
+
+/// A Deployment of pods of a class.
+pub fn deployment_object(class: &Class, n_replicas: usize) -> Value {
+    let pod = pod_object(class, "", "default-scheduler");
+    let labels = &pod["metadata"]["labels"];
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": class.template.metadata.name},
+        "spec": {
+            "replicas": n_replicas,
+            "selector": {"matchLabels": {"app": labels["app"]}},
+            "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+        },
+    })
+}

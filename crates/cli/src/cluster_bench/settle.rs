@@ -1,0 +1,241 @@
+//! `berth bench up`: how long a cluster of `berth up` takes to settle under Deployments with all kinds of rules.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use berth_bench::measure::{Figures, Samples};
+use berth_bench::scale::classes::classes;
+use berth_watch::call;
+use berth_watch::connect::Options;
+use kube::Client;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::ClusterBenchError;
+use super::child::{Room, Server, own_cpu_time};
+use super::load::{TIMEOUT, create, deployment_object, namespace_objects};
+use crate::cluster::observed::{Observed, Stage};
+use crate::cluster::overview::{Overview, Rest, Waited};
+use crate::render::live::Live;
+
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
+/// Between two requests that show how long others have to wait.
+const PROBE_EVERY: Duration = Duration::from_millis(50);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Settle {
+    /// Simulated nodes.
+    pub n_nodes: usize,
+    /// Pods of all Deployments.
+    pub n_pods: usize,
+    /// Whether progress is shown.
+    pub live: bool,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods there are in the end.
+    pub pods: usize,
+    /// Pods that run in the end.
+    pub running: usize,
+    /// Pods that fit nowhere in the end.
+    pub unplaced: usize,
+    /// From the start of the process to a server that answers.
+    pub ready_seconds: f64,
+    /// From the start of the process to the last node's readiness.
+    pub nodes_ready_seconds: f64,
+    /// From the first Deployment to all pods running and everything at rest.
+    pub settled_seconds: f64,
+    /// Pods by that time.
+    pub pods_per_second: f64,
+    /// Peak memory of the one process that is the cluster.
+    pub peak_rss_bytes: Option<u64>,
+    /// Its processor time by the time that passed.
+    pub cores: f64,
+    /// Processor time of this process, which watches, by the time that passed.
+    pub own_cores: f64,
+    /// What a request for one pod took meanwhile, seen from outside.
+    pub probe: Figures,
+    /// What requests took, seen by the API server, by verb.
+    pub latencies: Vec<Latency>,
+}
+
+/// Durations of requests of one verb. The bounds are those of the server's histogram: the smallest that is not
+/// exceeded, in seconds; none beyond the largest.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    /// Verb.
+    pub verb: String,
+    /// Requests.
+    pub requests: u64,
+    /// What half of them do not exceed.
+    pub p50_seconds: Option<f64>,
+    /// What 99% do not exceed.
+    pub p99_seconds: Option<f64>,
+}
+
+/// Measures.
+///
+/// # Errors
+/// The cluster cannot be started, refuses something, or does not settle.
+pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
+    let room = Room::new().map_err(|e| ClusterBenchError::Size(format!("no room for files: {e}")))?;
+    let kubeconfig = room.file("kubeconfig");
+    let n_nodes = settle.n_nodes.to_string();
+    let zones = settle.n_nodes.min(10).to_string();
+    let started = Instant::now();
+    let args = [
+        "up",
+        "--no-summary",
+        "--nodes",
+        &n_nodes,
+        "--zones",
+        &zones,
+        "--start-after",
+        "0s",
+        "--node-label",
+        "example.com/disk=ssd",
+    ];
+    let server = Server::start(&args, &kubeconfig)?;
+    let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
+    let ready = started.elapsed();
+
+    let mut overview = Overview::start(client.clone(), Live::new(settle.live));
+    let idle = || async { true };
+    let rest = |n_nodes| Rest { n_nodes, is_scheduler_idle: idle, timeout: Some(SETTLE_TIMEOUT) };
+    wait(&mut overview, rest(settle.n_nodes), "nodes are ready").await?;
+    let nodes_ready = started.elapsed();
+
+    create(&client, namespace_objects(), 1).await?;
+    let (cpu, own_cpu, begin) = (server.cpu_time(), own_cpu_time(), Instant::now());
+    let classes = classes();
+    let replicas = |i: usize| settle.n_pods / classes.len() + usize::from(i < settle.n_pods % classes.len());
+    let deployments = classes.iter().enumerate().map(|(i, class)| {
+        let path = format!("/apis/apps/v1/namespaces/{}/deployments", class.template.metadata.namespace);
+        (path, deployment_object(class, replicas(i)))
+    });
+    create(&client, deployments.collect(), 4).await?;
+    let stop = CancellationToken::new();
+    let probing = tokio::spawn(probe(client.clone(), stop.clone()));
+    wait(&mut overview, rest(settle.n_nodes), "all pods are placed and running").await?;
+    let settled = begin.elapsed();
+    stop.cancel();
+    let probed = probing.await.unwrap_or_default();
+    overview.clear();
+
+    let cores = |before: Option<Duration>, after: Option<Duration>| {
+        let used = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+        used.map_or(0.0, |used| used.as_secs_f64() / settled.as_secs_f64())
+    };
+    let observed = overview.observed();
+    let count = |stage| observed.tally().stages.get(&stage).copied().unwrap_or(0);
+    let metrics = call::send(&client, call::get("/metrics"), TIMEOUT, 64 << 20).await?;
+    Ok(Report {
+        nodes: observed.nodes.len(),
+        pods: observed.pods.len(),
+        running: count(Stage::Running),
+        unplaced: n_without_node(observed),
+        ready_seconds: ready.as_secs_f64(),
+        nodes_ready_seconds: nodes_ready.as_secs_f64(),
+        settled_seconds: settled.as_secs_f64(),
+        pods_per_second: observed.pods.len() as f64 / settled.as_secs_f64(),
+        peak_rss_bytes: server.peak_rss_bytes(),
+        cores: cores(cpu, server.cpu_time()),
+        own_cores: cores(own_cpu, own_cpu_time()),
+        probe: probed.figures(),
+        latencies: latencies(&String::from_utf8_lossy(&metrics)),
+    })
+}
+
+async fn wait<F: Future<Output = bool>>(
+    overview: &mut Overview,
+    rest: Rest<impl Fn() -> F>,
+    what: &str,
+) -> Result<(), ClusterBenchError> {
+    match overview.until_settled(rest).await? {
+        Waited::Settled => Ok(()),
+        Waited::TimedOut(why) => Err(ClusterBenchError::TooLate {
+            what: format!("{what}: {why}"),
+            seconds: SETTLE_TIMEOUT.as_secs(),
+        }),
+    }
+}
+
+fn n_without_node(observed: &Observed) -> usize {
+    observed.pods.values().filter(|pod| pod.node().is_none()).count()
+}
+
+/// Asks for a small object again and again; how long that takes is what somebody at a terminal would wait.
+async fn probe(client: Client, stop: CancellationToken) -> Samples {
+    let mut samples = Samples::default();
+    loop {
+        let begin = Instant::now();
+        let path = "/api/v1/namespaces/default";
+        if call::send(&client, call::get(path), TIMEOUT, call::MAX_OBJECT_BYTES).await.is_ok() {
+            samples.add(begin.elapsed());
+        }
+        tokio::select! {
+            () = stop.cancelled() => return samples,
+            () = tokio::time::sleep(PROBE_EVERY) => {}
+        }
+    }
+}
+
+/// Out of `apiserver_request_duration_seconds` of the server's metrics, without watches, which last.
+fn latencies(metrics: &str) -> Vec<Latency> {
+    let mut buckets: BTreeMap<String, HashMap<String, u64>> = BTreeMap::new();
+    for line in metrics.lines() {
+        let Some(rest) = line.strip_prefix("apiserver_request_duration_seconds_bucket{") else { continue };
+        let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
+        let label = |name: &str| {
+            let text = labels.split(',').find_map(|l| l.strip_prefix(name)?.strip_prefix("=\""))?;
+            Some(text.trim_end_matches('"').to_owned())
+        };
+        let count = value.split(' ').next().and_then(|v| v.parse::<f64>().ok());
+        if let (Some(verb), Some(bound), Some(count)) = (label("verb"), label("le"), count)
+            && verb != "WATCH"
+        {
+            *buckets.entry(verb).or_default().entry(bound).or_default() += count as u64;
+        }
+    }
+    buckets.into_iter().map(|(verb, buckets)| latency(verb, buckets)).collect()
+}
+
+fn latency(verb: String, buckets: HashMap<String, u64>) -> Latency {
+    let mut buckets: Vec<(f64, u64)> = buckets
+        .into_iter()
+        .filter_map(|(bound, n)| Some((bound.replace("+Inf", "inf").parse().ok()?, n)))
+        .collect();
+    buckets.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let requests = buckets.last().map_or(0, |(_, n)| *n);
+    let quantile = |percent: u64| {
+        let bound = buckets.iter().find(|(_, n)| n * 100 >= requests * percent).map(|(bound, _)| *bound);
+        bound.filter(|bound| bound.is_finite())
+    };
+    Latency { verb, requests, p50_seconds: quantile(50), p99_seconds: quantile(99) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_bounds_of_buckets_over_all_resources() {
+        let metrics = "# HELP x\n\
+            apiserver_request_duration_seconds_bucket{verb=\"GET\",resource=\"pods\",le=\"0.1\"} 98\n\
+            apiserver_request_duration_seconds_bucket{verb=\"GET\",resource=\"pods\",le=\"0.5\"} 99\n\
+            apiserver_request_duration_seconds_bucket{verb=\"GET\",resource=\"pods\",le=\"+Inf\"} 99\n\
+            apiserver_request_duration_seconds_bucket{verb=\"GET\",resource=\"nodes\",le=\"0.1\"} 0\n\
+            apiserver_request_duration_seconds_bucket{verb=\"GET\",resource=\"nodes\",le=\"0.5\"} 0\n\
+            apiserver_request_duration_seconds_bucket{verb=\"GET\",resource=\"nodes\",le=\"+Inf\"} 1\n\
+            apiserver_request_duration_seconds_bucket{verb=\"WATCH\",le=\"+Inf\"} 7\n";
+        let expected =
+            Latency { verb: "GET".to_owned(), requests: 100, p50_seconds: Some(0.1), p99_seconds: Some(0.5) };
+        assert_eq!(latencies(metrics), [expected]);
+    }
+}

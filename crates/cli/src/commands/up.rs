@@ -1,0 +1,286 @@
+//! `berth up`.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use berth_api::config::DEFAULT_SCHEDULER_NAME;
+use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
+use berth_engine::Settings;
+use berth_kubelet::{Adopt, KubeletOptions};
+use berth_minicluster::ApiServer;
+use berth_minicluster::controllers::{self, ControllerOptions};
+use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
+use berth_watch::connect;
+use futures::FutureExt;
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
+use super::rules_args::RulesArgs;
+use super::scheduler;
+use super::server_args::ServerArgs;
+use crate::Answer;
+use crate::cluster::apply::{Applied, apply};
+use crate::cluster::log::LogArgs;
+use crate::cluster::observed::{Key, Pod};
+use crate::cluster::outcome::Outcome;
+use crate::cluster::overview::{Overview, Rest, Waited, list, workloads};
+use crate::cluster::parts::Parts;
+use crate::cluster::runtime;
+use crate::error::CliError;
+use crate::input::find_inputs;
+use crate::output;
+use crate::render::live::Live;
+use crate::render::names::counted;
+use crate::render::placement::{self, Columns};
+use crate::render::progress;
+
+/// This many nodes are made when nothing else is asked for.
+const DEFAULT_NODES: u64 = 3;
+
+/// Run a Kubernetes cluster with simulated nodes, scheduled by Berth
+///
+/// One process: an API server with the workload controllers, simulated nodes, and the scheduler, which serves pods of
+/// the schedulerNames `default-scheduler` and `berth`. Prints the line that makes kubectl use it, and goes on until
+/// Ctrl-C.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  berth up
+  berth up --nodes 12 --zones 3 --data-dir ~/.local/share/berth
+  berth up --nodes 3 --zones 3 -f examples/redis-web --exit-when-settled
+  kubectl get nodes,namespaces,pods -A -o yaml > cluster.yaml; berth up --from cluster.yaml
+  berth up --from cluster.yaml -f new-deployment.yaml --exit-when-settled
+
+Exit codes: 0 ended by SIGINT or SIGTERM, or settled with all pods placed; 1 settled with pods that are not placed,
+or not settled in time; 2 bad input or usage, or a part that could not go on")]
+pub struct Args {
+    /// Simulate this many nodes [default: 3, or none with --from]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_NODES))]
+    nodes: Option<u64>,
+    #[command(flatten)]
+    made: NodeArgs,
+    /// Start with the nodes, pods and other objects of a real cluster, as kubectl prints them: files, directories or -
+    ///
+    /// The nodes are simulated under their own names and the pods go on running where they are.
+    #[arg(long, num_args = 1.., value_name = "DUMP")]
+    from: Vec<String>,
+    /// Apply these manifests in the beginning: files, directories or -
+    #[arg(short, long = "filename", num_args = 1.., value_name = "FILE")]
+    files: Vec<String>,
+    /// End when every pod is placed and started, or known to fit nowhere, and show where everything went
+    #[arg(long)]
+    exit_when_settled: bool,
+    /// With --exit-when-settled: end with exit code 1 after this long
+    #[arg(long, value_name = "DURATION", requires = "exit_when_settled", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// With --exit-when-settled: the node label by whose values pods are counted
+    #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
+    topology_key: String,
+    /// Serve pods of this schedulerName; may be given several times [default: default-scheduler and berth, or those
+    /// of --config]
+    #[arg(long, value_name = "NAME")]
+    scheduler_name: Vec<String>,
+    #[command(flatten)]
+    rules: RulesArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    timing: TimingArgs,
+    /// Do not show how the cluster is doing
+    #[arg(long)]
+    no_summary: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// What was read before anything is started.
+struct Input {
+    settings: Settings,
+    is_configured: bool,
+    dump: Vec<Value>,
+    manifests: Vec<Manifest>,
+}
+
+/// Runs the cluster until told to stop, or until it has settled.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    args.log.start();
+    let (mut configurations, mut dump, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
+    read(&args.from, &mut |manifest| dump.push(manifest.value))?;
+    read(&args.files, &mut |manifest| {
+        match Kind::of(&manifest.api_version, &manifest.kind) {
+            Some(Kind::KubeSchedulerConfiguration) => configurations.push(manifest),
+            _ => manifests.push(manifest),
+        };
+    })?;
+    let settings = args.rules.settings(&configurations)?;
+    let is_configured = args.rules.is_configured() || !configurations.is_empty();
+    let input = Input { settings, is_configured, dump, manifests };
+    let begin = Instant::now();
+    runtime::run(async move |stop| up(args, input, begin, stop).await)
+}
+
+fn read(arguments: &[String], each: &mut dyn FnMut(Manifest)) -> Result<(), CliError> {
+    let inputs = find_inputs(arguments)?;
+    let progress = progress::of_bytes(&inputs);
+    for input in &inputs {
+        let take = &mut |manifest| {
+            each(manifest);
+            Ok::<(), ReadError>(())
+        };
+        let reader = input.open(|n_bytes| progress.inc(n_bytes))?;
+        read_manifests(reader, &input.name(), take).map_err(berth_api::read::InputError::from)?;
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) -> Result<Answer, CliError> {
+    let Input { settings, is_configured, dump, manifests } = input;
+    let names = &args.scheduler_name;
+    let scheduler = scheduler::options(
+        settings.clone(),
+        names,
+        is_configured,
+        &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
+    )?;
+    let server = ApiServer::start(args.server.options(settings.extensions)?).await?;
+    let mut parts = Parts::new(stop.child_token());
+    let outcome = async {
+        server.import(dump).await?;
+        let client = connect::client(server.admin_config())?;
+        let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
+        start_parts(args, settings, &server, &mut parts)?;
+        let scheduler = berth_scheduler::start(server.admin_config(), scheduler, parts.stop_token()).await?;
+        let snapshot = scheduler.snapshot();
+        parts.start("scheduler", |_| scheduler.stopped());
+        output::kubeconfig_line(server.kubeconfig_path())?;
+        output::note(&format!("ready after {:.1} s at {}", begin.elapsed().as_secs_f64(), server.url()));
+        let work = attend(args, client, manifests, ran, snapshot, &stop);
+        tokio::select! {
+            answer = work => answer,
+            failed = parts.failed() => failed.map(|()| Answer::Good),
+        }
+    };
+    let outcome = outcome.await;
+    parts.end().await;
+    server.shutdown().await;
+    outcome
+}
+
+/// Controllers and nodes.
+fn start_parts(
+    args: &Args,
+    settings: Settings,
+    server: &ApiServer,
+    parts: &mut Parts,
+) -> Result<(), CliError> {
+    let client = connect::client(server.admin_config())?;
+    let running = |stop| controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
+    parts.start("controllers", running);
+    let kubelet = KubeletOptions {
+        make: args.n_made_nodes().map(|n| args.made.template(n)).into_iter().collect(),
+        // There is nobody else to run the nodes of a dump, of manifests, or of the last time.
+        adopt: Adopt::All,
+        admission: settings,
+        ..args.timing.options()
+    };
+    let config = server.admin_config();
+    parts.start("kubelet", |stop| berth_kubelet::run(config, kubelet, stop));
+    Ok(())
+}
+
+impl Args {
+    fn n_made_nodes(&self) -> Option<u64> {
+        let default = if self.from.is_empty() { DEFAULT_NODES } else { 0 };
+        Some(self.nodes.unwrap_or(default)).filter(|n| *n > 0)
+    }
+}
+
+/// What is done while the parts run.
+async fn attend(
+    args: &Args,
+    client: Client,
+    manifests: Vec<Manifest>,
+    ran: HashSet<Key>,
+    scheduler: watch::Receiver<Snapshot>,
+    stop: &CancellationToken,
+) -> Result<Answer, CliError> {
+    if args.no_summary && !args.exit_when_settled {
+        tell(apply(&client, manifests).await?);
+        stop.cancelled().await;
+        return Ok(Answer::Good);
+    }
+    let mut overview = Overview::start(client.clone(), Live::new(!args.no_summary));
+    let work = async {
+        let applied = overview.until(apply(&client, manifests)).await?;
+        overview.aside(|| tell(applied));
+        if !args.exit_when_settled {
+            overview.until(stop.cancelled()).await;
+            return Ok(Answer::Good);
+        }
+        let rest = Rest {
+            n_nodes: args.n_made_nodes().unwrap_or(0) as usize,
+            is_scheduler_idle: || std::future::ready(is_idle(&scheduler.borrow())),
+            timeout: args.timeout,
+        };
+        let waited = overview.until_settled(rest).await?;
+        overview.clear();
+        show(args, &client, &overview, &ran, &waited).await
+    };
+    tokio::select! {
+        answer = work => answer,
+        () = stop.cancelled() => Ok(if args.exit_when_settled { Answer::Bad } else { Answer::Good }),
+    }
+}
+
+/// Whether no pod waits for its turn or for another try.
+fn is_idle(scheduler: &Snapshot) -> bool {
+    let QueueCounts { active, backoff, busy, .. } = scheduler.queue;
+    scheduler.is_ready() && active + backoff + busy == 0
+}
+
+/// Tells what became of the manifests.
+fn tell(applied: Applied) {
+    let Applied { n_objects, warnings, skipped, namespaces } = applied;
+    warnings.iter().for_each(output::warning);
+    if !namespaces.is_empty() {
+        output::note(&format!("namespaces that no manifest makes were made: {}", namespaces.join(", ")));
+    }
+    if !skipped.is_empty() {
+        let kinds: Vec<_> = skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+        output::note(&format!("kinds that the API server does not have: {}", kinds.join(", ")));
+    }
+    if n_objects > 0 {
+        output::note(&format!("{} applied", counted(n_objects, "object")));
+    }
+}
+
+/// Shows where everything went.
+async fn show(
+    args: &Args,
+    client: &Client,
+    overview: &Overview,
+    ran: &HashSet<Key>,
+    waited: &Waited,
+) -> Result<Answer, CliError> {
+    let workloads = workloads(client).await?;
+    let outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
+    let mut out = output::stdout();
+    placement::write(&mut out, &outcome.rows, Columns::Narrow, &outcome.summary, &outcome.failures)?;
+    out.flush()?;
+    if let Waited::TimedOut(why) = waited {
+        output::warning(&format!("not settled in time: {why}"));
+    }
+    let is_good = *waited == Waited::Settled && outcome.summary.n_unplaced == 0;
+    Ok(if is_good { Answer::Good } else { Answer::Bad })
+}
+
+/// The pods that have a node.
+async fn placed_pods(client: &Client) -> Result<HashSet<Key>, CliError> {
+    let pods: Vec<Pod> = list(client, "/api/v1/pods").await?;
+    Ok(pods.iter().filter(|p| p.node().is_some()).map(Pod::key).collect())
+}

@@ -1,0 +1,48 @@
+//! The final state of a cluster, judged by code that is not the engine's.
+
+use std::collections::{BTreeSet, HashMap};
+
+use berth_api::object::{Namespace, Node, Pod};
+use berth_bench::check::{self, Placed};
+use kube::Client;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::client::{list, text};
+
+fn typed<T: DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).unwrap()
+}
+
+/// Every pod is on a node that is there, and no required rule is broken. Gives the number of pods.
+pub async fn assert_every_rule_kept(client: &Client) -> usize {
+    let nodes = list(client, "/api/v1/nodes").await.unwrap();
+    let namespaces = list(client, "/api/v1/namespaces").await.unwrap();
+    let mut pods = list(client, "/api/v1/pods").await.unwrap();
+    pods.retain(|pod| !["Succeeded", "Failed"].contains(&text(pod, "/status/phase")));
+    // Affinity counts as of a pod's placement.
+    pods.sort_by_key(|pod| bound_at(pod).to_owned());
+    let index: HashMap<&str, usize> =
+        nodes.iter().enumerate().map(|(i, node)| (text(node, "/metadata/name"), i)).collect();
+    let mut placed = Vec::new();
+    let mut nowhere = BTreeSet::new();
+    for (i, pod) in pods.iter().enumerate() {
+        match index.get(text(pod, "/spec/nodeName")) {
+            Some(node) => placed.push(Placed { template: i as u32, node: *node as u32 }),
+            None => drop(nowhere.insert(text(pod, "/metadata/name"))),
+        }
+    }
+    assert!(nowhere.is_empty(), "pods that are on no node: {nowhere:?}");
+    let nodes: Vec<Node> = nodes.iter().map(typed).collect();
+    let namespaces: Vec<Namespace> = namespaces.iter().map(typed).collect();
+    let templates: Vec<Pod> = pods.iter().map(typed).collect();
+    let findings = check::check(nodes.into_iter(), &namespaces, &templates, &placed);
+    assert_eq!(findings.n_violations, 0, "{:?}", findings.violations);
+    pods.len()
+}
+
+fn bound_at(pod: &Value) -> &str {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let scheduled = conditions.into_iter().flatten().find(|c| c["type"] == "PodScheduled");
+    scheduled.map_or("", |c| text(c, "/lastTransitionTime"))
+}

@@ -1,0 +1,165 @@
+//! `berth up` and the parts as commands: how they begin, what they say, and how they end.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+use crate::client::{connect, create, eventually, get, text};
+use crate::process::{Berth, Room, repository};
+
+/// Runs `berth` to its end: exit code, standard output, standard error.
+fn finish(room: &Room, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut berth = Berth::start(room, "berth", args);
+    let stdout = berth.rest();
+    let code = berth.wait().code();
+    let stderr = berth.stderr();
+    fs::remove_file(room.file("berth.stderr")).unwrap();
+    (code, stdout, stderr)
+}
+
+#[test]
+fn the_main_job_places_redis_and_web_servers_and_shows_where() {
+    let room = Room::new("main-job");
+    let args = ["up", "--nodes", "3", "--zones", "3", "-f", "examples/redis-web", "--exit-when-settled"];
+    let (code, stdout, stderr) = finish(&room, &args);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (kubeconfig, table) = stdout.split_once('\n').unwrap();
+    let kubeconfig = kubeconfig.strip_prefix("export KUBECONFIG=").unwrap();
+    assert!(!Path::new(kubeconfig).exists(), "{kubeconfig} is left behind");
+    let nodes_of = |name: &str| {
+        let lines = table.lines().filter(|l| l.starts_with(&format!("default/{name}-")));
+        let mut nodes: Vec<_> = lines.filter_map(|l| l.split_whitespace().nth(1)).collect();
+        nodes.sort_unstable();
+        nodes
+    };
+    let all = ["node-1", "node-2", "node-3"];
+    assert_eq!((nodes_of("redis-cache"), nodes_of("web-server")), (all.to_vec(), all.to_vec()), "{table}");
+    assert!(table.contains("6 pods: 6 placed, 0 unplaced; 3 nodes"), "{table}");
+}
+
+#[test]
+fn what_fits_nowhere_is_told_with_its_reason() {
+    let room = Room::new("unplaced");
+    let args = ["up", "--nodes", "2", "-f", "examples/redis-web", "--exit-when-settled", "--no-summary"];
+    let (code, stdout, stderr) = finish(&room, &args);
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(stdout.contains("6 pods: 4 placed, 2 unplaced; 2 nodes"), "{stdout}");
+    assert!(
+        stdout.contains("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn manifests_that_are_refused_are_named_with_file_and_field() {
+    let room = Room::new("refused");
+    let file = room.file("bad.yaml");
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: c, image: i}]}\n---\n\
+        apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec:\n  nodeSelector: {'not a key': x}\n  \
+        containers: [{name: c, image: i}]\n";
+    fs::write(&file, pod).unwrap();
+    let file = file.display().to_string();
+    let (code, _, stderr) = finish(&room, &["up", "--no-summary", "-f", &file]);
+    assert_eq!(code, Some(2), "{stderr}");
+    let begin = format!("error: {file}:6: Pod default/bad: spec.nodeSelector: Invalid value: ");
+    assert!(stderr.lines().any(|l| l.starts_with(&begin)), "{stderr}");
+}
+
+#[test]
+fn bad_usage_is_told_before_anything_is_started() {
+    let room = Room::new("usage");
+    let own = room.file(".kube");
+    fs::create_dir_all(&own).unwrap();
+    let own = own.join("config");
+    fs::write(&own, "apiVersion: v1\nkind: Config\nclusters: [{name: mine}]\n").unwrap();
+    let own = own.display().to_string();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (args, expected) in [
+        (vec!["up", "-f", "no/such.yaml"], "no/such.yaml: no such file"),
+        (vec!["up", "--from", "no/such.yaml"], "no/such.yaml: no such file"),
+        (vec!["up", "--config", "examples/redis-web/redis-cache.yaml"], "no KubeSchedulerConfiguration"),
+        (vec!["up", "--kubeconfig-out", &own], "your own kubeconfig"),
+        (vec!["apiserver", "--port", &port], &port),
+        (vec!["scheduler", "--kubeconfig", "no/such"], "no/such"),
+        (vec!["kubelet", "--nodes", "3", "--kubeconfig", "no/such"], "no/such"),
+        (vec!["kubelet"], "--nodes"),
+    ] {
+        let (code, stdout, stderr) = finish(&room, &args);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+    }
+    assert!(fs::read_to_string(own).unwrap().contains("mine"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn up_ends_cleanly_and_goes_on_from_its_data_directory() {
+    let room = Room::new("again");
+    let data = room.file("data").display().to_string();
+    let args = ["up", "--no-summary", "--data-dir", &data, "--start-after", "0s"];
+    let mut before = String::new();
+    for signal in ["INT", "TERM"] {
+        let mut berth = Berth::start(&room, "up", &args);
+        let kubeconfig = berth.line_after("export KUBECONFIG=");
+        assert!(kubeconfig.starts_with(&data), "{kubeconfig}");
+        let client = connect(Path::new(&kubeconfig)).await;
+        if before.is_empty() {
+            let map =
+                serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}});
+            create(&client, "/api/v1/namespaces/default/configmaps", map).await;
+        }
+        let kept = get(&client, "/api/v1/namespaces/default/configmaps/kept").await.unwrap();
+        let uid = text(&kept, "/metadata/uid").to_owned();
+        assert!(before.is_empty() || uid == before);
+        before = uid;
+        eventually("nodes register", async || {
+            let nodes = get(&client, "/api/v1/nodes").await.map_err(|e| e.to_string())?;
+            let n_nodes = nodes["items"].as_array().map_or(0, Vec::len);
+            if n_nodes == 3 { Ok(()) } else { Err(n_nodes.to_string()) }
+        })
+        .await;
+        berth.signal(signal);
+        assert_eq!(berth.wait().code(), Some(0), "{}", berth.stderr());
+    }
+}
+
+#[test]
+fn real_clusters_go_on_where_they_were() {
+    let dumps = repository().join("../shared/data/dumps");
+    if !dumps.exists() {
+        eprintln!("{} not found: nothing is started from it", dumps.display());
+        return;
+    }
+    let room = Room::new("dumps");
+    for (name, n_running, n_nodes) in [("minikube-1.34", 0, 0), ("support-bundle", 0, 0)] {
+        let dump = dumps.join(name).display().to_string();
+        let args = ["up", "--from", &dump, "--exit-when-settled", "--no-summary", "--start-after", "0s"];
+        let (code, stdout, stderr) = finish(&room, &args);
+        assert_eq!(code, Some(0), "{name}: {stdout}{stderr}");
+        let expected = format!("{n_running} running, 0 placed, 0 unplaced; {n_nodes} node");
+        assert!(stdout.contains(&expected), "{name}: {stdout}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_on_the_wire_is_refused_and_hurts_nobody() {
+    let room = Room::new("nonsense");
+    let mut server = Berth::start(&room, "apiserver", &["apiserver"]);
+    let kubeconfig = server.line_after("export KUBECONFIG=");
+    let text = fs::read_to_string(&kubeconfig).unwrap();
+    let address = text.split_once("server: https://").unwrap().1.lines().next().unwrap().trim().to_owned();
+    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000], b"\x16\x03\x01\x00\x01", b""] {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        // The server may hang up before all is written.
+        let _ = stream.write_all(nonsense);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let client = connect(Path::new(&kubeconfig)).await;
+    get(&client, "/api/v1/namespaces/default").await.unwrap();
+    let path = "/api/v1/namespaces/default/pods/..%2F..%2F..%2Fetc%2Fpasswd";
+    assert_eq!(get(&client, path).await.unwrap_err().code(), Some(404));
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+}

@@ -1,0 +1,244 @@
+//! Scripts: commands and what they are to print.
+//!
+//! - `# ...` is a comment.
+//! - `@ ARGS` starts `berth up ARGS` for the rest of the script; its KUBECONFIG is set for all commands.
+//! - `== name` begins a file, which ends at the next line that begins a block.
+//! - `$ COMMAND` is run by a shell; what follows is its whole output, standard error after standard output, with
+//!   `[exit N]` at the end if that is not 0.
+//! - `~ COMMAND` is the same, run again until it prints what is expected.
+//! - `& NAME COMMAND` runs in the background until the script ends; `% NAME` is followed by lines that it has to
+//!   print, in this order, sooner or later.
+//!
+//! In what is expected, `*` stands for any text within a line, a line `...` for any number of lines, and runs of spaces
+//! count as one.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::process::{Berth, Room, eventually, repository};
+
+/// Whether there is a `kubectl`; says so, past the capturing of the test's output, if there is none.
+pub fn has_kubectl(test: &str) -> bool {
+    let found = Command::new("kubectl").args(["version", "--client"]).stdout(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        let mut stderr = std::io::stderr().lock();
+        let _ =
+            std::io::Write::write_fmt(&mut stderr, format_args!("SKIPPED {test}: no kubectl on the PATH\n"));
+    }
+    is_there
+}
+
+#[test]
+fn kubectl_works_against_berth_up() {
+    run("kubectl");
+}
+
+#[test]
+fn the_examples_of_the_documentation_work_through_the_api() {
+    run("documentation");
+}
+
+#[test]
+fn rolling_updates_get_stuck_on_anti_affinity_and_not_with_match_label_keys() {
+    run("rolling-update");
+}
+
+fn run(name: &str) {
+    if !has_kubectl(name) {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cluster/scripts/{name}.txt"));
+    let text = fs::read_to_string(&path).unwrap();
+    let mut stage = Stage::new(name);
+    for block in blocks(&text) {
+        stage.play(&block);
+    }
+}
+
+/// A line that begins something, and the lines that belong to it.
+struct Block<'a> {
+    line: usize,
+    mark: &'a str,
+    head: &'a str,
+    body: Vec<&'a str>,
+}
+
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let mark = ["#", "@", "==", "$", "~", "&", "%"].into_iter().find(|mark| {
+            line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        });
+        match (mark, blocks.last_mut()) {
+            (Some(mark), _) => {
+                blocks.push(Block { line: i + 1, mark, head: line[mark.len()..].trim(), body: Vec::new() });
+            }
+            (None, Some(block)) => block.body.push(line),
+            (None, None) => assert!(line.trim().is_empty(), "line {}: belongs to nothing", i + 1),
+        }
+    }
+    blocks
+}
+
+struct Stage {
+    // Dropped in this order: commands, cluster, files.
+    background: Vec<Background>,
+    berth: Option<Berth>,
+    room: Room,
+    kubeconfig: PathBuf,
+}
+
+struct Background {
+    name: String,
+    child: Child,
+    output: PathBuf,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Stage {
+    fn new(name: &str) -> Stage {
+        let room = Room::new(name);
+        std::os::unix::fs::symlink(repository().join("examples"), room.file("examples")).unwrap();
+        Stage { background: Vec::new(), berth: None, kubeconfig: room.file("kubeconfig"), room }
+    }
+
+    fn play(&mut self, block: &Block) {
+        match block.mark {
+            "@" => {
+                let mut args = vec!["up".to_owned(), "--no-summary".to_owned()];
+                args.extend(["--kubeconfig-out".to_owned(), self.kubeconfig.display().to_string()]);
+                args.extend(block.head.split_whitespace().map(str::to_owned));
+                let berth = Berth::start(&self.room, "up", &args);
+                assert_eq!(berth.line_after("export KUBECONFIG="), self.kubeconfig.display().to_string());
+                self.berth = Some(berth);
+            }
+            "==" => {
+                let mut content = block.body.join("\n");
+                content.push('\n');
+                fs::write(self.room.file(block.head), content).unwrap();
+            }
+            "$" => {
+                let output = self.shell(block.head);
+                if let Err(why) = matches(&block.body, &output) {
+                    self.fail(block, &why);
+                }
+            }
+            "~" => eventually(&format!("line {}: {}", block.line, block.head), || {
+                matches(&block.body, &self.shell(block.head))
+            }),
+            "&" => {
+                let (name, command) = block.head.split_once(' ').unwrap();
+                let output = self.room.file(&format!("{name}.output"));
+                let file = File::create(&output).unwrap();
+                let child = self.command(&format!("exec {command}")).stdout(file).spawn().unwrap();
+                self.background.push(Background { name: name.to_owned(), child, output });
+            }
+            "%" => {
+                let background = self.background.iter().find(|b| b.name == block.head).unwrap();
+                let expected: Vec<_> = block
+                    .body
+                    .iter()
+                    .filter(|l| !l.is_empty())
+                    .flat_map(|l| ["...", l])
+                    .chain(["..."])
+                    .collect();
+                eventually(&format!("line {}: {}", block.line, block.head), || {
+                    matches(&expected, &fs::read_to_string(&background.output).unwrap())
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&self, block: &Block, why: &str) {
+        let stderr = self.berth.as_ref().map(Berth::stderr).unwrap_or_default();
+        panic!("line {}: {}\n{why}\nberth up says:\n{stderr}", block.line, block.head);
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let berth = Path::new(env!("CARGO_BIN_EXE_berth")).parent().unwrap();
+        let path = format!("{}:{}", berth.display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .current_dir(&self.room.0)
+            .env("PATH", path)
+            .env("HOME", &self.room.0)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBECACHEDIR", self.room.file("cache"))
+            .env("COLUMNS", "100")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it and gives its output in the form of scripts.
+    fn shell(&self, line: &str) -> String {
+        let output = self.command(line).output().unwrap();
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        match output.status.code() {
+            Some(0) => {}
+            code => write!(text, "\n[exit {}]", code.unwrap_or(-1)).unwrap(),
+        }
+        text
+    }
+}
+
+/// Whether the output is what is expected; shows both if not.
+fn matches(expected: &[&str], output: &str) -> Result<(), String> {
+    let normal = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected: Vec<_> = expected.iter().map(|l| normal(l)).filter(|l| !l.is_empty()).collect();
+    let lines: Vec<_> = output.lines().map(normal).filter(|l| !l.is_empty()).collect();
+    if lines_match(&expected, &lines) {
+        return Ok(());
+    }
+    Err(format!("expected:\n  {}\ngot:\n  {}", expected.join("\n  "), lines.join("\n  ")))
+}
+
+fn lines_match(expected: &[String], lines: &[String]) -> bool {
+    match (expected.split_first(), lines.split_first()) {
+        (None, None) => true,
+        (Some((first, rest)), _) if first == "..." => {
+            (0..=lines.len()).any(|n_skipped| lines_match(rest, &lines[n_skipped..]))
+        }
+        (Some((pattern, expected)), Some((line, lines))) => {
+            text_matches(pattern, line) && lines_match(expected, lines)
+        }
+        _ => false,
+    }
+}
+
+/// `*` stands for any text.
+fn text_matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let parts: Vec<_> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[test]
+fn what_is_expected_is_compared_line_by_line() {
+    let check = |expected: &str, output: &str| matches(&expected.lines().collect::<Vec<_>>(), output).is_ok();
+    assert!(check("a b\nc*e", "a   b\n\ncde\n"));
+    assert!(check("...\nz", "x\ny\nz"));
+    assert!(check("a\n...", "a"));
+    assert!(!check("a", "a\nb"));
+    assert!(!check("a*c", "abd"));
+    assert!(!check("...\nx", "x\ny"));
+    assert!(text_matches("*a*b", "xaab") && !text_matches("a*a", "a"));
+}
