@@ -122,6 +122,7 @@ impl Owners<'_> {
         if let Some(above) = self.by_uid.get(owner.uid.as_str()).and_then(|w| w.metadata.controller()) {
             owner = above;
         }
-        Some(format!("{} {}", owner.kind, owner.name))
+        // A static pod's node is no workload.
+        (owner.kind != "Node").then(|| format!("{} {}", owner.kind, owner.name))
     }
 }

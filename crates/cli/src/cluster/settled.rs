@@ -1,6 +1,6 @@
 //! Whether a cluster has come to rest: nobody is about to make, place, start or end a pod.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
@@ -86,19 +86,28 @@ fn why_restless(pod: &Pod, observed: &Observed) -> Option<&'static str> {
 /// A workload whose own pods wait for a place is at rest: its controller waits for them.
 pub fn restless_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
     let by_uid: HashMap<_, _> = workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect();
-    let mut waiting: HashMap<&str, bool> = HashMap::new();
+    let mut waiting = HashSet::new();
     for pod in observed.pods.values().filter(|p| p.stage() == Stage::Waiting) {
         let mut owner = pod.metadata.controller();
         // A pod's ReplicaSet, and that one's Deployment.
         for _ in 0..2 {
             let Some(reference) = owner else { break };
-            waiting.insert(&reference.uid, true);
+            waiting.insert(reference.uid.as_str());
             owner = by_uid.get(reference.uid.as_str()).and_then(|w| w.metadata.controller());
         }
     }
+    let mut n_pods: HashMap<&str, i64> = HashMap::new();
+    for owner in observed.pods.values().filter_map(|p| p.metadata.controller()) {
+        *n_pods.entry(&owner.uid).or_default() += 1;
+    }
     let restless = workloads.iter().find_map(|workload| {
-        let is_stuck = waiting.contains_key(workload.metadata.uid.as_str());
-        Some((workload, workload.why_restless(is_stuck)?))
+        let uid = workload.metadata.uid.as_str();
+        // Workloads were listed just now; what is known of pods may be older.
+        let n_seen = n_pods.get(uid).copied().unwrap_or(0);
+        if n_seen < workload.n_own_pods() {
+            return Some((workload, "has pods that have not been seen yet".to_owned()));
+        }
+        Some((workload, workload.why_restless(waiting.contains(uid))?))
     });
     restless.map(|(workload, why)| {
         let Metadata { namespace, name, .. } = &workload.metadata;
@@ -107,6 +116,16 @@ pub fn restless_workload(workloads: &[Workload], observed: &Observed) -> Option<
 }
 
 impl Workload {
+    /// How many pods there are that it controls itself.
+    fn n_own_pods(&self) -> i64 {
+        match self.kind {
+            "ReplicaSet" | "StatefulSet" | "ReplicationController" => self.status.replicas,
+            "DaemonSet" => self.status.current_number_scheduled,
+            "Job" => self.status.active,
+            _ => 0,
+        }
+    }
+
     /// `is_stuck` tells that a pod of it fits nowhere.
     fn why_restless(&self, is_stuck: bool) -> Option<String> {
         let Workload { kind, metadata, spec, status } = self;
@@ -204,7 +223,7 @@ mod tests {
     #[test]
     fn a_deployment_is_at_rest_when_rolled_out_or_stuck() {
         let replica_set = json!({"uid": "rs", "ownerReferences": [{"uid": "d", "controller": true}]});
-        let replica_set = workload("ReplicaSet", replica_set, json!({"replicas": 1}), json!({"replicas": 1}));
+        let replica_set = workload("ReplicaSet", replica_set, json!({"replicas": 0}), json!({}));
         let deployment = |generation: i64, n_updated: i64, n_replicas: i64| {
             let status =
                 json!({"observedGeneration": 2, "replicas": n_replicas, "updatedReplicas": n_updated});
@@ -224,21 +243,27 @@ mod tests {
         check(deployment(2, 1, 4), vec![], Some("Deployment a/web has 1 of 3 pods"));
         check(deployment(2, 3, 4), vec![], Some("Deployment a/web has 4 pods and wants 3"));
         check(deployment(2, 1, 4), vec![waiting("surge")], None);
+        let unseen = workload("ReplicaSet", json!({"uid": "x"}), json!({"replicas": 1}), json!({"replicas": 1}));
+        assert_eq!(
+            restless_workload(&[unseen], &observed(vec![])).as_deref(),
+            Some("ReplicaSet a/web has pods that have not been seen yet")
+        );
     }
 
     #[test]
     fn jobs_and_daemon_sets_are_at_rest_when_their_pods_are_there() {
+        const NOT_SEEN: &str = "Job a/web has pods that have not been seen yet";
         let check = |kind, spec, status, expected: Option<&str>| {
             let workload = workload(kind, json!({"uid": "u"}), spec, status);
             assert_eq!(restless_workload(&[workload], &observed(vec![])).as_deref(), expected);
         };
         let spec = json!({"parallelism": 2, "completions": 5});
-        check("Job", spec.clone(), json!({"active": 1}), Some("Job a/web has 1 of 2 pods"));
-        check("Job", spec.clone(), json!({"active": 1, "succeeded": 4}), None);
+        check("Job", spec.clone(), json!({"succeeded": 1}), Some("Job a/web has 0 of 2 pods"));
+        check("Job", spec.clone(), json!({"active": 1, "succeeded": 4}), Some(NOT_SEEN));
         check("Job", spec.clone(), json!({"succeeded": 5}), Some("Job a/web has 0 of 0 pods"));
         let complete = json!({"succeeded": 5, "conditions": [{"type": "Complete", "status": "True"}]});
         check("Job", spec, complete, None);
-        let status = json!({"currentNumberScheduled": 1, "desiredNumberScheduled": 3});
-        check("DaemonSet", json!({}), status, Some("DaemonSet a/web has pods on 1 of 3 nodes"));
+        let status = json!({"desiredNumberScheduled": 3});
+        check("DaemonSet", json!({}), status, Some("DaemonSet a/web has pods on 0 of 3 nodes"));
     }
 }

@@ -1,7 +1,6 @@
 //! Processes that are killed, and nodes that go, while pods are being placed.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -20,10 +19,9 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 struct Cluster {
     // Dropped in this order.
     schedulers: Vec<Berth>,
-    kubelet: Berth,
+    _kubelet: Berth,
     server: Berth,
     client: Client,
-    kubeconfig: PathBuf,
     room: Room,
 }
 
@@ -52,7 +50,7 @@ impl Cluster {
             Berth::start(&room, &format!("scheduler-{i}"), &args)
         };
         let schedulers = scheduler_args.iter().enumerate().map(scheduler).collect();
-        let cluster = Cluster { schedulers, kubelet, server, client, kubeconfig, room };
+        let cluster = Cluster { schedulers, _kubelet: kubelet, server, client, room };
         eventually("nodes are ready", async || {
             let n_ready = list(&cluster.client, "/api/v1/nodes").await.map_err(|e| e.to_string())?.len();
             if n_ready == n_nodes { Ok(()) } else { Err(format!("{n_ready} nodes")) }
