@@ -12,8 +12,9 @@ use std::path::Path;
 use common::berth;
 use expected::difference;
 
-const RUNS: [(&str, &[&str]); 15] = [
+const RUNS: [(&str, &[&str]); 16] = [
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
+    ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
     ("zone-affinity", &["explain", "-f", "examples/zone-affinity", "ledger"]),
     (

@@ -70,6 +70,7 @@ pub struct Applied {
 /// The API server refused objects, each of which is named, or is not to be reached.
 pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Applied, ApplyError> {
     manifests.sort_by_key(rank);
+    manifests.iter_mut().for_each(|m| make_new(&mut m.value));
     let mut applier = Applier { client, resources: HashMap::new(), applied: Applied::default() };
     applier.make_namespaces(&manifests).await?;
     let mut refused = Vec::new();
@@ -79,6 +80,18 @@ pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Appl
         }
     }
     if refused.is_empty() { Ok(applier.applied) } else { Err(ApplyError::Refused(refused)) }
+}
+
+/// Takes away what an API server has written, should the object have been read from one: it would be another object.
+fn make_new(object: &mut Value) {
+    const WRITTEN: [&str; 5] =
+        ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink"];
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    WRITTEN.iter().for_each(|field| drop(metadata.remove(*field)));
+    if metadata.remove("uid").is_some() {
+        // Owners are named by uid, and get new ones too.
+        metadata.remove("ownerReferences");
+    }
 }
 
 /// What other objects need to be there comes before them; webhooks, which see every object from then on, last.
@@ -248,6 +261,18 @@ mod tests {
     fn warnings_are_taken_out_of_their_header() {
         assert_eq!(warning_text(r#"299 - "say \"no\"""#), r#"say "no""#);
         assert_eq!(warning_text("299 - bare"), "299 - bare");
+    }
+
+    #[test]
+    fn what_was_read_from_a_cluster_is_applied_as_new() {
+        let mut object =
+            json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "ownerReferences": [{}]}});
+        make_new(&mut object);
+        assert_eq!(object, json!({"metadata": {"name": "p"}}));
+        let written = json!({"metadata": {"name": "p", "ownerReferences": [{}]}});
+        let mut object = written.clone();
+        make_new(&mut object);
+        assert_eq!(object, written);
     }
 
     #[test]

@@ -243,7 +243,8 @@ mod tests {
         check(deployment(2, 1, 4), vec![], Some("Deployment a/web has 1 of 3 pods"));
         check(deployment(2, 3, 4), vec![], Some("Deployment a/web has 4 pods and wants 3"));
         check(deployment(2, 1, 4), vec![waiting("surge")], None);
-        let unseen = workload("ReplicaSet", json!({"uid": "x"}), json!({"replicas": 1}), json!({"replicas": 1}));
+        let unseen =
+            workload("ReplicaSet", json!({"uid": "x"}), json!({"replicas": 1}), json!({"replicas": 1}));
         assert_eq!(
             restless_workload(&[unseen], &observed(vec![])).as_deref(),
             Some("ReplicaSet a/web has pods that have not been seen yet")

@@ -43,7 +43,7 @@ pub struct Args {
 /// Serves until told to stop.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
-    let options = args.server.options(!args.strict_v1)?;
+    let options = args.server.options(!args.strict_v1);
     runtime::run(async |stop| {
         let server = ApiServer::start(options).await?;
         let mut parts = Parts::new(stop.child_token());

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
 use berth_engine::Settings;
-use berth_kubelet::{Adopt, KubeletOptions};
+use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_minicluster::ApiServer;
 use berth_minicluster::controllers::{self, ControllerOptions};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
@@ -147,7 +148,7 @@ async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) 
         is_configured,
         &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
     )?;
-    let server = ApiServer::start(args.server.options(settings.extensions)?).await?;
+    let server = ApiServer::start(args.server.options(settings.extensions)).await?;
     let mut parts = Parts::new(stop.child_token());
     let outcome = async {
         server.import(dump).await?;
@@ -185,6 +186,7 @@ fn start_parts(
         make: args.n_made_nodes().map(|n| args.made.template(n)).into_iter().collect(),
         // There is nobody else to run the nodes of a dump, of manifests, or of the last time.
         adopt: Adopt::All,
+        credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),
         admission: settings,
         ..args.timing.options()
     };

@@ -80,7 +80,7 @@ fn bad_usage_is_told_before_anything_is_started() {
         (vec!["up", "-f", "no/such.yaml"], "no/such.yaml: no such file"),
         (vec!["up", "--from", "no/such.yaml"], "no/such.yaml: no such file"),
         (vec!["up", "--config", "examples/redis-web/redis-cache.yaml"], "no KubeSchedulerConfiguration"),
-        (vec!["up", "--kubeconfig-out", &own], "your own kubeconfig"),
+        (vec!["up", "--kubeconfig-out", &own], "was not written by berth"),
         (vec!["apiserver", "--port", &port], &port),
         (vec!["scheduler", "--kubeconfig", "no/such"], "no/such"),
         (vec!["kubelet", "--nodes", "3", "--kubeconfig", "no/such"], "no/such"),

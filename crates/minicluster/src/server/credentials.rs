@@ -37,7 +37,7 @@ pub enum CredentialsError {
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// The kubeconfig to be written is someone else's.
-    #[error("{0} exists and was not written by berth; give another --kubeconfig, or remove it")]
+    #[error("{0} exists and was not written by berth; name another file with --kubeconfig-out")]
     ForeignKubeconfig(PathBuf),
     /// The system has no randomness.
     #[error("no randomness from the system")]

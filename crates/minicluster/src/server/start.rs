@@ -139,6 +139,12 @@ impl ApiServer {
         self.shared.tokens.node(name)
     }
 
+    /// Gives the tokens of all nodes by their names, to whoever runs them.
+    pub fn node_tokens(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
+        let shared = self.shared.clone();
+        move |name| Some(shared.tokens.node(name))
+    }
+
     fn config(&self, token: String) -> Config {
         // An address that was listened on is a URI.
         let uri = self.url.parse().unwrap_or_default();
