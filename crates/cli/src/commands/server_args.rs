@@ -32,6 +32,7 @@ impl ServerArgs {
             data_dir: self.data_dir.clone(),
             kubeconfig: self.kubeconfig_out.clone(),
             extensions,
+            ..ServerOptions::default()
         }
     }
 }
