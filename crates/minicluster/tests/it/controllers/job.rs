@@ -31,12 +31,10 @@ async fn an_indexed_job_completes_and_counts_each_pod_once() {
     assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(5), &json!("0-4")));
     assert!(has(&done, "SuccessCriteriaMet"));
     assert!(status["completionTime"].is_string() && status["startTime"].is_string(), "{status}");
-    let pods = world.list(PODS).await;
-    assert_eq!(pods.len(), 5);
-    assert!(
-        pods.iter().all(|pod| pod["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)),
-        "{pods:?}"
-    );
+    let is_released = |pod: &Value| pod["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    world
+        .until_listed("its pods are released", PODS, |pods| pods.len() == 5 && pods.iter().all(is_released))
+        .await;
     world.delete(&path, json!({"propagationPolicy": "Background"})).await;
     world.until_listed("its pods are collected", PODS, |pods| pods.is_empty()).await;
     world.end().await;
