@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::check::assert_every_rule_kept;
 use crate::client::{Eye, apart, connect, create, eventually, get, list, send, text};
@@ -65,10 +65,16 @@ impl Cluster {
         self.server = start_server(&self.room);
     }
 
+    /// Waits until there are this many pods, all of which run, on nodes that are there.
     async fn all_running(&self, n_pods: usize) {
-        eventually("all pods run", async || {
+        eventually("all pods run on nodes that are there", async || {
+            let nodes = list(&self.client, "/api/v1/nodes").await.map_err(|e| e.to_string())?;
+            let nodes: HashSet<_> = nodes.iter().map(|n| text(n, "/metadata/name")).collect();
             let pods = list(&self.client, PODS).await.map_err(|e| e.to_string())?;
-            let n_running = pods.iter().filter(|p| text(p, "/status/phase") == "Running").count();
+            let runs = |pod: &&Value| {
+                text(pod, "/status/phase") == "Running" && nodes.contains(text(pod, "/spec/nodeName"))
+            };
+            let n_running = pods.iter().filter(runs).count();
             let all = (pods.len(), n_running) == (n_pods, n_pods);
             if all { Ok(()) } else { Err(format!("{n_running} of {} run, of {n_pods}", pods.len())) }
         })
