@@ -1,0 +1,84 @@
+//! Everything that happens to nodes, namespaces and pods, kept to be judged.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_api::config::Profile;
+use berth_api::object::{Namespace, Node, Pod};
+use berth_testkit::history::{Bindings, History, Tracked};
+use berth_testkit::naive::Options;
+use berth_watch::Versioned;
+use berth_watch::follow::{Event, FollowOptions, follow};
+use kube::Client;
+use serde::de::DeserializeOwned;
+
+use crate::client::eventually;
+
+/// A scheduler may be this many changes behind, and bind this many pods at a time.
+const LAG: usize = 64;
+/// Nodes, namespaces and pods.
+const N_KINDS: usize = 3;
+
+/// Follows a cluster from when it is opened.
+pub struct Record {
+    history: Arc<Mutex<History>>,
+}
+
+impl Record {
+    /// What is created from now on will be judged.
+    pub async fn open(client: &Client) -> Record {
+        let history = Arc::<Mutex<History>>::default();
+        let n_listed = Arc::<Mutex<usize>>::default();
+        keep::<Node>(client.clone(), &history, n_listed.clone());
+        keep::<Namespace>(client.clone(), &history, n_listed.clone());
+        keep::<Pod>(client.clone(), &history, n_listed.clone());
+        eventually("everything is listed", async || {
+            let n_listed = *locked(&n_listed);
+            if n_listed >= N_KINDS { Ok(()) } else { Err(format!("{n_listed} kinds")) }
+        })
+        .await;
+        Record { history }
+    }
+
+    /// Every pod was bound by the rules, and once.
+    pub fn bindings(&self) -> Bindings {
+        locked(&self.history).bindings(&Profile::default(), &Options::default(), LAG)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+trait Followed: Versioned + DeserializeOwned + Tracked + Send + 'static {
+    const PATH: &str;
+}
+
+impl Followed for Node {
+    const PATH: &str = "/api/v1/nodes";
+}
+
+impl Followed for Namespace {
+    const PATH: &str = "/api/v1/namespaces";
+}
+
+impl Followed for Pod {
+    const PATH: &str = "/api/v1/pods";
+}
+
+fn keep<T: Followed>(client: Client, history: &Arc<Mutex<History>>, n_listed: Arc<Mutex<usize>>) {
+    let mut objects = follow::<T>(client, FollowOptions::new(T::PATH));
+    let history = Arc::downgrade(history);
+    tokio::spawn(async move {
+        while let (Some(event), Some(history)) = (objects.next().await, history.upgrade()) {
+            let mut history = locked(&history);
+            match event {
+                Event::Restarted(objects) => {
+                    history.saw_all(objects);
+                    *locked(&n_listed) += 1;
+                }
+                Event::Applied(object) => history.saw(object),
+                Event::Deleted(object) => history.saw_gone(object),
+            }
+        }
+    });
+}
