@@ -1,7 +1,7 @@
 //! Between a Kubernetes API server and the engine: connecting, following objects, leases and events.
 //!
 //! [`connect`] makes clients from kubeconfig files or from inside a cluster; [`call`] is one request with a deadline
-//! and a limit; [`follow`] turns list and watch into one stream of changes that survives dropped connections,
+//! and a limit; [`follow`](mod@follow) turns list and watch into one stream of changes that survives dropped connections,
 //! expired versions and servers that hang; [`feed`] applies those changes to an engine
 //! [`Cluster`](berth_engine::Cluster); [`lease`] elects a leader; [`record`] writes events. It decides nothing about
 //! placement.
