@@ -6,6 +6,7 @@
 //! `controllers` are clients of the API like any other. Nothing here sees the engine: an API server that
 //! shared the placement code would agree with its bugs.
 
+pub mod admission;
 mod bootstrap;
 pub mod controllers;
 pub mod discovery;
@@ -20,6 +21,7 @@ mod store;
 pub mod table;
 pub mod webhook;
 
+pub use admission::Admission;
 pub use import::{ImportError, Imported};
 pub use options::{Limits, ServerOptions};
 pub use server::{ApiServer, CredentialsError, StartError};

@@ -1,11 +1,15 @@
 //! What an API server is started with.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::admission::Admission;
+
 /// What an API server is started with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerOptions {
     /// Where it listens; port 0 takes a free one, or the one of the last run with the same data directory.
     pub listen: SocketAddr,
@@ -17,6 +21,21 @@ pub struct ServerOptions {
     pub extensions: bool,
     /// How much a client may ask for, and how slowly.
     pub limits: Limits,
+    /// Who is asked about writes besides the registered webhooks, after those of the same phase.
+    pub admission: Option<Arc<dyn Admission>>,
+}
+
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("listen", &self.listen)
+            .field("data_dir", &self.data_dir)
+            .field("kubeconfig", &self.kubeconfig)
+            .field("extensions", &self.extensions)
+            .field("limits", &self.limits)
+            .field("admission", &self.admission.is_some())
+            .finish()
+    }
 }
 
 /// How much clients may ask for, and how slowly. All of them together bound the server's memory.
@@ -63,6 +82,7 @@ impl Default for ServerOptions {
             kubeconfig: None,
             extensions: true,
             limits: Limits::default(),
+            admission: None,
         }
     }
 }
