@@ -1,0 +1,145 @@
+//! Terms on their own: how many nodes each excludes, alone or with others, in which domains and because of whom.
+
+use std::collections::{BTreeMap, HashMap};
+
+use berth_api::config::Plugin;
+
+use super::feasible::feasible;
+use super::{DomainSummary, ExcludedNodes, Explanation, TermSummary};
+use crate::decision::Run;
+use crate::plugins::NodeRef;
+use crate::verdict::{TopologyPair, Verdict};
+
+/// This many pods are named where a bottleneck is told in short.
+const MAX_NAMED: usize = 3;
+
+type TermKey = (Plugin, String, String);
+
+impl Explanation {
+    /// Fills in what the rules say of every node; with `only`, groups of nodes hold that node alone.
+    pub(super) fn fill(&mut self, run: &Run<'_>, only: Option<&str>) {
+        let cluster = run.context.cluster;
+        let mut summaries = Summaries::default();
+        for (plugin, filter) in &run.filters {
+            for asked in filter.terms() {
+                summaries.of((*plugin, asked.term, asked.detail));
+            }
+        }
+        let mut groups: HashMap<Vec<TermKey>, ExcludedNodes> = HashMap::new();
+        let mut nodes: Vec<_> = cluster.nodes.iter().map(|(id, _)| (run.node_name(id), id)).collect();
+        nodes.sort_unstable();
+        for (name, id) in nodes {
+            let node = NodeRef::new(id, cluster.nodes.get(id));
+            let verdicts: Vec<_> = run.filters.iter().flat_map(|(_, f)| f.verdicts(node)).collect();
+            if self.running_on.as_deref() == Some(name) {
+                self.broken = verdicts.clone();
+            }
+            if verdicts.is_empty() {
+                continue;
+            }
+            let mut keys: Vec<_> = verdicts.iter().map(key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in &keys {
+                let summary = &mut summaries.of(key.clone()).0;
+                summary.excludes += 1;
+                summary.excludes_alone += usize::from(keys.len() == 1);
+            }
+            for verdict in &verdicts {
+                let (summary, domains) = summaries.of(key(verdict));
+                summary.add_domain(verdict, domains);
+            }
+            if only.is_some_and(|only| only != name) {
+                continue;
+            }
+            let group = groups.entry(keys).or_insert_with(|| ExcludedNodes { nodes: Vec::new(), verdicts });
+            group.nodes.push(name.to_owned());
+        }
+
+        self.terms = summaries.0.into_values().map(|(summary, _)| summary).collect();
+        self.terms.sort_by(|a, b| {
+            let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
+            rank(b).cmp(&rank(a))
+        });
+        self.excluded = groups.into_values().collect();
+        self.excluded.sort_by(|a, b| {
+            let rank = |g: &ExcludedNodes| (g.verdicts.len(), std::cmp::Reverse(g.nodes.len()));
+            rank(a).cmp(&rank(b)).then_with(|| a.nodes.cmp(&b.nodes))
+        });
+        self.feasible = feasible(run, only);
+    }
+}
+
+fn key(verdict: &Verdict) -> TermKey {
+    (verdict.plugin, verdict.term.clone().unwrap_or_default(), verdict.detail.clone())
+}
+
+/// Where a domain stands in a summary.
+type DomainIndex = HashMap<TopologyPair, usize>;
+
+/// All summaries so far.
+#[derive(Default)]
+struct Summaries(BTreeMap<TermKey, (TermSummary, DomainIndex)>);
+
+impl Summaries {
+    fn of(&mut self, key: TermKey) -> &mut (TermSummary, DomainIndex) {
+        self.0.entry(key).or_insert_with_key(|(plugin, term, detail)| {
+            let summary = TermSummary {
+                plugin: *plugin,
+                term: term.clone(),
+                detail: detail.clone(),
+                excludes: 0,
+                excludes_alone: 0,
+                domains: Vec::new(),
+            };
+            (summary, DomainIndex::new())
+        })
+    }
+}
+
+impl TermSummary {
+    /// The term, how many nodes it excludes, and the first pods that are the reason.
+    pub(crate) fn in_short(&self, n_nodes: usize) -> String {
+        let alone = match self.excludes_alone {
+            0 => String::new(),
+            n if n == self.excludes => ", alone".to_owned(),
+            n => format!(", {n} of them alone"),
+        };
+        let mut text = format!("{} excludes {}/{n_nodes} nodes{alone}", self.term, self.excludes);
+        let mut named: Vec<String> = Vec::new();
+        for witness in self.domains.iter().flat_map(|d| &d.witnesses) {
+            let name = format!("{}/{} on {}", witness.namespace, witness.name, witness.node);
+            if !named.contains(&name) {
+                named.push(name);
+            }
+            if named.len() == MAX_NAMED {
+                break;
+            }
+        }
+        if let Some(first) = self.domains.first().filter(|_| !named.is_empty()) {
+            // A pod is in one domain of each topology: those of one are enough to count all.
+            let domains = self.domains.iter().filter(|d| d.topology.key == first.topology.key);
+            let n_witnesses: usize = domains.map(|d| d.witnesses.len() + d.more_witnesses).sum();
+            let rest = n_witnesses.saturating_sub(named.len());
+            let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            text += &format!(" because of {}{more}", named.join(", "));
+        }
+        format!("{text}: {}", self.detail)
+    }
+
+    fn add_domain(&mut self, verdict: &Verdict, known: &mut DomainIndex) {
+        let Some(topology) = &verdict.topology else { return };
+        if let Some(i) = known.get(topology) {
+            self.domains[*i].n_nodes += 1;
+            return;
+        }
+        known.insert(topology.clone(), self.domains.len());
+        self.domains.push(DomainSummary {
+            topology: topology.clone(),
+            n_nodes: 1,
+            counts: verdict.counts.clone(),
+            witnesses: verdict.witnesses.clone(),
+            more_witnesses: verdict.more_witnesses,
+        });
+    }
+}
