@@ -9,12 +9,10 @@
 //! The engine decides; this crate only carries questions to it and answers away.
 
 mod bind;
-mod http;
 mod metrics;
 mod options;
 mod queue;
 mod scheduler;
-mod sources;
 mod status;
 
 use std::net::SocketAddr;
@@ -63,6 +61,12 @@ impl Snapshot {
     pub fn n_waiting(&self) -> usize {
         let QueueCounts { active, backoff, unschedulable, gated, busy } = self.queue;
         active + backoff + unschedulable + gated + busy
+    }
+}
+
+impl berth_watch::health::Shown for Snapshot {
+    fn waits_for(&self) -> &[&'static str] {
+        &self.waits_for
     }
 }
 

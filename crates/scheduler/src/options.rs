@@ -89,13 +89,8 @@ pub enum SchedulerError {
     #[error(transparent)]
     Connect(#[from] berth_watch::connect::ConnectError),
     /// The address for `/metrics` and its like cannot be used.
-    #[error("cannot listen on {address}: {source}; choose another address, or port 0 for a free one")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What is wrong with it.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] berth_watch::health::ListenError),
     /// The scheduler's own task broke down.
     #[error("the scheduler ended unexpectedly: {0}")]
     Broken(String),

@@ -15,8 +15,10 @@ use std::time::Duration;
 use berth_api::object::Pod;
 use berth_engine::{Cluster, DisruptionBudget, Equivalence, PreparedPod, WakeConditions};
 use berth_watch::feed::{Differences, Feed, Fingerprint};
+use berth_watch::health;
 use berth_watch::lease::{Leadership, elect};
 use berth_watch::record::{EventRecorder, RecordOptions};
+use berth_watch::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -25,11 +27,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::bind::Binder;
-use crate::http;
 use crate::metrics::Metrics;
 use crate::options::{SchedulerError, SchedulerOptions};
 use crate::queue::{PodId, Queue, QueueOptions};
-use crate::sources::{Source, Sources, Told};
 use crate::status;
 use crate::{Running, Snapshot};
 use ended::Ended;
@@ -156,7 +156,7 @@ pub(crate) async fn start(
     let last = CancellationToken::new();
     let http_address = match options.listen {
         Some(address) => {
-            Some(http::serve(address, Arc::new(registry), receiver.clone(), last.clone()).await?)
+            Some(health::serve(address, Arc::new(registry), receiver.clone(), last.clone()).await?)
         }
         None => None,
     };
@@ -169,7 +169,7 @@ pub(crate) async fn start(
     };
     let (told_sender, told) = mpsc::channel(TOLD_BUFFER);
     let (ended_sender, ended) = mpsc::unbounded_channel();
-    let sources = Sources::start(client.clone(), &options, told_sender);
+    let sources = Sources::start(client.clone(), &Source::ALL, options.watch_idle_timeout, told_sender);
     let binder = Binder {
         client: client.clone(),
         slots: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),

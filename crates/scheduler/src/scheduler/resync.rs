@@ -10,7 +10,7 @@ use berth_watch::Event;
 use tokio::time::Instant;
 
 use super::Scheduler;
-use crate::sources::Fresh;
+use berth_watch::sources::Fresh;
 
 /// How many differences are named in the log.
 const NAMED: usize = 5;

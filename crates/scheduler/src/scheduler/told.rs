@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::{Scheduler, Waiting};
 use crate::queue::{PodId, Rank};
-use crate::sources::{PodEvent, Told};
 use crate::status;
+use berth_watch::sources::{PodEvent, Told};
 
 impl Scheduler {
     pub(super) fn take(&mut self, told: Told) {
@@ -25,7 +25,7 @@ impl Scheduler {
                     self.abandon_bindings();
                 }
             }
-            Told::Pods(number, _) if number != self.sources.pods_number => return,
+            Told::Pods(number, _) if number != self.sources.pods_number() => return,
             Told::Pods(_, event) => self.take_pods(event),
             Told::Namespaces(event) => _ = self.feed.namespaces(&mut self.cluster, event),
             Told::Services(event) => _ = self.feed.services(&mut self.cluster, event),

@@ -5,7 +5,8 @@ use std::time::Duration;
 use berth_watch::record::{EventRecorder, EventType, MAX_NOTE_BYTES, NewEvent, RecordOptions, Regarding};
 use tokio_util::sync::CancellationToken;
 
-use super::support::proxy::{Fault, Proxy};
+use berth_faults::{Fault, Proxy};
+
 use super::support::*;
 
 fn event(name: &str, note: &str) -> NewEvent {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::support::proxy::{Fault, Proxy, is_binding, is_resumed_watch};
+use berth_faults::{Fault, Proxy, is_binding, is_resumed_watch};
+
 use super::support::*;
 
 const N_NODES: usize = 12;

@@ -6,7 +6,8 @@ use berth_watch::lease::LeaseOptions;
 
 use berth_scheduler::SchedulerOptions;
 
-use super::support::proxy::{Fault, Proxy};
+use berth_faults::{Fault, Proxy, is_binding};
+
 use super::support::*;
 
 const N_NODES: usize = 12;
@@ -39,8 +40,7 @@ async fn when_the_leader_is_killed_in_the_middle_of_a_burst_the_other_one_goes_o
     world.nodes(N_NODES, 3, 20).await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
     // Slow enough that there is a middle.
-    first_proxy
-        .rule(|r| if proxy::is_binding(r) { Fault::Delay(Duration::from_millis(100)) } else { Fault::None });
+    first_proxy.rule(|r| if is_binding(r) { Fault::Delay(Duration::from_millis(100)) } else { Fault::None });
     for pod in mixed(N_PODS, N_NODES) {
         world.pod(pod).await;
     }
@@ -64,7 +64,7 @@ async fn a_leader_that_cannot_renew_stops_binding_before_another_one_starts() {
     first_proxy.rule(|request| {
         if request.uri.path().contains("/leases") {
             Fault::Hang
-        } else if proxy::is_binding(request) {
+        } else if is_binding(request) {
             Fault::Delay(Duration::from_millis(150))
         } else {
             Fault::None

@@ -1,7 +1,6 @@
 //! An API server with a scheduler on it, and what looks at both.
 
 pub mod journal;
-pub mod proxy;
 pub mod verify;
 
 use std::fmt::Debug;

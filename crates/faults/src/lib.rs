@@ -1,4 +1,9 @@
-//! A proxy between a scheduler and the API server that does to requests what a bad day does.
+//! A proxy between a client and its API server that does to requests what a bad day does; for tests.
+//!
+//! A rule says for each request how it fares; what is passed on to the server is kept in a list, so that a test can
+//! count what was asked of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -35,24 +40,41 @@ pub enum Fault {
     Delay(Duration),
 }
 
+/// A request that was passed on to the server.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// When.
+    pub at: tokio::time::Instant,
+    /// Its method.
+    pub method: Method,
+    /// Its path, without the query.
+    pub path: String,
+}
+
 type Rule = Box<dyn FnMut(&Parts) -> Fault + Send>;
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
+/// A proxy that runs as long as its runtime.
 #[derive(Clone)]
 pub struct Proxy {
     address: SocketAddr,
     rule: Arc<Mutex<Rule>>,
     /// Streams that pass through break whenever this changes.
     cut: watch::Sender<u64>,
-    /// Requests that were passed on to the server.
-    passed: Arc<Mutex<Vec<(tokio::time::Instant, String)>>>,
+    passed: Arc<Mutex<Vec<Passed>>>,
     n_faults: Arc<AtomicUsize>,
 }
 
 impl Proxy {
     /// A proxy that does nothing yet.
-    pub async fn start(upstream: kube::Config) -> Proxy {
-        let client = berth_watch::connect::client(upstream).unwrap();
+    ///
+    /// # Panics
+    /// There is no client to be made of `upstream`, or no free port.
+    pub async fn start(mut upstream: kube::Config) -> Proxy {
+        // What is sent again is the tested client's to decide.
+        upstream.default_retry = false;
+        upstream.read_timeout = None;
+        let client = kube::Client::try_from(upstream).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy {
             address: listener.local_addr().unwrap(),
@@ -82,11 +104,17 @@ impl Proxy {
     }
 
     /// For clients that are to go through it.
+    ///
+    /// # Panics
+    /// Never: the address is one.
     pub fn config(&self) -> kube::Config {
         kube::Config::new(format!("http://{}", self.address).parse().unwrap())
     }
 
     /// From now on, requests fare like this.
+    ///
+    /// # Panics
+    /// A rule before panicked.
     pub fn rule(&self, rule: impl FnMut(&Parts) -> Fault + Send + 'static) {
         *self.rule.lock().unwrap() = Box::new(rule);
     }
@@ -101,10 +129,14 @@ impl Proxy {
         self.n_faults.load(Ordering::Relaxed)
     }
 
+    /// What was passed on to the server, in order.
+    pub fn passed(&self) -> Vec<Passed> {
+        self.passed.lock().unwrap().clone()
+    }
+
     /// When requests to bind were passed on.
     pub fn bindings(&self) -> Vec<tokio::time::Instant> {
-        let passed = self.passed.lock().unwrap();
-        passed.iter().filter(|(_, path)| path.ends_with("/binding")).map(|(at, _)| *at).collect()
+        self.passed().iter().filter(|p| p.path.ends_with("/binding")).map(|p| p.at).collect()
     }
 
     async fn answer(
@@ -123,9 +155,10 @@ impl Proxy {
         }
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
         let path = parts.uri.path().to_owned();
+        let method = parts.method.clone();
         parts.headers.remove(http::header::HOST);
         let request = Request::from_parts(parts, kube::client::Body::from(body));
-        self.passed.lock().unwrap().push((tokio::time::Instant::now(), path));
+        self.passed.lock().unwrap().push(Passed { at: tokio::time::Instant::now(), method, path });
         let response = client.send(request).await.map_err(std::io::Error::other)?;
         match fault {
             Fault::LoseAnswer => return Err(std::io::Error::other("the answer is lost")),
@@ -169,6 +202,11 @@ fn status(code: u16) -> Response<Body> {
 /// Whether a request binds a pod.
 pub fn is_binding(request: &Parts) -> bool {
     request.method == Method::POST && request.uri.path().ends_with("/binding")
+}
+
+/// Whether a request evicts a pod.
+pub fn is_eviction(request: &Parts) -> bool {
+    request.method == Method::POST && request.uri.path().ends_with("/eviction")
 }
 
 /// Whether a request is a watch that goes on from a version.

@@ -1,59 +1,79 @@
-//! Everything the scheduler is told, in one channel.
+//! Everything a part that follows a whole cluster is told, in one channel.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::object::{
     Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, Workload,
 };
-use berth_watch::feed::OwnerKind;
-use berth_watch::{Event, FollowOptions, follow_into};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::options::SchedulerOptions;
+use crate::feed::OwnerKind;
+use crate::follow::{Event, FollowOptions, ListError, Versioned, follow_into, list};
 
 /// Something told by the server.
-pub(crate) enum Told {
+pub enum Told {
+    /// Nodes.
     Nodes(Event<Node>),
     /// Pods, with the number of the following that tells them.
     Pods(u32, PodEvent),
+    /// Namespaces.
     Namespaces(Event<Namespace>),
+    /// Services.
     Services(Event<Service>),
+    /// ReplicaSets or StatefulSets.
     Owners(OwnerKind, Event<Workload>),
+    /// ReplicationControllers.
     ReplicationControllers(Event<ReplicationController>),
+    /// PodDisruptionBudgets.
     Budgets(Event<PodDisruptionBudget>),
     /// A list made to compare the state with.
     Fresh(Fresh),
 }
 
-/// As [`Event`], with pods that waiting ones are kept as.
-pub(crate) enum PodEvent {
+/// As [`Event`], with pods that can be kept without another copy.
+pub enum PodEvent {
+    /// All pods there are now.
     Restarted(Vec<Pod>),
+    /// A pod as it is now.
     Applied(Arc<Pod>),
+    /// A pod as it was when it went.
     Deleted(Arc<Pod>),
 }
 
 /// Lists made to compare the state with.
-pub(crate) struct Fresh {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) pods: Vec<Pod>,
+pub struct Fresh {
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// All pods.
+    pub pods: Vec<Pod>,
 }
 
-/// What must have been listed before anything is decided.
+/// What is followed, and must have been listed before anything is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
+pub enum Source {
+    /// `nodes`.
     Nodes,
+    /// `pods`.
     Pods,
+    /// `namespaces`.
     Namespaces,
+    /// `services`.
     Services,
+    /// `replicasets`.
     ReplicaSets,
+    /// `statefulsets`.
     StatefulSets,
+    /// `replicationcontrollers`.
     ReplicationControllers,
+    /// `poddisruptionbudgets`.
     Budgets,
 }
 
 impl Source {
-    pub(crate) const ALL: [Source; 8] = [
+    /// Everything.
+    pub const ALL: [Source; 8] = [
         Source::Nodes,
         Source::Pods,
         Source::Namespaces,
@@ -64,7 +84,8 @@ impl Source {
         Source::Budgets,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// The resource's name in paths.
+    pub fn name(self) -> &'static str {
         match self {
             Source::Nodes => "nodes",
             Source::Pods => "pods",
@@ -80,7 +101,7 @@ impl Source {
 
 impl Told {
     /// The source that is complete with this.
-    pub(crate) fn completes(&self) -> Option<Source> {
+    pub fn completes(&self) -> Option<Source> {
         match self {
             Told::Nodes(Event::Restarted(_)) => Some(Source::Nodes),
             Told::Pods(_, PodEvent::Restarted(_)) => Some(Source::Pods),
@@ -99,34 +120,54 @@ const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 
 /// The followings. They end when the receiver of what they tell is dropped.
-pub(crate) struct Sources {
+pub struct Sources {
     client: kube::Client,
     told: mpsc::Sender<Told>,
     patience: FollowOptions,
     pods: Option<AbortHandle>,
     /// Number of the following of pods that counts.
-    pub(crate) pods_number: u32,
+    pods_number: u32,
 }
 
 impl Sources {
-    /// Follows everything the scheduler needs to know.
-    pub(crate) fn start(
+    /// Follows what is wanted. A watch that is silent for longer than `idle_timeout` is started again; see
+    /// [`FollowOptions::idle_timeout`].
+    pub fn start(
         client: kube::Client,
-        options: &SchedulerOptions,
+        wanted: &[Source],
+        idle_timeout: Duration,
         told: mpsc::Sender<Told>,
     ) -> Sources {
-        let patience =
-            FollowOptions { idle_timeout: options.watch_idle_timeout, ..FollowOptions::new(String::new()) };
+        let patience = FollowOptions { idle_timeout, ..FollowOptions::new(String::new()) };
         let mut sources = Sources { client, told, patience, pods: None, pods_number: 0 };
-        sources.follow(NODES, Told::Nodes);
-        sources.follow("/api/v1/namespaces", Told::Namespaces);
-        sources.follow("/api/v1/services", Told::Services);
-        sources.follow("/api/v1/replicationcontrollers", Told::ReplicationControllers);
-        sources.follow("/apis/apps/v1/replicasets", |e| Told::Owners(OwnerKind::ReplicaSet, e));
-        sources.follow("/apis/apps/v1/statefulsets", |e| Told::Owners(OwnerKind::StatefulSet, e));
-        sources.follow("/apis/policy/v1/poddisruptionbudgets", Told::Budgets);
-        sources.restart_pods();
+        for source in wanted {
+            sources.start_one(*source);
+        }
         sources
+    }
+
+    fn start_one(&mut self, source: Source) {
+        match source {
+            Source::Pods => self.restart_pods(),
+            Source::Nodes => _ = self.follow(NODES, Told::Nodes),
+            Source::Namespaces => _ = self.follow("/api/v1/namespaces", Told::Namespaces),
+            Source::Services => _ = self.follow("/api/v1/services", Told::Services),
+            Source::ReplicationControllers => {
+                self.follow("/api/v1/replicationcontrollers", Told::ReplicationControllers);
+            }
+            Source::ReplicaSets => {
+                self.follow("/apis/apps/v1/replicasets", |e| Told::Owners(OwnerKind::ReplicaSet, e));
+            }
+            Source::StatefulSets => {
+                self.follow("/apis/apps/v1/statefulsets", |e| Told::Owners(OwnerKind::StatefulSet, e));
+            }
+            Source::Budgets => _ = self.follow("/apis/policy/v1/poddisruptionbudgets", Told::Budgets),
+        }
+    }
+
+    /// Number of the following of pods that counts; what others tell is out of date.
+    pub fn pods_number(&self) -> u32 {
+        self.pods_number
     }
 
     fn options(&self, path: &str) -> FollowOptions {
@@ -137,14 +178,14 @@ impl Sources {
 
     fn follow<T>(&self, path: &str, wrap: impl Fn(Event<T>) -> Told + Send + Sync + 'static) -> AbortHandle
     where
-        T: berth_watch::Versioned + serde::de::DeserializeOwned + Send + 'static,
+        T: Versioned + serde::de::DeserializeOwned + Send + 'static,
     {
         let following = follow_into(self.client.clone(), self.options(path), self.told.clone(), wrap);
         tokio::spawn(following).abort_handle()
     }
 
     /// Lists pods anew and follows them from there. What the following before still tells has an old number.
-    pub(crate) fn restart_pods(&mut self) {
+    pub fn restart_pods(&mut self) {
         if let Some(before) = self.pods.take() {
             before.abort();
         }
@@ -161,17 +202,17 @@ impl Sources {
     }
 
     /// Lists nodes and pods in a task of its own.
-    pub(crate) fn list_fresh(&self) {
+    pub fn list_fresh(&self) {
         let (client, told) = (self.client.clone(), self.told.clone());
         let (nodes, pods) = (self.options(NODES), self.options(PODS));
         tokio::spawn(async move {
             let listed = async {
-                let nodes = berth_watch::list(&client, &nodes).await?;
-                let pods = berth_watch::list(&client, &pods).await?;
-                Ok::<_, berth_watch::follow::ListError>(Fresh { nodes, pods })
+                let nodes = list(&client, &nodes).await?;
+                let pods = list(&client, &pods).await?;
+                Ok::<_, ListError>(Fresh { nodes, pods })
             };
             match listed.await {
-                // Nobody takes it when the scheduler has ended.
+                // Nobody takes it when its receiver has ended.
                 Ok(fresh) => _ = told.send(Told::Fresh(fresh)).await,
                 Err(error) => tracing::warn!("the state cannot be compared with a fresh list: {error}"),
             }
