@@ -21,8 +21,8 @@ pub use annotation::{AFFINITY_ANNOTATION, AnnotationError, annotation_affinity, 
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError};
 pub use merge::merge_label_keys;
-pub use validate::{ValidationOptions, validate_pod};
-pub use warnings::creation_warnings;
+pub use validate::{ValidationOptions, validate_affinity_annotation, validate_pod};
+pub use warnings::{creation_warnings, extension_warnings};
 
 use crate::object::{Pod, PriorityClass};
 

@@ -62,7 +62,7 @@ pub fn creation_warnings(pod: &Pod) -> Vec<String> {
 }
 
 /// Warnings about the proposals' fields: the same as for their v1 relatives.
-pub(super) fn extension_warnings(pod: &Pod) -> Vec<String> {
+pub fn extension_warnings(pod: &Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(affinity) = &pod.spec.affinity {
         let spec_path = Path::Root("spec");

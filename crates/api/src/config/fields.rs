@@ -46,21 +46,26 @@ impl fmt::Display for ConfigErrors {
 
 /// Collects the findings of one reading.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub struct Report {
     errors: RefCell<Vec<ConfigMessage>>,
     warnings: RefCell<Vec<ConfigMessage>>,
 }
 
 impl Report {
+    /// Something is wrong at this path.
     pub fn error(&self, path: impl Into<String>, text: impl Into<String>) {
         self.errors.borrow_mut().push(ConfigMessage { path: path.into(), text: text.into() });
     }
 
+    /// Something is worth knowing about this path.
     pub fn warn(&self, path: impl Into<String>, text: impl Into<String>) {
         self.warnings.borrow_mut().push(ConfigMessage { path: path.into(), text: text.into() });
     }
 
-    /// The warnings, or the errors if there are any.
+    /// The warnings.
+    ///
+    /// # Errors
+    /// All errors, if there are any.
     pub fn finish(self) -> Result<Vec<ConfigMessage>, ConfigErrors> {
         let errors = self.errors.into_inner();
         if errors.is_empty() { Ok(self.warnings.into_inner()) } else { Err(ConfigErrors(errors)) }
@@ -69,9 +74,12 @@ impl Report {
 
 /// A value with its place in the file.
 #[derive(Clone)]
-pub(super) struct Node<'a> {
+pub struct Node<'a> {
+    /// The value.
     pub value: &'a Value,
+    /// Where it stands; empty for the whole file.
     pub path: String,
+    /// Where findings go.
     pub report: &'a Report,
 }
 
@@ -86,7 +94,8 @@ impl<'a> Node<'a> {
         self.error(format!("Invalid value: {}: {detail}", self.value));
     }
 
-    fn must_be(&self, what: &str) {
+    /// Reports that this value has the wrong type.
+    pub fn must_be(&self, what: &str) {
         let is = match self.value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -117,6 +126,7 @@ impl<'a> Node<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
+    /// A string.
     pub fn string(&self) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
@@ -125,6 +135,7 @@ impl<'a> Node<'a> {
         text
     }
 
+    /// A boolean.
     pub fn bool(&self) -> Option<bool> {
         let flag = self.value.as_bool();
         if flag.is_none() {
@@ -133,6 +144,7 @@ impl<'a> Node<'a> {
         flag
     }
 
+    /// An integer of 64 bits.
     pub fn int64(&self) -> Option<i64> {
         let number = self.value.as_i64();
         if number.is_none() {
@@ -144,6 +156,7 @@ impl<'a> Node<'a> {
         number
     }
 
+    /// An integer of 32 bits.
     pub fn int32(&self) -> Option<i32> {
         let number = i32::try_from(self.int64()?).ok();
         if number.is_none() {
@@ -170,19 +183,25 @@ impl<'a> Node<'a> {
 
 /// The type of a field that is checked and otherwise not used.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// true or false.
     Bool,
+    /// An integer.
     Int,
+    /// Any number.
     Number,
+    /// A text.
     String,
     /// A Go duration such as `15s`; only its being a string is checked.
     Duration,
 }
 
 /// The fields of one object. What was not asked for by the end is unknown.
-pub(super) struct Fields<'a> {
+pub struct Fields<'a> {
     map: &'a Map<String, Value>,
+    /// Where the object stands.
     pub path: String,
+    /// Where findings go.
     pub report: &'a Report,
     known: Vec<&'static str>,
 }
@@ -241,7 +260,7 @@ impl<'a> Fields<'a> {
 }
 
 /// "did you mean ..." when a candidate is the same but for case or a small slip, else the candidates.
-pub(super) fn suggestion(given: &str, candidates: &[&str]) -> String {
+pub fn suggestion(given: &str, candidates: &[&str]) -> String {
     let given = given.to_lowercase();
     let near = |c: &&&str| edit_distance(&given, &c.to_lowercase()) <= 2;
     match candidates.iter().find(near) {

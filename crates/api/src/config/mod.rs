@@ -4,7 +4,7 @@
 //! plugins taken out. What is left are the [`Profile`]s the engine decides with.
 
 mod args;
-mod fields;
+pub mod fields;
 mod parse;
 mod plugins;
 mod selector;

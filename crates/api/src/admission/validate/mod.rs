@@ -114,6 +114,14 @@ fn validate_mirror_annotation(pod: &Pod, errors: &mut Errors) {
     }
 }
 
+/// Validates what the annotation `scheduling.berth.dev/affinity` says, and nothing else of the pod. Paths begin with
+/// `metadata.annotations[scheduling.berth.dev/affinity]`.
+pub fn validate_affinity_annotation(pod: &Pod) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    validate_annotation(pod, &mut errors);
+    errors.list
+}
+
 fn validate_annotation(pod: &Pod, errors: &mut Errors) {
     let annotations = Path::Root("metadata.annotations");
     let path = annotations.key(AFFINITY_ANNOTATION);
