@@ -8,6 +8,7 @@ use crate::state::cluster::Cluster;
 use crate::state::identity::IdentityId;
 use crate::state::incoming::PreparedPod;
 use crate::state::node::NodeId;
+use crate::verdict::Verdict;
 
 /// Pods with equal values fare equally for as long as nothing changes: they get the same decision, the same
 /// message, the same preemption and the same wake-up conditions.
@@ -62,6 +63,17 @@ impl Cluster {
         let Some(node) = self.symbols.get(node).and_then(|name| self.nodes.find(name)) else { return false };
         let incoming = self.incoming(pod);
         self.context(&incoming).is_some_and(|context| context.admits(node))
+    }
+
+    /// Every reason against a pod on one node now, told in full; none if it fits there or the node is not known.
+    pub fn verdicts_on(&mut self, pod: &PreparedPod, node: &str) -> Vec<Verdict> {
+        let Some(id) = self.symbols.get(node).and_then(|name| self.nodes.find(name)) else {
+            return Vec::new();
+        };
+        let incoming = self.incoming(pod);
+        let Some(context) = self.context(&incoming) else { return Vec::new() };
+        let node = NodeRef::new(id, self.nodes.get(id));
+        plugins::filters(context).iter().flat_map(|(_, filter)| filter.verdicts(node)).collect()
     }
 
     /// Whether a pod fits on any node now. By the view of its class this costs what changed since the class was
