@@ -4,6 +4,7 @@
 //! pod goes ([`Cluster::decide`], [`Cluster::place`]) and why ([`Cluster::evaluate`]). It has no clock,
 //! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
 
+mod blast_radius;
 mod decision;
 mod explain;
 mod node_admission;
@@ -17,9 +18,11 @@ pub mod simulation;
 mod state;
 mod verdict;
 mod view;
+mod violation;
 mod wake;
 mod what_if;
 
+pub use blast_radius::{BlastRadius, Reach, TermRadius};
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, ScorePart, TermSummary,
@@ -31,4 +34,8 @@ pub use state::cluster::{Cluster, Settings};
 pub use state::compile::MAX_ALL_TOPOLOGIES;
 pub use state::incoming::PreparedPod;
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};
+pub use violation::{
+    Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,
+    ViolationKey,
+};
 pub use wake::{ClusterChange, WakeConditions};

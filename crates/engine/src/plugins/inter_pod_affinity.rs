@@ -13,8 +13,8 @@ use crate::state::topology::{DomainId, TopologyId};
 use crate::state::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Rejection, Status, Verdict};
 
-const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
-const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+pub(crate) const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+pub(crate) const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
 /// A pod whose terms do not parse goes nowhere.

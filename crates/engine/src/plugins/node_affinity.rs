@@ -96,11 +96,17 @@ impl Filter for NodeAffinity<'_> {
         for (rule, matcher) in class.rules().required_node_affinity.iter().zip(&class.required_node_affinity)
         {
             if !matcher.matches(&cluster.symbols, node.record) {
-                verdicts.push(verdict(REASON, describe(rule), rule.path.clone()));
+                verdicts.push(required_verdict(rule));
             }
         }
         verdicts
     }
+}
+
+/// Why a node does not match a required node selector of the pod.
+pub(crate) fn required_verdict(rule: &NodeSelectorRule) -> Verdict {
+    let status = Status::UnschedulableAndUnresolvable;
+    Verdict::new(Plugin::NodeAffinity, status, REASON, describe(rule)).term(&rule.path)
 }
 
 fn selector_path(key: &str) -> String {

@@ -11,6 +11,7 @@ use super::matcher::{CarriedKind, MatcherId};
 use super::node::Resources;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
 use super::topology::TopologyId;
+use crate::violation::rule::RuleAt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClassId(pub(crate) u32);
@@ -67,6 +68,8 @@ pub(crate) struct Class {
     pub(crate) required_anti_affinity: Box<[RequiredTerm]>,
     pub(crate) preferred: Box<[PreferredTerm]>,
     pub(crate) carried: Box<[Carried]>,
+    /// The rules that are required during execution, too.
+    pub(crate) executing: Box<[RuleAt]>,
 }
 
 impl Class {

@@ -25,6 +25,7 @@ use super::topology::{Topologies, TopologyId};
 use super::workload::WorkloadSelectors;
 use crate::nomination::Nominations;
 use crate::view::Views;
+use crate::violation::watch::Watch;
 use crate::wake::{Change, ClusterChange, NodeParts, PodAt};
 
 /// Settings that hold for the life of a [`Cluster`].
@@ -91,6 +92,8 @@ pub struct Cluster {
     pub(crate) nominations: Nominations,
     /// Changes since they were last taken, if they are noted at all.
     pub(crate) noted: Option<Vec<ClusterChange>>,
+    /// Which rules required during execution are broken, if that is watched.
+    pub(crate) watch: Option<Box<Watch>>,
     /// Label keys that some selector mentions.
     pub(crate) mentioned: FxHashSet<Symbol>,
     /// The empty text.
@@ -125,6 +128,7 @@ impl Cluster {
             views: Views::default(),
             nominations: Nominations::default(),
             noted: None,
+            watch: None,
             mentioned: FxHashSet::default(),
         }
     }
@@ -173,6 +177,7 @@ impl Cluster {
                 for (topology, counter) in &mut self.matchers.get_mut(matcher).matching {
                     count_placed(&self.topologies, *topology, counter, placed.clone(), sign);
                 }
+                self.watch_matching(matcher, id);
             }
             let identity = self.identities.get_mut(id);
             identity.matched = matched;
@@ -337,7 +342,11 @@ impl Cluster {
         if let Some(there) = self.pods.find(pod.namespace, &pod.name) {
             let record = self.pods.get(there);
             if record.is_as(pod, node_name) {
-                return record.node.is_some();
+                let counts = record.node.is_some();
+                if record.uid != pod.uid {
+                    self.pods.get_mut(there).uid = pod.uid.clone();
+                }
+                return counts;
             }
             self.remove_record(there);
         }
@@ -345,6 +354,7 @@ impl Cluster {
         let id = self.pods.insert(PodRecord {
             namespace: pod.namespace,
             name: pod.name.clone(),
+            uid: pod.uid.clone(),
             labels: pod.labels.clone(),
             terminating: pod.terminating,
             standing: pod.standing,
@@ -391,11 +401,14 @@ impl Cluster {
         self.pods.get_mut(pod).node = Some(node);
         self.nodes.get_mut(node).pods.push(pod);
         self.charge(pod, node, 1);
+        self.watch_placed(pod);
         self.note_pod(pod, Change::PodCame);
     }
 
     fn unsettle(&mut self, pod: PodId) {
-        let Some(node) = self.pods.get_mut(pod).node.take() else { return };
+        let Some(node) = self.pods.get(pod).node else { return };
+        self.watch_left(pod);
+        self.pods.get_mut(pod).node = None;
         let pods = &mut self.nodes.get_mut(node).pods;
         if let Some(i) = pods.iter().position(|p| *p == pod) {
             pods.swap_remove(i);

@@ -16,6 +16,7 @@ use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
 use super::selector::LabelMatcher;
 use super::topology::TopologyId;
 use super::workload::WorkloadSelectors;
+use crate::violation::rule::RuleAt;
 
 impl Cluster {
     /// The class of a pod, made if need be.
@@ -73,6 +74,13 @@ impl Cluster {
         let preferred = affinity.chain(anti_affinity);
         let preferred =
             preferred.map(|(weight, term)| self.compile_preferred(weight, term, &mut carried)).collect();
+        let executing = RuleAt::executing(
+            rules.required_node_affinity.iter().map(|r| r.required_during_execution),
+            required_affinity.iter().map(|t| rules.required_affinity[t.index].required_during_execution),
+            required_anti_affinity
+                .iter()
+                .map(|t| rules.required_anti_affinity[t.index].required_during_execution),
+        );
         Class {
             requests,
             images,
@@ -83,6 +91,7 @@ impl Cluster {
             required_anti_affinity,
             preferred,
             carried: carried.into(),
+            executing,
             key: Arc::new(key),
         }
     }

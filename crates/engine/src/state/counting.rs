@@ -15,8 +15,14 @@ impl Cluster {
     /// Counts all pods of a node in (1) or out (−1).
     pub(super) fn count_node(&mut self, node: NodeId, sign: i64) {
         for pod in self.nodes.get(node).pods.clone() {
+            if sign < 0 {
+                self.watch_displaced(pod);
+            }
             let record = self.pods.get(pod);
             self.count(record.class, record.identity, node, sign);
+            if sign > 0 {
+                self.watch_placed(pod);
+            }
         }
     }
 
@@ -32,6 +38,9 @@ impl Cluster {
             for (topology, counter) in &mut self.matchers.get_mut(*matcher).matching {
                 if let Some(domain) = self.topologies.domain(*topology, node) {
                     counter.add(domain, Tally::one(sign, 1));
+                    if let Some(watch) = &mut self.watch {
+                        watch.counted(*matcher, *topology, domain, counter, sign);
+                    }
                 }
             }
         }

@@ -12,6 +12,7 @@ use super::matcher::{MatcherId, NamespaceMatcher, PodQuery};
 use super::pod::Standing;
 use super::selector::LabelMatcher;
 use super::topology::TopologyId;
+use super::uid::Uid;
 use crate::nomination::Nominated;
 
 /// A pod, parsed and compiled for one cluster.
@@ -19,6 +20,7 @@ use crate::nomination::Nominated;
 pub struct PreparedPod {
     pub(crate) namespace: Symbol,
     pub(crate) name: Box<str>,
+    pub(crate) uid: Uid,
     pub(crate) labels: Labels,
     pub(crate) terminating: bool,
     pub(crate) standing: Standing,
@@ -36,7 +38,7 @@ pub struct PreparedPod {
 impl PreparedPod {
     /// The same pod under another name: of many pods that differ in nothing else, one needs to be prepared.
     pub fn named(&self, name: &str) -> PreparedPod {
-        PreparedPod { name: name.into(), ..self.clone() }
+        PreparedPod { name: name.into(), uid: Uid::default(), ..self.clone() }
     }
 
     /// Its name.
@@ -90,6 +92,7 @@ impl Cluster {
         PreparedPod {
             namespace,
             name: pod.metadata.name.as_str().into(),
+            uid: Uid::new(&pod.metadata.uid),
             labels,
             terminating: pod.metadata.deletion_timestamp.is_some(),
             standing: Standing::of(pod),

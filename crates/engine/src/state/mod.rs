@@ -19,5 +19,6 @@ pub(crate) mod pod;
 pub(crate) mod profile;
 pub(crate) mod selector;
 pub(crate) mod topology;
+pub(crate) mod uid;
 pub(crate) mod witness;
 pub(crate) mod workload;

@@ -10,9 +10,13 @@ use super::identity::IdentityId;
 use super::incoming::PreparedPod;
 use super::intern::{Labels, Symbol};
 use super::node::NodeId;
+use super::uid::Uid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(pub(crate) u32);
+
+/// The annotation that kubelet marks its mirror pods with.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// How a pod stands against others where one has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(crate) struct Standing {
     pub(crate) priority: i32,
     /// A scheduler is removing it already, to make room.
     pub(crate) being_preempted: bool,
+    /// Its node runs it from a file and only mirrors it: deleting it at the API server does not end it.
+    pub(crate) is_mirror: bool,
     /// Seconds since 1970; [`Standing::NOT_STARTED`] before its node took notice of it.
     pub(crate) started: i64,
 }
@@ -32,6 +38,7 @@ impl Standing {
         Standing {
             priority: pod.spec.priority.unwrap_or(0),
             being_preempted: pod.is_being_preempted(),
+            is_mirror: pod.metadata.annotations.contains_key(MIRROR_ANNOTATION),
             started: pod.started().unwrap_or(Standing::NOT_STARTED),
         }
     }
@@ -41,6 +48,7 @@ impl Standing {
 pub(crate) struct PodRecord {
     pub(crate) namespace: Symbol,
     pub(crate) name: Box<str>,
+    pub(crate) uid: Uid,
     pub(crate) labels: Labels,
     pub(crate) terminating: bool,
     pub(crate) standing: Standing,
@@ -53,7 +61,7 @@ pub(crate) struct PodRecord {
 }
 
 impl PodRecord {
-    /// Whether nothing of a pod differs that anybody looks at.
+    /// Whether nothing of a pod differs that rules look at.
     pub(crate) fn is_as(&self, pod: &PreparedPod, node_name: Symbol) -> bool {
         self.class == pod.class
             && self.node_name == node_name
@@ -99,6 +107,11 @@ impl Pods {
 
     pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
         self.by_key.get(&(namespace, name.into())).copied()
+    }
+
+    /// A pod, if it exists.
+    pub(crate) fn find_by_id(&self, id: PodId) -> Option<&PodRecord> {
+        self.slots.get(id.0 as usize)?.as_ref()
     }
 
     /// A pod known to exist: ids are handed out and taken back by this store alone.

@@ -1,0 +1,194 @@
+//! One required rule of a running pod, and whether it holds where the pod runs.
+//!
+//! The pod that is judged is taken out in thought: its own match counts neither for it nor against it. All other
+//! pods on known nodes count, those that are being deleted as well, as they do for the scheduler.
+
+use berth_api::config::Plugin;
+use berth_api::rules::PodTerm;
+
+use crate::plugins::{REASON_AFFINITY, REASON_ANTI_AFFINITY, describe_pod_term, node_affinity_verdict};
+use crate::state::class::{Class, RequiredTerm};
+use crate::state::cluster::Cluster;
+use crate::state::matcher::MatcherId;
+use crate::state::node::NodeId;
+use crate::state::pod::{PodId, PodRecord};
+use crate::state::topology::{DomainId, TopologyId};
+use crate::state::witness::{DomainOf, WitnessCache, Witnesses};
+use crate::verdict::{Status, Verdict};
+
+/// Where a required rule stands among the compiled rules of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RuleAt {
+    /// Index into the class's required node affinity.
+    Node(u32),
+    /// Index into the class's required pod affinity.
+    Affinity(u32),
+    /// Index into the class's required pod anti-affinity.
+    AntiAffinity(u32),
+}
+
+impl RuleAt {
+    /// The rules of a class that are required during execution, too.
+    pub(crate) fn executing(
+        node_affinity: impl Iterator<Item = bool>,
+        pod_affinity: impl Iterator<Item = bool>,
+        pod_anti_affinity: impl Iterator<Item = bool>,
+    ) -> Box<[RuleAt]> {
+        fn at(
+            executing: impl Iterator<Item = bool>,
+            rule: fn(u32) -> RuleAt,
+        ) -> impl Iterator<Item = RuleAt> {
+            let executing = executing.enumerate().filter(|(_, executing)| *executing);
+            executing.map(move |(i, _)| rule(i as u32))
+        }
+        let node_affinity = at(node_affinity, RuleAt::Node);
+        let pod_affinity = at(pod_affinity, RuleAt::Affinity);
+        node_affinity.chain(pod_affinity).chain(at(pod_anti_affinity, RuleAt::AntiAffinity)).collect()
+    }
+
+    /// The path of the rule in the pod.
+    pub(crate) fn path(self, class: &Class) -> &str {
+        let rules = class.rules();
+        match self {
+            RuleAt::Node(i) => &rules.required_node_affinity[i as usize].path,
+            RuleAt::Affinity(i) => &rules.required_affinity[class.required_affinity[i as usize].index].path,
+            RuleAt::AntiAffinity(i) => anti_affinity(class, i).1.path.as_str(),
+        }
+    }
+
+    /// The rule of a class at a path, of those required during execution.
+    pub(crate) fn find(class: &Class, path: &str) -> Option<RuleAt> {
+        class.executing.iter().copied().find(|rule| rule.path(class) == path)
+    }
+}
+
+fn anti_affinity(class: &Class, i: u32) -> (&RequiredTerm, &PodTerm) {
+    let compiled = &class.required_anti_affinity[i as usize];
+    (compiled, &class.rules().required_anti_affinity[compiled.index])
+}
+
+impl Cluster {
+    /// Whether a rule of a pod that runs on a node does not hold there now.
+    pub(crate) fn is_broken(&self, pod: &PodRecord, node: NodeId, rule: RuleAt) -> bool {
+        let class = self.classes.get(pod.class);
+        match rule {
+            RuleAt::Node(i) => {
+                !class.required_node_affinity[i as usize].matches(&self.symbols, self.nodes.get(node))
+            }
+            RuleAt::Affinity(i) => !self.has_company(pod, class, &class.required_affinity[i as usize], node),
+            RuleAt::AntiAffinity(i) => {
+                let term = &class.required_anti_affinity[i as usize];
+                self.conflicts(pod, term, node).next().is_some()
+            }
+        }
+    }
+
+    /// Whether a pod matches a question; as one that runs.
+    pub(crate) fn is_matched(&self, pod: &PodRecord, matcher: MatcherId) -> bool {
+        self.identities.get(pod.identity).matched.binary_search(&matcher).is_ok()
+    }
+
+    /// The domains of a node in which other pods match a term, and how many.
+    fn conflicts<'a>(
+        &'a self,
+        pod: &PodRecord,
+        term: &'a RequiredTerm,
+        node: NodeId,
+    ) -> impl Iterator<Item = (TopologyId, DomainId, i64)> + 'a {
+        let itself = i64::from(self.is_matched(pod, term.matcher));
+        let matcher = self.matchers.get(term.matcher);
+        let in_domains = term.topologies.iter().filter_map(move |topology| {
+            let domain = self.topologies.domain(*topology, node)?;
+            let n_pods = matcher.matching_in(*topology)?.get(domain).count - itself;
+            Some((*topology, domain, n_pods))
+        });
+        in_domains.filter(|(.., n_pods)| *n_pods > 0)
+    }
+
+    /// Whether a pod has what a term of affinity asks for: a domain of the topology, and in it another pod that
+    /// matches; or it is the first of its group.
+    fn has_company(&self, pod: &PodRecord, class: &Class, term: &RequiredTerm, node: NodeId) -> bool {
+        term.topologies.iter().any(|t| self.topologies.domain(*t, node).is_some())
+            && (self.conflicts(pod, term, node).next().is_some() || self.is_first_of_group(pod, class, node))
+    }
+
+    /// Whether a pod matches its own terms of affinity and no other pod does, on any node with their topology keys.
+    fn is_first_of_group(&self, pod: &PodRecord, class: &Class, node: NodeId) -> bool {
+        class.required_affinity.iter().all(|term| {
+            let matcher = self.matchers.get(term.matcher);
+            let mut counters = term.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
+            self.is_matched(pod, term.matcher)
+                && counters.all(|(topology, counter)| match self.topologies.domain(topology, node) {
+                    Some(domain) => counter.n_domains() == 1 && counter.get(domain).count == 1,
+                    None => counter.is_empty(),
+                })
+        })
+    }
+
+    /// Why a broken rule does not hold.
+    pub(crate) fn verdict_of(&self, id: PodId, node: NodeId, rule: RuleAt, cache: &WitnessCache) -> Verdict {
+        let pod = self.pods.get(id);
+        let class = self.classes.get(pod.class);
+        match rule {
+            RuleAt::Node(i) => node_affinity_verdict(&class.rules().required_node_affinity[i as usize]),
+            RuleAt::Affinity(i) => self.lonely(pod, class, &class.required_affinity[i as usize], node),
+            RuleAt::AntiAffinity(i) => self.in_conflict(id, class, i, node, cache),
+        }
+    }
+
+    fn lonely(&self, pod: &PodRecord, class: &Class, required: &RequiredTerm, node: NodeId) -> Verdict {
+        let term = &class.rules().required_affinity[required.index];
+        let together = match class.required_affinity.len() {
+            1 => String::new(),
+            n => format!(" (pods that match all {n} required terms)"),
+        };
+        let matcher = self.matchers.get(required.matcher);
+        let total = |topology| -> i64 {
+            let counter = matcher.matching_in(topology);
+            counter.map_or(0, |c| c.iter().map(|(_, tally)| tally.count).sum())
+        };
+        let counts_itself = |topology: &TopologyId| {
+            self.topologies.domain(*topology, node).is_some() && self.is_matched(pod, required.matcher)
+        };
+        let others = |topology: &TopologyId| total(*topology) - i64::from(counts_itself(topology));
+        let elsewhere = required.topologies.iter().map(others).max().unwrap_or(0);
+        let first = required.topologies.first();
+        let pair = first.and_then(|t| self.topology_pair(*t, self.topologies.domain(*t, node)));
+        let detail = format!("needs {}{together}", describe_pod_term(term));
+        let (plugin, status) = (Plugin::InterPodAffinity, Status::UnschedulableAndUnresolvable);
+        Verdict::new(plugin, status, REASON_AFFINITY, detail)
+            .term(&term.path)
+            .topology(pair)
+            .count("matching", 0)
+            .count("elsewhere", elsewhere)
+    }
+
+    fn in_conflict(&self, id: PodId, class: &Class, i: u32, node: NodeId, cache: &WitnessCache) -> Verdict {
+        let pod = self.pods.get(id);
+        let (compiled, term) = anti_affinity(class, i);
+        let detail = format!("must not be with {}", describe_pod_term(term));
+        let verdict =
+            Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_ANTI_AFFINITY, detail)
+                .term(&term.path);
+        let Some((topology, domain, n_pods)) = self.conflicts(pod, compiled, node).next() else {
+            return verdict;
+        };
+        let matching = cache.pods_matching(self, compiled.matcher, DomainOf { topology, domain, node });
+        verdict
+            .topology(self.topology_pair(topology, Some(domain)))
+            .count("matching", n_pods)
+            .witnesses(self.without(id, self.is_matched(pod, compiled.matcher), matching))
+    }
+
+    /// Witnesses without a pod that is counted among them.
+    pub(super) fn without(&self, id: PodId, is_counted: bool, (mut named, more): Witnesses) -> Witnesses {
+        if !is_counted {
+            return (named, more);
+        }
+        let itself = self.witness(id);
+        let n_named = named.len();
+        named.retain(|witness| *witness != itself);
+        let more = more - usize::from(named.len() == n_named && more > 0);
+        (named, more)
+    }
+}

@@ -1,0 +1,187 @@
+//! What is said about broken rules.
+
+use berth_api::config::Plugin;
+use serde::Serialize;
+
+use crate::verdict::Verdict;
+
+/// A required rule of a running pod that does not hold where it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Violation {
+    /// Namespace of the pod that carries the rule.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The node it runs on.
+    pub node: String,
+    /// What kind of rule it is.
+    pub rule: ViolatedRule,
+    /// Path of the rule in the pod, or in the scheduler's configuration for affinity that a profile adds.
+    pub term: String,
+    /// Whether the rule is required during execution, too: only then it is a reason for eviction.
+    pub required_during_execution: bool,
+    /// Why it does not hold.
+    pub verdict: Verdict,
+}
+
+impl Violation {
+    /// The same violation at another time: what patience and repetitions are counted by.
+    pub fn key(&self) -> ViolationKey {
+        ViolationKey { namespace: self.namespace.clone(), name: self.name.clone(), term: self.term.clone() }
+    }
+}
+
+/// Which rule of which pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViolationKey {
+    /// Namespace of the pod that carries the rule.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Path of the rule in the pod.
+    pub term: String,
+}
+
+impl std::fmt::Display for ViolationKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{} {}", self.namespace, self.name, self.term)
+    }
+}
+
+/// Kinds of required rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum ViolatedRule {
+    /// Node selector, required node affinity, or affinity that the scheduler's profile adds.
+    NodeAffinity,
+    /// Required pod affinity.
+    PodAffinity,
+    /// Required pod anti-affinity of the pod itself.
+    PodAntiAffinity,
+    /// A taint of effect `NoSchedule` or `NoExecute` that the pod does not tolerate. In the audit only.
+    TaintToleration,
+    /// A host port that another pod on the node uses. In the audit only.
+    NodePorts,
+    /// More is asked for on the node than it offers. In the audit only.
+    NodeResourcesFit,
+    /// A `DoNotSchedule` spread constraint that would not let the pod in where it is. In the audit only.
+    PodTopologySpread,
+}
+
+impl ViolatedRule {
+    /// The plugin of kube-scheduler that judges the rule.
+    pub fn plugin(self) -> Plugin {
+        match self {
+            ViolatedRule::NodeAffinity => Plugin::NodeAffinity,
+            ViolatedRule::PodAffinity | ViolatedRule::PodAntiAffinity => Plugin::InterPodAffinity,
+            ViolatedRule::TaintToleration => Plugin::TaintToleration,
+            ViolatedRule::NodePorts => Plugin::NodePorts,
+            ViolatedRule::NodeResourcesFit => Plugin::NodeResourcesFit,
+            ViolatedRule::PodTopologySpread => Plugin::PodTopologySpread,
+        }
+    }
+}
+
+/// What changed about rules that are required during execution, since it was last asked.
+///
+/// `ended` is to be applied before `began`: a pod that was replaced by another of its name, whose rule is broken
+/// again, stands in both. A rule that was broken all the time stands in neither, even if the pods in its way are
+/// others now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViolationChanges {
+    /// Rules that are broken now and were not before, sorted by their keys.
+    pub began: Vec<Violation>,
+    /// Rules that hold again, or whose pods are gone, are being deleted, or are others of the same name; sorted.
+    pub ended: Vec<ViolationKey>,
+}
+
+impl ViolationChanges {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.began.is_empty() && self.ended.is_empty()
+    }
+}
+
+/// How remedies are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemedyOptions {
+    /// Whether a place is looked for, for every pod that would go. Without, all targets are [`Target::NotAsked`].
+    pub seek_targets: bool,
+    /// Whether pods with no place to go to would go all the same: those after them are then judged with these
+    /// gone. Otherwise such pods stay in thought as well, and what they stand in the way of stays broken.
+    pub evict_without_target: bool,
+    /// Pods in these namespaces never go, besides those that the cluster's settings exempt.
+    pub exempt_namespaces: Vec<String>,
+}
+
+impl Default for RemedyOptions {
+    /// Targets are sought, and who has none stays.
+    fn default() -> Self {
+        RemedyOptions { seek_targets: true, evict_without_target: false, exempt_namespaces: Vec::new() }
+    }
+}
+
+/// What can be done about broken rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remedies {
+    /// Pods that would have to go, in the order in which it was found out: the target of each takes those before
+    /// it as gone and replaced.
+    pub remedies: Vec<Remedy>,
+    /// Rules that nobody's eviction cures, and rules that need none, with the reason; sorted by key.
+    pub stays: Vec<Stays>,
+}
+
+/// A pod that would have to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remedy {
+    /// Who goes.
+    pub victim: Victim,
+    /// The broken rules that its going cures, sorted. Where several pods have to go for one rule, it stands with
+    /// each of them.
+    pub cures: Vec<ViolationKey>,
+    /// Why the first of these rules does not hold.
+    pub verdict: Verdict,
+    /// Where it would go.
+    pub target: Target,
+}
+
+/// A pod that would have to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Victim {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// `metadata.uid`, as last told; empty if nobody told.
+    pub uid: String,
+    /// The node it runs on.
+    pub node: String,
+    /// `spec.priority`.
+    pub priority: i32,
+}
+
+/// Where a pod (or what its controller makes in its place) would go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    /// To this node. All its rules hold there, and no rule of another pod that is required during execution is
+    /// broken by its coming.
+    Node(String),
+    /// Nowhere, and why. Under proof before eviction it has to stay.
+    Nowhere(String),
+    /// It was not asked for.
+    NotAsked,
+}
+
+/// A rule that stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stays {
+    /// Which rule.
+    pub key: ViolationKey,
+    /// Why nobody goes for it.
+    pub reason: String,
+}
