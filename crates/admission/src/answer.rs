@@ -1,0 +1,162 @@
+//! What is answered: `AdmissionResponse` of `admission.k8s.io/v1`.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::request::{API_VERSION, AdmissionRequest, KIND};
+use crate::review::Rule;
+
+/// The API server takes no longer warnings than this, in bytes, over all warnings of a request.
+const MAX_WARNING_BYTES: usize = 4096;
+/// No single message is longer, in bytes.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+
+/// The answer to a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Why the request is refused; none if it is allowed.
+    pub denied: Option<Denial>,
+    /// What the user is told anyway.
+    pub warnings: Vec<String>,
+    /// Operations of a JSON patch for the object; empty if it stays as it is.
+    pub patch: Vec<Value>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The rule that refuses it.
+    pub rule: Rule,
+    /// HTTP status: 403, or 422 for what is not valid.
+    pub code: u16,
+    /// The reason behind the code as Kubernetes names it: `Forbidden`, `Invalid`.
+    pub reason: &'static str,
+    /// What comes before the message when it stands alone, such as `pods "web" is forbidden: `.
+    pub subject: String,
+    /// The message.
+    pub message: String,
+}
+
+/// Why there is no answer. The caller decides what becomes of the request: an API server by `failurePolicy`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// The request does not make sense.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The cluster's state is needed and is not known yet.
+    #[error("the state of the cluster is not complete yet; not listed: {0}")]
+    NotReady(String),
+    /// The object in question has not been seen yet.
+    #[error("{0} has not been seen yet; the request may be sent again")]
+    Unseen(String),
+    /// A rule needs the cluster's state, and there is none.
+    #[error("{0} needs the state of the cluster, which is not followed here")]
+    NoState(&'static str),
+}
+
+impl Denial {
+    /// As kube-apiserver's plugins refuse: `pods "web" is forbidden: MESSAGE`.
+    pub fn forbidden(rule: Rule, request: &AdmissionRequest, message: impl Into<String>) -> Denial {
+        Denial::forbidden_name(rule, request, request.shown_name(), message)
+    }
+
+    /// As [`Denial::forbidden`], with the name that the message is to give.
+    pub fn forbidden_name(
+        rule: Rule,
+        request: &AdmissionRequest,
+        name: &str,
+        message: impl Into<String>,
+    ) -> Denial {
+        let subject = format!("{} {name:?} is forbidden: ", request.group_resource());
+        Denial { rule, code: 403, reason: "Forbidden", subject, message: message.into() }
+    }
+
+    /// As kube-apiserver refuses what is not valid: `Pod "web" is invalid: MESSAGE`.
+    pub fn invalid(rule: Rule, kind: &str, name: &str, message: impl Into<String>) -> Denial {
+        let subject = format!("{kind} {name:?} is invalid: ");
+        Denial { rule, code: 422, reason: "Invalid", subject, message: message.into() }
+    }
+
+    /// The whole message.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.subject, self.message)
+    }
+}
+
+impl Answer {
+    /// Yes, and nothing to say.
+    pub fn allowed() -> Answer {
+        Answer::default()
+    }
+
+    /// No.
+    pub fn denied(denial: Denial) -> Answer {
+        Answer { denied: Some(denial), ..Answer::default() }
+    }
+
+    /// Whether the request is allowed.
+    pub fn is_allowed(&self) -> bool {
+        self.denied.is_none()
+    }
+
+    /// The `AdmissionResponse` for a webhook: the message of a denial stands alone.
+    pub fn response(&self, uid: &str) -> Value {
+        self.with_status(uid, Denial::text)
+    }
+
+    /// The `AdmissionResponse` for a caller that puts `PLURAL "NAME" is forbidden` before the message of a 403 itself.
+    pub fn plugin_response(&self, uid: &str) -> Value {
+        self.with_status(uid, |denial| match denial.code {
+            403 => denial.message.clone(),
+            _ => denial.text(),
+        })
+    }
+
+    /// The `AdmissionReview` to send back.
+    pub fn review(&self, uid: &str) -> Value {
+        json!({"apiVersion": API_VERSION, "kind": KIND, "response": self.response(uid)})
+    }
+
+    fn with_status(&self, uid: &str, text: impl Fn(&Denial) -> String) -> Value {
+        let mut response = json!({"uid": uid, "allowed": self.is_allowed()});
+        if let Some(denial) = &self.denied {
+            let message = shortened(text(denial), MAX_MESSAGE_BYTES);
+            response["status"] = json!({"code": denial.code, "reason": denial.reason, "message": message});
+        } else if !self.patch.is_empty() {
+            let patch = Value::from(self.patch.clone()).to_string();
+            response["patchType"] = "JSONPatch".into();
+            response["patch"] = STANDARD.encode(patch).into();
+        }
+        let warnings = fitting(&self.warnings);
+        if !warnings.is_empty() {
+            response["warnings"] = warnings.into();
+        }
+        response
+    }
+}
+
+/// As many warnings as the API server passes on; the last one says how many there are besides.
+fn fitting(warnings: &[String]) -> Vec<Cow<'_, str>> {
+    let mut left = MAX_WARNING_BYTES - 64;
+    let mut fitting: Vec<Cow<'_, str>> = Vec::new();
+    for (i, warning) in warnings.iter().enumerate() {
+        let Some(rest) = left.checked_sub(warning.len()) else {
+            fitting.push(format!("and {} more warnings", warnings.len() - i).into());
+            break;
+        };
+        left = rest;
+        fitting.push(warning.into());
+    }
+    fitting
+}
+
+fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most - 3));
+        text.push_str("...");
+    }
+    text
+}

@@ -1,0 +1,38 @@
+//! What a rule found: reasons to refuse, and warnings.
+
+use crate::answer::{Answer, Denial};
+use crate::policy::Action;
+
+/// What the rules that were asked have said so far. The first denial stands; warnings add up.
+#[derive(Debug, Default)]
+pub(crate) struct Merged(Answer);
+
+impl Merged {
+    /// A rule is broken, and this is what becomes of it.
+    pub(crate) fn broken(&mut self, action: Action, denial: Denial) {
+        match action {
+            Action::Reject => {
+                self.0.denied.get_or_insert(denial);
+            }
+            Action::Warn => self.warn(denial.message),
+            Action::Allow => {}
+        }
+    }
+
+    /// Something the user should know.
+    pub(crate) fn warn(&mut self, warning: String) {
+        if !self.0.warnings.contains(&warning) {
+            self.0.warnings.push(warning);
+        }
+    }
+
+    /// Whether some rule refuses.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.0.denied.is_some()
+    }
+
+    /// The answer.
+    pub(crate) fn into_answer(self) -> Answer {
+        self.0
+    }
+}

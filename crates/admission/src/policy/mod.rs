@@ -1,0 +1,184 @@
+//! What is checked and how strictly: the configuration file `AdmissionPolicy`.
+
+mod read;
+
+use std::time::Duration;
+
+use berth_api::quantity::Quantity;
+use berth_engine::Settings;
+
+pub use berth_api::config::ConfigErrors;
+
+/// `apiVersion` of the file.
+pub const API_VERSION: &str = "admission.berth.dev/v1alpha1";
+/// `kind` of the file.
+pub const KIND: &str = "AdmissionPolicy";
+
+/// Everything that can be chosen. The default is what holds without a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Namespaces whose pods neither block nor are blocked by anti-affinity, as the engine is told: what cannot block
+    /// anybody needs no guard.
+    pub exempt_namespaces: Vec<String>,
+    /// Whether they are exempt from anti-affinity in v1 fields, too.
+    pub exempt_from_v1: bool,
+    /// Whether the annotation `scheduling.berth.dev/affinity` is validated.
+    pub validate_annotation: bool,
+    /// Whether to warn where the two dialects read the same text differently.
+    pub dialect_warnings: bool,
+    /// What becomes of required anti-affinity over all namespaces with another topology than the node.
+    pub all_namespaces_anti_affinity: Action,
+    /// Whether required anti-affinity may have no other topology than the node, as kube-apiserver's plugin
+    /// `LimitPodHardAntiAffinityTopology` has it.
+    pub limit_pod_hard_anti_affinity_topology: bool,
+    /// Whether pods in the templates of workloads are looked at, with warnings as the only consequence.
+    pub workload_warnings: bool,
+    /// Whether `matchLabelKeys` and `mismatchLabelKeys` are merged into selectors.
+    pub merge_match_label_keys: bool,
+    /// Whether node identities are held to their own node.
+    pub node_restriction: bool,
+    /// The guard of bindings; none if it is off.
+    pub binding_guard: Option<BindingGuard>,
+    /// Budgets of namespaces. At most one is without namespaces: it is for all that no other names.
+    pub budgets: Vec<Budget>,
+}
+
+/// What becomes of a pod that breaks a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is refused.
+    Reject,
+    /// It is created, with a warning.
+    Warn,
+    /// Nothing.
+    Allow,
+}
+
+/// The guard of bindings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingGuard {
+    /// The rules that a binding must keep.
+    pub rules: Vec<GuardedRule>,
+    /// How long a pod counts where it was allowed to go, unless it is seen there before.
+    pub hold_for: Duration,
+    /// How long a pod or node that has not been seen yet is waited for.
+    pub wait_for: Duration,
+}
+
+impl Default for BindingGuard {
+    fn default() -> Self {
+        BindingGuard {
+            rules: GuardedRule::ALL.to_vec(),
+            hold_for: Duration::from_secs(10),
+            wait_for: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A rule that the guard of bindings checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardedRule {
+    /// Node selector and required node affinity.
+    NodeAffinity,
+    /// Required affinity and anti-affinity between pods, that of running pods included.
+    InterPodAffinity,
+    /// Spread constraints with `DoNotSchedule`.
+    PodTopologySpread,
+}
+
+impl GuardedRule {
+    /// All of them.
+    pub const ALL: [GuardedRule; 3] =
+        [GuardedRule::NodeAffinity, GuardedRule::InterPodAffinity, GuardedRule::PodTopologySpread];
+}
+
+/// How much of the cluster pods of a namespace may keep from others. It is counted for each namespace by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// The namespaces; empty for all that no other budget names.
+    pub namespaces: Vec<String>,
+    /// What becomes of a pod beyond it.
+    pub action: Action,
+    /// What one pod may shut out.
+    pub blast_radius: Option<BlastRadiusLimit>,
+    /// What all pods together may take for themselves.
+    pub exclusive_nodes: Option<ExclusiveNodesLimit>,
+}
+
+/// How much one required anti-affinity term of a pod may shut others out by symmetry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlastRadiusLimit {
+    /// Which domain of the term is taken.
+    pub measure: Measure,
+    /// So many nodes.
+    pub nodes: Option<u64>,
+    /// So many running pods.
+    pub pods: Option<u64>,
+}
+
+/// How much all pods of a namespace with a node of their own may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExclusiveNodesLimit {
+    /// What a pod is charged that has no node yet.
+    pub charge: Measure,
+    /// So many nodes.
+    pub nodes: Option<u64>,
+    /// CPU of these nodes.
+    pub cpu: Option<Quantity>,
+    /// Memory of these nodes.
+    pub memory: Option<Quantity>,
+}
+
+/// Where something depends on where a pod will go, which place is taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The largest that there is.
+    Largest,
+    /// The average.
+    Average,
+    /// Where the pod would go now; if it fits nowhere, the largest.
+    Actual,
+}
+
+impl Measure {
+    /// As it stands in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Measure::Largest => "Largest",
+            Measure::Average => "Average",
+            Measure::Actual => "Actual",
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let Settings { exempt_namespaces, exempt_from_v1, .. } = Settings::default();
+        Policy {
+            exempt_namespaces,
+            exempt_from_v1,
+            validate_annotation: true,
+            dialect_warnings: true,
+            all_namespaces_anti_affinity: Action::Reject,
+            limit_pod_hard_anti_affinity_topology: false,
+            workload_warnings: true,
+            merge_match_label_keys: true,
+            node_restriction: true,
+            binding_guard: None,
+            budgets: Vec::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// The budget of a namespace.
+    pub fn budget(&self, namespace: &str) -> Option<&Budget> {
+        let named = self.budgets.iter().find(|b| b.namespaces.iter().any(|n| n == namespace));
+        named.or_else(|| self.budgets.iter().find(|b| b.namespaces.is_empty()))
+    }
+
+    /// Whether anything besides NodeRestriction asks about the state of the cluster.
+    pub fn needs_state(&self) -> bool {
+        self.binding_guard.is_some() || !self.budgets.is_empty()
+    }
+}

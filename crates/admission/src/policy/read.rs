@@ -1,0 +1,284 @@
+//! Reading an `AdmissionPolicy`: strictly, with all findings at once.
+
+use std::time::Duration;
+
+use berth_api::config::fields::{Fields, Node, Report, suggestion};
+use berth_api::quantity::Quantity;
+use serde_json::Value;
+
+use super::{
+    API_VERSION, Action, BindingGuard, BlastRadiusLimit, Budget, ConfigErrors, ExclusiveNodesLimit,
+    GuardedRule, KIND, Measure, Policy,
+};
+
+/// No duration in the file is longer.
+const LONGEST: Duration = Duration::from_secs(600);
+
+impl Policy {
+    /// Reads the file (YAML turned into a JSON value).
+    ///
+    /// # Errors
+    /// Unknown fields and values that mean nothing: all of them, each with its path.
+    pub fn from_value(value: &Value) -> Result<Policy, ConfigErrors> {
+        let report = Report::default();
+        let mut policy = Policy::default();
+        let root = Node { value, path: String::new(), report: &report };
+        if let Some(mut root) = root.fields() {
+            expect(&mut root, "apiVersion", API_VERSION);
+            expect(&mut root, "kind", KIND);
+            // `kubectl apply -f` needs a name; nothing here does.
+            if let Some(mut metadata) = root.get("metadata").and_then(|node| node.fields()) {
+                metadata.get("name").map(|name| name.string());
+                metadata.finish();
+            }
+            read(&mut root, &mut policy);
+            root.finish();
+        }
+        report.finish()?;
+        Ok(policy)
+    }
+}
+
+fn expect(root: &mut Fields<'_>, field: &'static str, value: &str) {
+    if let Some(node) = root.required_string(field)
+        && node.string() != Some(value)
+    {
+        node.invalid(&format!("must be {value:?}"));
+    }
+}
+
+fn read(root: &mut Fields<'_>, policy: &mut Policy) {
+    if let Some(names) = root.get("exemptNamespaces") {
+        policy.exempt_namespaces = names.strings();
+    }
+    set_bool(root, "exemptFromV1", &mut policy.exempt_from_v1);
+    set_bool(root, "validateAnnotation", &mut policy.validate_annotation);
+    set_bool(root, "dialectWarnings", &mut policy.dialect_warnings);
+    if let Some(action) = root.get("allNamespacesAntiAffinity").and_then(|node| one_of(&node, ACTIONS)) {
+        policy.all_namespaces_anti_affinity = action;
+    }
+    let limit = &mut policy.limit_pod_hard_anti_affinity_topology;
+    set_bool(root, "limitPodHardAntiAffinityTopology", limit);
+    set_bool(root, "workloadWarnings", &mut policy.workload_warnings);
+    set_bool(root, "mergeMatchLabelKeys", &mut policy.merge_match_label_keys);
+    set_bool(root, "nodeRestriction", &mut policy.node_restriction);
+    policy.binding_guard = root.get("bindingGuard").and_then(|node| read_binding_guard(&node));
+    for node in root.items("budgets") {
+        let Some(budget) = read_budget(&node) else { continue };
+        if budget.namespaces.is_empty() && policy.budgets.iter().any(|b| b.namespaces.is_empty()) {
+            node.error("Duplicate value: another budget without namespaces is there already");
+        }
+        for name in &budget.namespaces {
+            if policy.budgets.iter().any(|b| b.namespaces.contains(name)) {
+                node.error(format!("Duplicate value: {name:?} has a budget already"));
+            }
+        }
+        policy.budgets.push(budget);
+    }
+}
+
+const ACTIONS: &[(&str, Action)] =
+    &[("Reject", Action::Reject), ("Warn", Action::Warn), ("Allow", Action::Allow)];
+const MEASURES: &[(&str, Measure)] =
+    &[("Largest", Measure::Largest), ("Average", Measure::Average), ("Actual", Measure::Actual)];
+const RULES: &[(&str, GuardedRule)] = &[
+    ("NodeAffinity", GuardedRule::NodeAffinity),
+    ("InterPodAffinity", GuardedRule::InterPodAffinity),
+    ("PodTopologySpread", GuardedRule::PodTopologySpread),
+];
+
+fn read_binding_guard(node: &Node<'_>) -> Option<BindingGuard> {
+    let mut fields = node.fields()?;
+    let mut guard = BindingGuard::default();
+    let enabled = fields.get("enabled").and_then(|node| node.bool()).unwrap_or(false);
+    if let Some(rules) = fields.get("rules") {
+        guard.rules = rules.items().iter().filter_map(|node| one_of(node, RULES)).collect();
+        if rules.value.as_array().is_some_and(Vec::is_empty) {
+            rules.error("Required value: at least one rule; write enabled: false to turn the guard off");
+        }
+    }
+    for (name, duration) in [("holdFor", &mut guard.hold_for), ("waitFor", &mut guard.wait_for)] {
+        if let Some(read) = fields.get(name).and_then(|node| read_duration(&node)) {
+            *duration = read;
+        }
+    }
+    fields.finish();
+    enabled.then_some(guard)
+}
+
+fn read_budget(node: &Node<'_>) -> Option<Budget> {
+    let mut fields = node.fields()?;
+    let namespaces = fields.get("namespaces").map(|node| node.strings()).unwrap_or_default();
+    let action = fields.get("action").and_then(|node| one_of(&node, &ACTIONS[..2]));
+    let blast_radius = fields.get("blastRadius").and_then(|node| {
+        let mut fields = node.fields()?;
+        let measure = fields.get("measure").and_then(|node| one_of(&node, MEASURES));
+        let limit = BlastRadiusLimit {
+            measure: measure.unwrap_or(Measure::Largest),
+            nodes: number(&mut fields, "nodes"),
+            pods: number(&mut fields, "pods"),
+        };
+        if limit.nodes.is_none() && limit.pods.is_none() {
+            node.error("Required value: nodes or pods");
+        }
+        fields.finish();
+        Some(limit)
+    });
+    let exclusive_nodes = fields.get("exclusiveNodes").and_then(|node| {
+        let mut fields = node.fields()?;
+        let charge = fields.get("charge").and_then(|node| one_of(&node, MEASURES));
+        let limit = ExclusiveNodesLimit {
+            charge: charge.unwrap_or(Measure::Largest),
+            nodes: number(&mut fields, "nodes"),
+            cpu: quantity(&mut fields, "cpu"),
+            memory: quantity(&mut fields, "memory"),
+        };
+        if limit.nodes.is_none() && limit.cpu.is_none() && limit.memory.is_none() {
+            node.error("Required value: nodes, cpu or memory");
+        }
+        fields.finish();
+        Some(limit)
+    });
+    if blast_radius.is_none() && exclusive_nodes.is_none() {
+        node.error("Required value: blastRadius or exclusiveNodes");
+    }
+    fields.finish();
+    Some(Budget { namespaces, action: action.unwrap_or(Action::Reject), blast_radius, exclusive_nodes })
+}
+
+fn set_bool(fields: &mut Fields<'_>, name: &'static str, flag: &mut bool) {
+    if let Some(read) = fields.get(name).and_then(|node| node.bool()) {
+        *flag = read;
+    }
+}
+
+fn one_of<T: Copy>(node: &Node<'_>, known: &[(&str, T)]) -> Option<T> {
+    let text = node.string()?;
+    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    if found.is_none() {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        node.error(format!("Unsupported value: {text:?}: {}", suggestion(text, &names)));
+    }
+    found
+}
+
+fn number(fields: &mut Fields<'_>, name: &'static str) -> Option<u64> {
+    let node = fields.get(name)?;
+    let number = u64::try_from(node.int64()?).ok();
+    if number.is_none() {
+        node.invalid("must not be negative");
+    }
+    number
+}
+
+fn quantity(fields: &mut Fields<'_>, name: &'static str) -> Option<Quantity> {
+    let node = fields.get(name)?;
+    let text = match node.value {
+        Value::Number(number) => number.to_string(),
+        _ => node.string()?.to_owned(),
+    };
+    match Quantity::parse(&text) {
+        Ok(quantity) if !quantity.is_negative() => Some(quantity),
+        Ok(_) => {
+            node.invalid("must not be negative");
+            None
+        }
+        Err(error) => {
+            node.invalid(&error.to_string());
+            None
+        }
+    }
+}
+
+/// `500ms`, `10s`, `2m`.
+fn read_duration(node: &Node<'_>) -> Option<Duration> {
+    let text = node.string()?;
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
+    let millis = units.iter().find_map(|(unit, millis)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*millis)
+    });
+    let duration = millis.map(Duration::from_millis).filter(|d| *d <= LONGEST);
+    if duration.is_none() {
+        node.invalid("must be a duration such as \"500ms\", \"10s\" or \"2m\", at most 10m");
+    }
+    duration
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn file(more: Value) -> Value {
+        let mut file = json!({"apiVersion": API_VERSION, "kind": KIND});
+        for (key, value) in more.as_object().unwrap() {
+            file[key] = value.clone();
+        }
+        file
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(Policy::from_value(&file(json!({}))).unwrap(), Policy::default());
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let policy = Policy::from_value(&file(json!({
+            "metadata": {"name": "policy"},
+            "exemptNamespaces": ["daemons"], "exemptFromV1": true, "validateAnnotation": false,
+            "dialectWarnings": false, "allNamespacesAntiAffinity": "Warn",
+            "limitPodHardAntiAffinityTopology": true, "workloadWarnings": false, "mergeMatchLabelKeys": false,
+            "nodeRestriction": false,
+            "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "holdFor": "5s", "waitFor": "100ms"},
+            "budgets": [
+                {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0}},
+                {"exclusiveNodes": {"charge": "Actual", "nodes": 2, "cpu": 64, "memory": "1Gi"}}
+            ]
+        })))
+        .unwrap();
+        let a = policy.budget("a").unwrap();
+        let limit = BlastRadiusLimit { measure: Measure::Average, nodes: Some(3), pods: Some(0) };
+        assert_eq!((a.action, a.blast_radius.as_ref()), (Action::Warn, Some(&limit)));
+        let other = policy.budget("b").unwrap();
+        assert_eq!(other.action, Action::Reject);
+        assert_eq!(other.exclusive_nodes.as_ref().unwrap().cpu, Some(Quantity::from_units(64)));
+        let guard = policy.binding_guard.as_ref().unwrap();
+        assert_eq!((guard.hold_for, guard.wait_for), (Duration::from_secs(5), Duration::from_millis(100)));
+        assert!(policy.needs_state() && policy.exempt_from_v1 && !policy.node_restriction);
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_path() {
+        let wrong = file(json!({
+            "kind": "Policy", "nodeRestrictions": true, "exemptFromV1": "yes",
+            "allNamespacesAntiAffinity": "reject",
+            "bindingGuard": {"enabled": true, "rules": ["NodeAfinity"], "holdFor": "1h"},
+            "budgets": [
+                {"namespaces": ["a"], "blastRadius": {"nodes": -1}},
+                {"namespaces": ["a"], "action": "Allow", "exclusiveNodes": {"cpu": "many"}},
+                {"blastRadius": {}}, {}
+            ]
+        }));
+        let errors = Policy::from_value(&wrong).unwrap_err().to_string();
+        for expected in [
+            "kind: Invalid value: \"Policy\": must be \"AdmissionPolicy\"",
+            "nodeRestrictions: unknown field; did you mean \"nodeRestriction\"?",
+            "exemptFromV1: must be true or false, not a string",
+            "allNamespacesAntiAffinity: Unsupported value: \"reject\": did you mean \"Reject\"?",
+            "bindingGuard.rules[0]: Unsupported value: \"NodeAfinity\": did you mean \"NodeAffinity\"?",
+            "bindingGuard.holdFor: Invalid value: \"1h\": must be a duration such as",
+            "budgets[0].blastRadius.nodes: Invalid value: -1: must not be negative",
+            "budgets[1]: Duplicate value: \"a\" has a budget already",
+            "budgets[1].action: Unsupported value: \"Allow\": known here: Reject, Warn",
+            "budgets[1].exclusiveNodes.cpu: Invalid value: \"many\": ",
+            "budgets[2].blastRadius: Required value: nodes or pods",
+            "budgets[3]: Required value: blastRadius or exclusiveNodes",
+            "budgets[3]: Duplicate value: another budget without namespaces is there already",
+        ] {
+            assert!(errors.lines().any(|line| line.starts_with(expected)), "{expected}\n---\n{errors}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What is asked: `AdmissionRequest` of `admission.k8s.io/v1`.
+
+use berth_api::object::Pod;
+use serde::de::{Deserializer, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version of `AdmissionReview` that is read and written.
+pub const API_VERSION: &str = "admission.k8s.io/v1";
+/// The kind of what is read and written.
+pub const KIND: &str = "AdmissionReview";
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Operation {
+    /// An object is created, or a subresource posted to.
+    Create,
+    /// An object is changed.
+    Update,
+    /// An object is deleted.
+    Delete,
+    /// A connection is opened (`exec` and the like).
+    Connect,
+}
+
+impl Operation {
+    /// As it is written in requests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// Name, such as `system:node:node-1`.
+    #[serde(deserialize_with = "null_is_default")]
+    pub username: String,
+    /// Groups, such as `system:nodes`.
+    #[serde(deserialize_with = "null_is_default")]
+    pub groups: Vec<String>,
+}
+
+/// A resource by group and plural name; the group of the core API is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Resource {
+    /// API group.
+    #[serde(deserialize_with = "null_is_default")]
+    pub group: String,
+    /// API version.
+    #[serde(deserialize_with = "null_is_default")]
+    pub version: String,
+    /// Plural name, such as `pods`.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resource: String,
+}
+
+/// What is asked about: one request to the API server.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionRequest {
+    /// Ties the answer to the question.
+    pub uid: String,
+    /// What is done.
+    pub operation: Operation,
+    /// To which resource.
+    pub resource: Resource,
+    /// To which subresource; empty for the object itself.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub sub_resource: String,
+    /// Name of the object; may be empty while the server has not made one up.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub name: String,
+    /// Namespace; empty for what has none.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub namespace: String,
+    /// Who asks.
+    #[serde(default)]
+    pub user_info: UserInfo,
+    /// The object as it would be; null for deletions.
+    #[serde(default)]
+    pub object: Value,
+    /// The object as it is; null for creations.
+    #[serde(default)]
+    pub old_object: Value,
+    /// Nothing is stored whatever is answered.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub dry_run: bool,
+}
+
+/// Why text is no question.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// Not JSON, or not of the right shape.
+    #[error("the body is no AdmissionReview: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Something else than an `AdmissionReview` that is understood.
+    #[error(
+        "the body is {api_version:?} {kind:?}; send {KIND:?} of {API_VERSION:?} (admissionReviewVersions: [v1])"
+    )]
+    Kind {
+        /// Its `apiVersion`.
+        api_version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+    /// A review without `request`.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    /// The object of the request cannot be read.
+    #[error("request.{field}: not a {kind}: {source}")]
+    Object {
+        /// `object` or `oldObject`.
+        field: &'static str,
+        /// What it should be.
+        kind: &'static str,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<AdmissionRequest>,
+}
+
+/// Only what tells whether a body is a review at all: the answer to another version must not be that its fields are
+/// wrong.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Type {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "request")]
+    _request: IgnoredAny,
+}
+
+impl AdmissionRequest {
+    /// Reads the body of a webhook call, an `AdmissionReview`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn from_review(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
+        let is_right = |api_version: &str, kind: &str| api_version == API_VERSION && kind == KIND;
+        match serde_json::from_slice::<Review>(body) {
+            Ok(review) if is_right(&review.api_version, &review.kind) => {
+                review.request.ok_or(RequestError::NoRequest)
+            }
+            Ok(Review { api_version, kind, .. }) => Err(RequestError::Kind { api_version, kind }),
+            Err(error) => match serde_json::from_slice::<Type>(body) {
+                Ok(Type { api_version, kind, .. }) if !is_right(&api_version, &kind) => {
+                    Err(RequestError::Kind { api_version, kind })
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Reads the request alone, without the review around it.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn from_value(value: Value) -> Result<AdmissionRequest, RequestError> {
+        Ok(serde_json::from_value(value)?)
+    }
+
+    /// Whether it is about this resource of this group, and this subresource.
+    pub fn is_about(&self, group: &str, resource: &str, sub_resource: &str) -> bool {
+        self.resource.group == group
+            && self.resource.resource == resource
+            && self.sub_resource == sub_resource
+    }
+
+    /// The new object as a pod in the request's namespace.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn pod(&self) -> Result<Pod, RequestError> {
+        self.pod_of("object", &self.object)
+    }
+
+    /// The old object as a pod; `None` if there is none.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn old_pod(&self) -> Result<Option<Pod>, RequestError> {
+        match &self.old_object {
+            Value::Null => Ok(None),
+            old => self.pod_of("oldObject", old).map(Some),
+        }
+    }
+
+    fn pod_of(&self, field: &'static str, value: &Value) -> Result<Pod, RequestError> {
+        let mut pod =
+            Pod::deserialize(value).map_err(|source| RequestError::Object { field, kind: "Pod", source })?;
+        if pod.metadata.namespace.is_empty() {
+            pod.metadata.namespace.clone_from(&self.namespace);
+        }
+        Ok(pod)
+    }
+
+    /// The name of the object in messages, as kube-apiserver's plugins find it: that of the request, else the object's
+    /// own, else the prefix of the one to be generated.
+    pub fn shown_name(&self) -> &str {
+        if !self.name.is_empty() {
+            return &self.name;
+        }
+        let metadata = &self.object["metadata"];
+        let named = ["name", "generateName"].map(|field| metadata[field].as_str().unwrap_or_default());
+        named.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
+    }
+
+    /// `pods`, or `leases.coordination.k8s.io`.
+    pub fn group_resource(&self) -> String {
+        let Resource { group, resource, .. } = &self.resource;
+        if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") }
+    }
+}
+
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_review_of_v1_is_told_as_what_it_is() {
+        let request = json!({"uid": "1", "operation": "CREATE", "resource": {"resource": "pods"}});
+        let read = |body: Value| {
+            AdmissionRequest::from_review(body.to_string().as_bytes()).map_err(|e| e.to_string())
+        };
+        let review = |version: &str| json!({"apiVersion": version, "kind": KIND, "request": request});
+        assert_eq!(read(review(API_VERSION)).unwrap().uid, "1");
+        for (body, expected) in [
+            (
+                review("admission.k8s.io/v1beta1"),
+                "the body is \"admission.k8s.io/v1beta1\" \"AdmissionReview\"; send",
+            ),
+            (json!({"apiVersion": "v1", "kind": "Pod", "request": 3}), "the body is \"v1\" \"Pod\"; send"),
+            (json!({"apiVersion": API_VERSION, "kind": KIND}), "the AdmissionReview has no request"),
+            (
+                json!({"apiVersion": API_VERSION, "kind": KIND, "request": {"uid": "1", "operation": "BREAK"}}),
+                "the body is no AdmissionReview: unknown variant `BREAK`",
+            ),
+            (json!([]), "the body is no AdmissionReview: "),
+        ] {
+            let error = read(body).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        assert!(AdmissionRequest::from_review(b"{").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! One request: which rules it is put to, and in which order.
+
+use std::time::Instant;
+
+use berth_api::rules::PodRules;
+
+use crate::answer::{Answer, Unanswered};
+use crate::merged::Merged;
+use crate::policy::Policy;
+use crate::request::{AdmissionRequest, Operation, RequestError};
+use crate::rules::{self, AskedPod};
+use crate::state::Known;
+
+/// What a request is put to: one path of the webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// `/validate-pods`: pods, and the templates of workloads.
+    ValidatePods,
+    /// `/mutate-pods`: pods.
+    MutatePods,
+    /// `/validate-bindings`: bindings of pods.
+    ValidateBindings,
+    /// `/validate-nodes`: whatever node identities do.
+    ValidateNodes,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Endpoint; 4] =
+        [Endpoint::ValidatePods, Endpoint::MutatePods, Endpoint::ValidateBindings, Endpoint::ValidateNodes];
+
+    /// Its path.
+    pub fn path(self) -> &'static str {
+        match self {
+            Endpoint::ValidatePods => "/validate-pods",
+            Endpoint::MutatePods => "/mutate-pods",
+            Endpoint::ValidateBindings => "/validate-bindings",
+            Endpoint::ValidateNodes => "/validate-nodes",
+        }
+    }
+}
+
+/// A rule that can refuse a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// The annotation is valid.
+    Annotation,
+    /// Anti-affinity over all namespaces is by host name.
+    AllNamespacesAntiAffinity,
+    /// All required anti-affinity is by host name.
+    LimitPodHardAntiAffinityTopology,
+    /// A pod's blast radius stays within a budget.
+    BlastRadius,
+    /// Pods with nodes of their own stay within a budget.
+    ExclusiveNodes,
+    /// Nodes keep to themselves.
+    NodeRestriction,
+    /// Bindings keep required rules.
+    BindingGuard,
+}
+
+impl Rule {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Annotation => "Annotation",
+            Rule::AllNamespacesAntiAffinity => "AllNamespacesAntiAffinity",
+            Rule::LimitPodHardAntiAffinityTopology => "LimitPodHardAntiAffinityTopology",
+            Rule::BlastRadius => "BlastRadius",
+            Rule::ExclusiveNodes => "ExclusiveNodes",
+            Rule::NodeRestriction => "NodeRestriction",
+            Rule::BindingGuard => "BindingGuard",
+        }
+    }
+}
+
+impl From<RequestError> for Unanswered {
+    fn from(error: RequestError) -> Unanswered {
+        Unanswered::BadRequest(error.to_string())
+    }
+}
+
+/// Decides about one request. Requests that an endpoint has nothing to say about are allowed.
+///
+/// # Errors
+/// The request makes no sense, or a rule needs to know of the cluster what is not known.
+pub fn review<K: Known>(
+    endpoint: Endpoint,
+    request: &AdmissionRequest,
+    policy: &Policy,
+    known: &K,
+    now: Instant,
+) -> Result<Answer, Unanswered> {
+    match endpoint {
+        Endpoint::ValidatePods => validate_pods(request, policy, known, now),
+        Endpoint::MutatePods => mutate_pods(request, policy),
+        Endpoint::ValidateNodes => rules::keeps_to_own_node(request, policy, known),
+        Endpoint::ValidateBindings => {
+            let is_binding = request.operation == Operation::Create
+                && (request.is_about("", "pods", "binding") || request.is_about("", "bindings", ""));
+            match policy.binding_guard.as_ref().filter(|_| is_binding) {
+                Some(guard) => rules::keeps_required_rules(request, guard, known, now),
+                None => Ok(Answer::allowed()),
+            }
+        }
+    }
+}
+
+fn is_written(request: &AdmissionRequest) -> bool {
+    matches!(request.operation, Operation::Create | Operation::Update) && request.sub_resource.is_empty()
+}
+
+fn validate_pods<K: Known>(
+    request: &AdmissionRequest,
+    policy: &Policy,
+    known: &K,
+    now: Instant,
+) -> Result<Answer, Unanswered> {
+    let mut found = Merged::default();
+    if !is_written(request) {
+        return Ok(Answer::allowed());
+    }
+    if !request.is_about("", "pods", "") {
+        rules::warn_about_template(request, policy, now, &mut found);
+        return Ok(found.into_answer());
+    }
+    let pod = request.pod()?;
+    if pod.metadata.deletion_timestamp.is_some() || !rules::changes_affinity(request, &pod)? {
+        return Ok(Answer::allowed());
+    }
+    let parsed = PodRules::parse(&pod, true);
+    let asked = AskedPod { request, policy, pod: &pod, rules: &parsed, now };
+    rules::check_pod(&asked, &mut found);
+    let budget = policy.budget(&pod.metadata.namespace).filter(|_| !found.is_denied());
+    if let Some(budget) = budget {
+        if let Some(limit) = &budget.blast_radius {
+            rules::stays_within_blast_radius(&asked, limit, budget.action, known, &mut found)?;
+        }
+        if let Some(limit) = &budget.exclusive_nodes {
+            rules::stays_within_exclusive_nodes(&asked, limit, budget.action, known, &mut found)?;
+        }
+    }
+    Ok(found.into_answer())
+}
+
+fn mutate_pods(request: &AdmissionRequest, policy: &Policy) -> Result<Answer, Unanswered> {
+    let is_created = request.operation == Operation::Create && request.is_about("", "pods", "");
+    if !is_created || !policy.merge_match_label_keys {
+        return Ok(Answer::allowed());
+    }
+    Ok(Answer { patch: rules::merge_match_label_keys(&request.pod()?), ..Answer::default() })
+}

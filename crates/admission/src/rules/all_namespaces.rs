@@ -1,0 +1,31 @@
+//! The proposal's guard against denial of service (inter-pod affinity proposal, "Denial of Service").
+//!
+//! Required anti-affinity is symmetric: a pod that wants nobody beside it keeps everybody out. Over all namespaces and
+//! by host name that is a node of one's own, which is fine; by any wider topology one small pod would take a zone from
+//! the whole cluster.
+
+use berth_api::rules::TopologyScope;
+
+use super::{AskedPod, HOSTNAME};
+use crate::answer::Denial;
+use crate::merged::Merged;
+use crate::review::Rule;
+
+/// Required anti-affinity over all namespaces has no other topology key than the host name. "All topologies" is
+/// another one.
+pub(super) fn blocks_no_domains(asked: &AskedPod<'_>, found: &mut Merged) {
+    for term in asked.blocking_terms().filter(|term| term.namespaces.selector.is_everything()) {
+        let key = match &term.topology {
+            TopologyScope::Key(key) if key == HOSTNAME => continue,
+            TopologyScope::Key(key) => format!("topologyKey {key:?}"),
+            TopologyScope::All => "an empty topologyKey (all topologies)".to_owned(),
+        };
+        let message = format!(
+            "{}: required anti-affinity over all namespaces may only have topologyKey {HOSTNAME:?}, not {key}: it \
+             would keep pods of everybody out of whole domains; name the namespaces, or use {HOSTNAME:?}",
+            term.path
+        );
+        let denial = Denial::forbidden(Rule::AllNamespacesAntiAffinity, asked.request, message);
+        found.broken(asked.policy.all_namespaces_anti_affinity, denial);
+    }
+}

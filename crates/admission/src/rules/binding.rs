@@ -1,0 +1,139 @@
+//! The guard of bindings: required rules are checked again when a pod is bound, whichever scheduler bound it.
+//!
+//! Two schedulers that do not know of each other may both see an empty domain and both bind to it. Here all bindings
+//! pass one place. What was allowed counts from then on, until the binding is seen or a bounded time is over, so
+//! that the second of two contradicting bindings is refused.
+
+use std::time::Instant;
+
+use berth_api::object::Pod;
+use berth_engine::Verdict;
+use serde_json::Value;
+
+use crate::answer::{Answer, Denial, Unanswered};
+use crate::policy::BindingGuard;
+use crate::request::AdmissionRequest;
+use crate::review::Rule;
+use crate::state::{GUARD_PROFILE, Hold, Known, State, key};
+
+/// A message names no more reasons.
+const MAX_REASONS: usize = 4;
+
+/// Where a pod is to go.
+struct Binding<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    node: &'a str,
+}
+
+/// The pod of a binding keeps its required rules on the node, and everybody else's.
+pub(crate) fn keeps_required_rules<K: Known>(
+    request: &AdmissionRequest,
+    guard: &BindingGuard,
+    known: &K,
+    now: Instant,
+) -> Result<Answer, Unanswered> {
+    let text = |pointer: &str| request.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let own = text("/metadata/name");
+    let binding = Binding {
+        namespace: &request.namespace,
+        name: if request.name.is_empty() { own } else { &request.name },
+        uid: text("/metadata/uid"),
+        node: text("/target/name"),
+    };
+    if binding.name.is_empty() || binding.node.is_empty() || !matches!(text("/target/kind"), "" | "Node") {
+        // Nothing that could be bound: the API server says so.
+        return Ok(Answer::allowed());
+    }
+    let refused = known.ask("the guard of bindings", |state| {
+        state.expire(now);
+        check(state, &binding, guard, request.dry_run, now)
+    })??;
+    Ok(match refused {
+        None => Answer::allowed(),
+        Some(why) => Answer::denied(Denial::forbidden_name(Rule::BindingGuard, request, binding.name, why)),
+    })
+}
+
+/// Why the binding is refused, if it is. One that is allowed is held.
+fn check(
+    state: &mut State,
+    binding: &Binding<'_>,
+    guard: &BindingGuard,
+    dry_run: bool,
+    now: Instant,
+) -> Result<Option<String>, Unanswered> {
+    let Binding { namespace, name, uid, node } = *binding;
+    let key = key(namespace, name);
+    let held = state.holds.get(&key).cloned();
+    let Some(pod) = state.waiting(namespace, name).filter(|pod| uid.is_empty() || pod.metadata.uid == uid)
+    else {
+        return match state.cluster().node_of(namespace, name) {
+            // It has been bound: the API server refuses what it must.
+            Some(_) if held.is_none() => Ok(None),
+            _ => Err(Unanswered::Unseen(format!("pod {key}"))),
+        };
+    };
+    let uid = pod.metadata.uid.clone();
+    let mut guarded: Pod = pod.clone();
+    if state.nodes.get(node).is_none() {
+        return Err(Unanswered::Unseen(format!("node {node:?}")));
+    }
+    if let Some(Hold { node: there, .. }) = held.as_ref().filter(|hold| hold.node != node) {
+        let why = format!(
+            "pod {key} has been allowed to be bound to node {there:?} a moment ago, and may still turn up there"
+        );
+        return Ok(Some(why));
+    }
+    // It must not stand in its own way when it is sent again.
+    state.release(&key, namespace, name);
+    GUARD_PROFILE.clone_into(&mut guarded.spec.scheduler_name);
+    let prepared = state.cluster().prepare(&guarded);
+    if !state.cluster().fits_on(&prepared, node) {
+        let verdicts = state.cluster().verdicts_on(&prepared, node);
+        if let Some(hold) = held {
+            hold_again(state, key.clone(), hold, &prepared);
+        }
+        return Ok(Some(told(&key, node, &verdicts)));
+    }
+    if !dry_run {
+        let hold = Hold {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid,
+            node: node.to_owned(),
+            until: now + guard.hold_for,
+        };
+        hold_again(state, key, hold, &prepared);
+    } else if let Some(hold) = held {
+        hold_again(state, key, hold, &prepared);
+    }
+    Ok(None)
+}
+
+fn hold_again(state: &mut State, key: String, hold: Hold, pod: &berth_engine::PreparedPod) {
+    state.cluster().assume(pod, &hold.node);
+    state.holds.insert(key, hold);
+}
+
+fn told(pod: &str, node: &str, verdicts: &[Verdict]) -> String {
+    let mut why = format!("pod {pod} may not be bound to node {node:?}");
+    for (i, verdict) in verdicts.iter().take(MAX_REASONS).enumerate() {
+        why.push_str(if i == 0 { ": " } else { "; " });
+        why.push_str(&verdict.reason);
+        if let Some(term) = &verdict.term {
+            why.push_str(&format!(" ({term}: {})", verdict.detail));
+        }
+        if let Some(witness) = verdict.witnesses.first() {
+            why.push_str(&format!(", such as {}/{} on {:?}", witness.namespace, witness.name, witness.node));
+        }
+    }
+    if let Some(more) = verdicts.len().checked_sub(MAX_REASONS).filter(|more| *more > 0) {
+        why.push_str(&format!("; and {more} more reasons"));
+    }
+    if verdicts.is_empty() {
+        why.push_str(": its rules cannot be read");
+    }
+    why
+}

@@ -1,0 +1,102 @@
+//! Budgets for pods with a node of their own ("Denial of Service": charging opportunity cost).
+//!
+//! A pod that lets nobody else onto its node takes the whole node, however little it asks for. It is charged the node
+//! it is on; before it has one, the only node it may go to, or else the largest, the average or the one it would go
+//! to, as the budget says.
+
+use berth_api::quantity::Quantity;
+
+use super::AskedPod;
+use crate::answer::{Denial, Unanswered};
+use crate::merged::Merged;
+use crate::policy::{Action, ExclusiveNodesLimit, Measure};
+use crate::review::Rule;
+use crate::state::{Charge, ExclusivePod, Known, PLACING_PROFILE, State, exclusive_term, pinned_node};
+
+/// All pods of the namespace with a node of their own stay within its budget with this one.
+pub(crate) fn stays_within_exclusive_nodes<K: Known>(
+    asked: &AskedPod<'_>,
+    limit: &ExclusiveNodesLimit,
+    action: Action,
+    known: &K,
+    found: &mut Merged,
+) -> Result<(), Unanswered> {
+    let Some(term) = exclusive_term(asked.rules) else { return Ok(()) };
+    if !asked.blocking_terms().any(|blocking| blocking.path == term.path) {
+        return Ok(());
+    }
+    let refused = known.ask("the budget of exclusive nodes", |state| {
+        state.expire(asked.now);
+        check(state, asked, limit, action, found.is_denied())
+    })?;
+    if let Some(why) = refused {
+        let message = format!("{}: {why}", term.path);
+        found.broken(action, Denial::forbidden(Rule::ExclusiveNodes, asked.request, message));
+    }
+    Ok(())
+}
+
+fn check(
+    state: &mut State,
+    asked: &AskedPod<'_>,
+    limit: &ExclusiveNodesLimit,
+    action: Action,
+    is_denied: bool,
+) -> Option<String> {
+    let metadata = &asked.pod.metadata;
+    let namespace = metadata.namespace.as_str();
+    // A name that is still to be made up is stood in for by the request.
+    let name = if metadata.name.is_empty() { &asked.request.uid } else { &metadata.name };
+    let pod = ExclusivePod { node: None, pinned: pinned_node(asked.pod, asked.rules) };
+    let charge = match (limit.charge, &pod.pinned) {
+        (Measure::Actual, None) => {
+            place(state, asked).unwrap_or_else(|| state.charge(&pod, Measure::Largest))
+        }
+        (measure, _) => state.charge(&pod, measure),
+    };
+    let others: Vec<Charge> =
+        state.exclusive.of(namespace, name).map(|other| state.charge(other, limit.charge)).collect();
+    let (mut milli_cpu, mut memory) = (charge.milli_cpu, charge.memory);
+    for other in &others {
+        milli_cpu = milli_cpu.saturating_add(other.milli_cpu);
+        memory = memory.saturating_add(other.memory);
+    }
+    let n_nodes = others.len() as u64 + 1;
+
+    let mut over = Vec::new();
+    if let Some(most) = limit.nodes.filter(|most| n_nodes > *most) {
+        over.push(format!("{n_nodes} of {most} nodes"));
+    }
+    let cpu = Quantity::from_millis(milli_cpu);
+    if let Some(most) = limit.cpu.filter(|most| cpu > *most) {
+        over.push(format!("{cpu} of {most} cpu"));
+    }
+    let memory = Quantity::from_units(memory);
+    if let Some(most) = limit.memory.filter(|most| memory > *most) {
+        over.push(format!("{memory} of {most} memory"));
+    }
+    if over.is_empty() {
+        if !asked.request.dry_run && !is_denied {
+            state.exclusive.reserve(namespace, name, pod, asked.now);
+        }
+        return None;
+    }
+    // What is only warned about is created, and counts.
+    if action == Action::Warn && !asked.request.dry_run && !is_denied {
+        state.exclusive.reserve(namespace, name, pod, asked.now);
+    }
+    Some(format!(
+        "a pod that keeps everybody else off its node is charged the whole node, and namespace {namespace:?} would \
+         take {} that its budget allows (nodes not known yet are charged as {})",
+        over.join(" and "),
+        limit.charge.as_str()
+    ))
+}
+
+/// The node that the pod would go to now.
+fn place(state: &mut State, asked: &AskedPod<'_>) -> Option<Charge> {
+    let mut pod = asked.pod.clone();
+    PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
+    let outcome = state.cluster().decide(&pod);
+    state.nodes.get(outcome.node()?)
+}

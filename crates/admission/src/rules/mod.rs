@@ -1,0 +1,70 @@
+//! The rules, one file each.
+//!
+//! A rule about pods is given the pod with its rules parsed ([`AskedPod`]) and says what it found. None of them does
+//! anything but decide.
+
+mod all_namespaces;
+mod annotation;
+mod binding;
+mod blast_radius;
+mod dialects;
+mod exclusive_nodes;
+mod match_label_keys;
+mod node_restriction;
+mod topology_limit;
+mod workload;
+
+use std::time::Instant;
+
+use berth_api::admission::AFFINITY_ANNOTATION;
+use berth_api::object::Pod;
+use berth_api::rules::{Dialect, PodRules, PodTerm};
+
+use crate::merged::Merged;
+use crate::policy::Policy;
+use crate::request::{AdmissionRequest, RequestError};
+pub(crate) use binding::keeps_required_rules;
+pub(crate) use blast_radius::stays_within_blast_radius;
+pub(crate) use exclusive_nodes::stays_within_exclusive_nodes;
+pub(crate) use match_label_keys::merge_match_label_keys;
+pub(crate) use node_restriction::keeps_to_own_node;
+pub(crate) use workload::warn_about_template;
+
+/// The label that makes every node a place of its own.
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// A pod that somebody wants to create or change, with its rules.
+pub(crate) struct AskedPod<'a> {
+    pub(crate) request: &'a AdmissionRequest,
+    pub(crate) policy: &'a Policy,
+    pub(crate) pod: &'a Pod,
+    pub(crate) rules: &'a PodRules,
+    pub(crate) now: Instant,
+}
+
+impl AskedPod<'_> {
+    /// Terms of required anti-affinity that can block anybody: those of a pod in an exempt namespace cannot.
+    fn blocking_terms(&self) -> impl Iterator<Item = &PodTerm> {
+        let is_exempt = self.policy.exempt_namespaces.contains(&self.pod.metadata.namespace);
+        let exempts = move |term: &PodTerm| {
+            is_exempt && (term.dialect == Dialect::Proposal || self.policy.exempt_from_v1)
+        };
+        self.rules.required_anti_affinity.iter().filter(move |term| !exempts(term))
+    }
+}
+
+/// The rules of a pod that need no state.
+pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Merged) {
+    annotation::is_valid(asked, found);
+    topology_limit::keeps_to_hostname(asked, found);
+    all_namespaces::blocks_no_domains(asked, found);
+    dialects::warn_about_differences(asked, found);
+}
+
+/// Whether a change of a pod concerns its rules between pods at all. Others pass, so that pods from before a policy
+/// can still be changed and deleted.
+pub(crate) fn changes_affinity(request: &AdmissionRequest, pod: &Pod) -> Result<bool, RequestError> {
+    let Some(old) = request.old_pod()? else { return Ok(true) };
+    let annotation = |pod: &Pod| pod.metadata.annotations.get(AFFINITY_ANNOTATION).cloned();
+    Ok(old.spec.affinity != pod.spec.affinity || annotation(&old) != annotation(pod))
+}

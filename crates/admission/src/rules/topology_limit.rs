@@ -1,0 +1,32 @@
+//! kube-apiserver's plugin `LimitPodHardAntiAffinityTopology`.
+
+use berth_api::rules::TopologyScope;
+
+use super::{AskedPod, HOSTNAME};
+use crate::answer::Denial;
+use crate::merged::Merged;
+use crate::policy::Action;
+use crate::review::Rule;
+
+/// Required anti-affinity has no other topology key than the host name. The reference looks at
+/// `requiredDuringSchedulingIgnoredDuringExecution` of the spec, the only one it has; here the other required terms
+/// are held to it as well. The message is the reference's.
+pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Merged) {
+    if !asked.policy.limit_pod_hard_anti_affinity_topology {
+        return;
+    }
+    for term in &asked.rules.required_anti_affinity {
+        let key = match &term.topology {
+            TopologyScope::Key(key) if key == HOSTNAME => continue,
+            TopologyScope::Key(key) => key.as_str(),
+            TopologyScope::All => "",
+        };
+        let message = format!(
+            "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} is allowed"
+        );
+        // The reference gives the pod's own name, which is empty while none has been made up for it.
+        let name = &asked.pod.metadata.name;
+        let rule = Rule::LimitPodHardAntiAffinityTopology;
+        found.broken(Action::Reject, Denial::forbidden_name(rule, asked.request, name, message));
+    }
+}

@@ -1,0 +1,50 @@
+//! Pods in the templates of workloads: what would be refused later is said at once, to who can still change it.
+
+use std::time::Instant;
+
+use berth_api::object::Pod;
+use berth_api::rules::PodRules;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{AskedPod, check_pod};
+use crate::answer::Answer;
+use crate::merged::Merged;
+use crate::policy::Policy;
+use crate::request::AdmissionRequest;
+
+/// Warns about what the rules of pods that need no state find in the pod template of a workload. Workloads are never
+/// refused: their pods are.
+pub(crate) fn warn_about_template(
+    request: &AdmissionRequest,
+    policy: &Policy,
+    now: Instant,
+    found: &mut Merged,
+) {
+    let Some((path, template)) = template(request).filter(|_| policy.workload_warnings) else { return };
+    // What is no pod template at all is for the API server to say.
+    let Ok(mut pod) = Pod::deserialize(template) else { return };
+    pod.metadata.namespace.clone_from(&request.namespace);
+    let rules = PodRules::parse(&pod, true);
+    let mut of_pod = Merged::default();
+    check_pod(&AskedPod { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
+    let Answer { denied, warnings, .. } = of_pod.into_answer();
+    if let Some(denial) = denied {
+        found.warn(format!("{path}: its pods will be refused: {}", denial.message));
+    }
+    warnings.into_iter().for_each(|warning| found.warn(format!("{path}: {warning}")));
+}
+
+fn template(request: &AdmissionRequest) -> Option<(&'static str, &Value)> {
+    let resource = &request.resource;
+    let (path, pointer) = match (resource.group.as_str(), resource.resource.as_str()) {
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+        | ("batch", "jobs")
+        | ("", "replicationcontrollers") => ("spec.template", "/spec/template"),
+        ("batch", "cronjobs") => ("spec.jobTemplate.spec.template", "/spec/jobTemplate/spec/template"),
+        _ => return None,
+    };
+    let template = request.object.pointer(pointer)?;
+    // A change of something else needs no second warning.
+    (request.old_object.pointer(pointer) != Some(template)).then_some((path, template))
+}

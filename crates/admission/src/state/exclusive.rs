@@ -1,0 +1,126 @@
+//! Pods that keep everybody else off their node.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use berth_api::admission::AFFINITY_ANNOTATION;
+use berth_api::object::Pod;
+use berth_api::rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement, Selector, TopologyScope};
+
+use crate::rules::HOSTNAME;
+
+/// A pod that asks for a node of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExclusivePod {
+    /// Its node.
+    pub(crate) node: Option<String>,
+    /// The only node it may go to, if its rules leave one.
+    pub(crate) pinned: Option<String>,
+}
+
+/// The required anti-affinity that gives a pod a node of its own: over all namespaces, by host name, against all pods,
+/// or all but those with certain labels.
+pub(crate) fn exclusive_term(rules: &PodRules) -> Option<&PodTerm> {
+    let is_exception = |r: &Requirement| matches!(r, Requirement::NotIn(..) | Requirement::DoesNotExist(_));
+    rules.required_anti_affinity.iter().find(|term| {
+        let is_node = matches!(&term.topology, TopologyScope::Key(key) if key == HOSTNAME);
+        let is_all = matches!(&term.selector, Selector::All(all) if all.iter().all(is_exception));
+        is_node && is_all && term.namespaces.selector.is_everything()
+    })
+}
+
+/// The only node a pod may go to, where it says so by name or host name.
+pub(crate) fn pinned_node(pod: &Pod, rules: &PodRules) -> Option<String> {
+    if !pod.spec.node_name.is_empty() {
+        return Some(pod.spec.node_name.clone());
+    }
+    if let Some(name) = pod.spec.node_selector.get(HOSTNAME) {
+        return Some(name.clone());
+    }
+    rules.required_node_affinity.iter().find_map(|rule| {
+        let [NodeTerm::All(requirements)] = rule.terms.as_slice() else { return None };
+        requirements.iter().find_map(|requirement| match requirement {
+            NodeRequirement::Name { name, equal: true } => Some(name.clone()),
+            NodeRequirement::Label(Requirement::In(key, values)) if key == HOSTNAME => {
+                match values.as_slice() {
+                    [name] => Some(name.clone()),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    })
+}
+
+/// All of them, by namespace.
+pub(crate) struct ExclusiveNodes {
+    /// By namespace, then name.
+    seen: HashMap<String, HashMap<String, ExclusivePod>>,
+    /// Created, and not seen yet: by namespace, then name, or the request that will make the name up.
+    reserved: HashMap<String, HashMap<String, (ExclusivePod, Instant)>>,
+    reserved_for: Duration,
+}
+
+impl ExclusiveNodes {
+    pub(crate) fn new(reserved_for: Duration) -> ExclusiveNodes {
+        ExclusiveNodes { seen: HashMap::new(), reserved: HashMap::new(), reserved_for }
+    }
+
+    pub(crate) fn saw(&mut self, pod: &Pod) {
+        let metadata = &pod.metadata;
+        let (namespace, name) = (&metadata.namespace, &metadata.name);
+        remove(&mut self.reserved, namespace, name);
+        // Most pods have no anti-affinity at all, and need not be parsed for it.
+        let may_be = pod.spec.affinity.as_ref().is_some_and(|a| a.pod_anti_affinity.is_some())
+            || metadata.annotations.contains_key(AFFINITY_ANNOTATION);
+        let rules = may_be.then(|| PodRules::parse(pod, true));
+        match rules.filter(|rules| exclusive_term(rules).is_some()) {
+            Some(rules) => {
+                let node = Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
+                let pod = ExclusivePod { node, pinned: pinned_node(pod, &rules) };
+                self.seen.entry(namespace.clone()).or_default().insert(name.clone(), pod);
+            }
+            None => remove(&mut self.seen, namespace, name),
+        }
+    }
+
+    pub(crate) fn gone(&mut self, namespace: &str, name: &str) {
+        remove(&mut self.seen, namespace, name);
+    }
+
+    pub(crate) fn keep(&mut self, is_there: impl Fn(&str, &str) -> bool) {
+        for (namespace, pods) in &mut self.seen {
+            pods.retain(|name, _| is_there(namespace, name));
+        }
+        self.seen.retain(|_, pods| !pods.is_empty());
+    }
+
+    /// A pod that was allowed counts from now on.
+    pub(crate) fn reserve(&mut self, namespace: &str, name: &str, pod: ExclusivePod, now: Instant) {
+        let until = now + self.reserved_for;
+        self.reserved.entry(namespace.to_owned()).or_default().insert(name.to_owned(), (pod, until));
+    }
+
+    pub(crate) fn expire(&mut self, now: Instant) {
+        for pods in self.reserved.values_mut() {
+            pods.retain(|_, (_, until)| *until > now);
+        }
+        self.reserved.retain(|_, pods| !pods.is_empty());
+    }
+
+    /// Those of a namespace, but for one name.
+    pub(crate) fn of<'a>(&'a self, namespace: &str, but: &'a str) -> impl Iterator<Item = &'a ExclusivePod> {
+        let seen = self.seen.get(namespace).into_iter().flatten();
+        let reserved = self.reserved.get(namespace).into_iter().flatten().map(|(name, (pod, _))| (name, pod));
+        seen.chain(reserved).filter(move |(name, _)| *name != but).map(|(_, pod)| pod)
+    }
+}
+
+fn remove<T>(by_namespace: &mut HashMap<String, HashMap<String, T>>, namespace: &str, name: &str) {
+    if let Some(pods) = by_namespace.get_mut(namespace) {
+        pods.remove(name);
+        if pods.is_empty() {
+            by_namespace.remove(namespace);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Pods that were allowed to be bound and have not been seen there yet.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+/// A pod that counts where it was allowed to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// The node.
+    pub node: String,
+    /// Until when it counts, unless it is seen before.
+    pub until: Instant,
+}
+
+/// By namespace and name.
+#[derive(Default)]
+pub(crate) struct Holds {
+    held: HashMap<String, Hold>,
+    /// In the order in which they end. One that has ended otherwise is skipped.
+    ends: VecDeque<(Instant, String)>,
+}
+
+impl Holds {
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Hold> {
+        self.held.get(key)
+    }
+
+    pub(crate) fn insert(&mut self, key: String, hold: Hold) {
+        self.ends.push_back((hold.until, key.clone()));
+        self.held.insert(key, hold);
+    }
+
+    /// Tells whether it was held.
+    pub(crate) fn remove(&mut self, key: &str) -> bool {
+        self.held.remove(key).is_some()
+    }
+
+    /// Takes out those whose time has come.
+    pub(crate) fn expired(&mut self, now: Instant) -> Vec<Hold> {
+        let mut expired = Vec::new();
+        while let Some((until, _)) = self.ends.front()
+            && *until <= now
+        {
+            let Some((until, key)) = self.ends.pop_front() else { break };
+            if self.held.get(&key).is_some_and(|hold| hold.until == until) {
+                expired.extend(self.held.remove(&key));
+            }
+        }
+        expired
+    }
+
+    /// Those for which `is_there` does not hold.
+    pub(crate) fn not_among(&self, is_there: impl Fn(&str, &Hold) -> bool) -> Vec<(String, Hold)> {
+        let gone = self.held.iter().filter(|(key, hold)| !is_there(key, hold));
+        gone.map(|(key, hold)| (key.clone(), hold.clone())).collect()
+    }
+}

@@ -1,0 +1,226 @@
+//! What rules need to know of the cluster.
+//!
+//! Whoever follows a cluster puts nodes, namespaces and assigned pods into [`State::cluster`] itself, and tells the
+//! rest with [`State::saw_node`], [`State::saw_pod`] and their counterparts. What was allowed counts before it is seen:
+//! pods by the guard of bindings where they were allowed to go, and pods with a node of their own against the budget
+//! of their namespace. Both for a bounded time, for the server may still refuse what was allowed here.
+
+mod exclusive;
+mod holds;
+mod offered;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_api::config::{Plugin, Profile, SchedulerConfig};
+use berth_api::object::{Node, Pod};
+use berth_engine::{Cluster, Settings};
+
+use crate::answer::Unanswered;
+use crate::policy::{GuardedRule, Measure, Policy};
+pub(crate) use exclusive::{ExclusiveNodes, ExclusivePod, exclusive_term, pinned_node};
+pub use holds::Hold;
+use holds::Holds;
+pub(crate) use offered::{Charge, OfferedNodes};
+
+/// The scheduler name of the profile that has the guarded rules only.
+pub(crate) const GUARD_PROFILE: &str = "admission.berth.dev/binding-guard";
+/// The scheduler name of the profile that knows where a pod would go.
+pub(crate) const PLACING_PROFILE: &str = "admission.berth.dev/placing";
+/// How long a pod with a node of its own counts against a budget before it is seen.
+const RESERVED_FOR: Duration = Duration::from_secs(10);
+
+/// The state of a cluster, for the rules that ask about it.
+pub struct State {
+    cluster: Cluster,
+    /// Pods without a node, by namespace and name; kept for the guard of bindings only.
+    waiting: Option<HashMap<String, Pod>>,
+    pub(crate) holds: Holds,
+    pub(crate) nodes: OfferedNodes,
+    pub(crate) exclusive: ExclusiveNodes,
+}
+
+pub(crate) fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+impl State {
+    /// An empty state for a policy. `settings` says how rules are read; its profiles are not used.
+    pub fn new(policy: &Policy, settings: Settings) -> State {
+        let guard = policy.binding_guard.as_ref();
+        let plugins = guard.map(|g| g.rules.iter().copied().map(plugin).collect()).unwrap_or_default();
+        let guard_profile = Profile {
+            scheduler_name: GUARD_PROFILE.to_owned(),
+            scheduling_gates: false,
+            preemption: false,
+            filter: plugins,
+            pre_score: Vec::new(),
+            score: Vec::new(),
+            ..Profile::default()
+        };
+        let placing = Profile { scheduler_name: PLACING_PROFILE.to_owned(), ..Profile::default() };
+        let settings = Settings {
+            config: SchedulerConfig { profiles: vec![guard_profile, placing] },
+            exempt_namespaces: policy.exempt_namespaces.clone(),
+            exempt_from_v1: policy.exempt_from_v1,
+            ..settings
+        };
+        State {
+            cluster: Cluster::new(settings),
+            waiting: guard.map(|_| HashMap::new()),
+            holds: Holds::default(),
+            nodes: OfferedNodes::default(),
+            exclusive: ExclusiveNodes::new(RESERVED_FOR),
+        }
+    }
+
+    /// The engine's state, to be fed.
+    pub fn cluster(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
+    /// A node came or changed. The engine's state is told by the caller.
+    pub fn saw_node(&mut self, node: &Node) {
+        self.nodes.set(node);
+    }
+
+    /// A node is gone.
+    pub fn node_gone(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// These are all nodes there are.
+    pub fn saw_all_nodes(&mut self, nodes: &[Node]) {
+        self.nodes = OfferedNodes::default();
+        nodes.iter().for_each(|node| self.nodes.set(node));
+    }
+
+    /// A pod came or changed, with or without a node. If it has one, the engine's state is told by the caller, before
+    /// this.
+    pub fn saw_pod(&mut self, pod: &Pod) {
+        let metadata = &pod.metadata;
+        let key = key(&metadata.namespace, &metadata.name);
+        if pod.is_terminal() {
+            return self.drop_pod(&key, &metadata.namespace, &metadata.name);
+        }
+        self.exclusive.saw(pod);
+        if !pod.spec.node_name.is_empty() {
+            self.holds.remove(&key);
+            if let Some(waiting) = &mut self.waiting {
+                waiting.remove(&key);
+            }
+            return;
+        }
+        // Another pod of the same name is not held anywhere.
+        if self.holds.get(&key).is_some_and(|hold| hold.uid != metadata.uid) {
+            self.release(&key, &metadata.namespace, &metadata.name);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.insert(key, pod.clone());
+        }
+    }
+
+    /// A pod is gone. The engine's state is told by the caller.
+    pub fn pod_gone(&mut self, namespace: &str, name: &str, uid: &str) {
+        let key = key(namespace, name);
+        let waits = self.waiting.as_ref().and_then(|w| w.get(&key));
+        // Another pod of the same name may be there by now.
+        if waits.is_some_and(|pod| pod.metadata.uid != uid) {
+            return;
+        }
+        self.drop_pod(&key, namespace, name);
+    }
+
+    /// These are all pods there are; the engine's state is told by the caller, before this. Pods are to be told one by
+    /// one with [`State::saw_pod`] besides.
+    pub fn keep_pods(&mut self, listed: &[Pod]) {
+        let there: HashMap<String, &str> = listed
+            .iter()
+            .map(|pod| {
+                let metadata = &pod.metadata;
+                (key(&metadata.namespace, &metadata.name), metadata.uid.as_str())
+            })
+            .collect();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.retain(|key, pod| there.get(key) == Some(&pod.metadata.uid.as_str()));
+        }
+        self.exclusive.keep(|namespace, name| there.contains_key(&key(namespace, name)));
+        for (key, hold) in self.holds.not_among(|key, hold| there.get(key) == Some(&hold.uid.as_str())) {
+            self.holds.remove(&key);
+            self.cluster.remove_pod(&hold.namespace, &hold.name);
+        }
+    }
+
+    /// A pod without a node.
+    pub(crate) fn waiting(&self, namespace: &str, name: &str) -> Option<&Pod> {
+        self.waiting.as_ref()?.get(&key(namespace, name))
+    }
+
+    /// Lets go of what was held too long.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        for hold in self.holds.expired(now) {
+            self.cluster.remove_pod(&hold.namespace, &hold.name);
+        }
+        self.exclusive.expire(now);
+    }
+
+    /// Takes a pod from where it was allowed to go.
+    pub(crate) fn release(&mut self, key: &str, namespace: &str, name: &str) {
+        if self.holds.remove(key) {
+            self.cluster.remove_pod(namespace, name);
+        }
+    }
+
+    fn drop_pod(&mut self, key: &str, namespace: &str, name: &str) {
+        self.release(key, namespace, name);
+        self.exclusive.gone(namespace, name);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.remove(key);
+        }
+    }
+
+    /// What a pod with a node of its own is charged that has none yet: its pinned node, or what `measure` says.
+    pub(crate) fn charge(&self, pod: &ExclusivePod, measure: Measure) -> Charge {
+        let known = pod.node.as_deref().or(pod.pinned.as_deref()).and_then(|name| self.nodes.get(name));
+        known.unwrap_or_else(|| self.nodes.charge(measure))
+    }
+
+    /// Number of pods that count where they were allowed to go and have not been seen there.
+    pub fn n_held(&self) -> usize {
+        self.holds.len()
+    }
+}
+
+fn plugin(rule: GuardedRule) -> Plugin {
+    match rule {
+        GuardedRule::NodeAffinity => Plugin::NodeAffinity,
+        GuardedRule::InterPodAffinity => Plugin::InterPodAffinity,
+        GuardedRule::PodTopologySpread => Plugin::PodTopologySpread,
+    }
+}
+
+/// What is known of a cluster, if anything.
+pub trait Known {
+    /// Asks the state; `what` is who wants to know.
+    ///
+    /// # Errors
+    /// There is no state, or it is not complete.
+    fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered>;
+}
+
+/// Nothing is known of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing;
+
+impl Known for Nothing {
+    fn ask<R>(&self, what: &'static str, _: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered> {
+        Err(Unanswered::NoState(what))
+    }
+}
+
+impl Known for Mutex<State> {
+    fn ask<R>(&self, _: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered> {
+        Ok(question(&mut self.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
