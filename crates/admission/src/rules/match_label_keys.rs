@@ -125,7 +125,8 @@ mod tests {
     fn patched(pod: &Value) -> Value {
         let patch = Value::from(merge_match_label_keys(&Pod::deserialize(pod).unwrap()));
         let mut patched = pod.clone();
-        json_patch::patch(&mut patched, &serde_json::from_value(patch).unwrap()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        json_patch::patch(&mut patched, &patch).unwrap();
         patched
     }
 
