@@ -39,11 +39,6 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
         let field = format!("{path}.admissionReviewVersions");
         add(field, &webhook["admissionReviewVersions"], "must include v1, the only version sent");
     }
-    if webhook["matchConditions"].as_array().is_some_and(|conditions| !conditions.is_empty()) {
-        let why = "matchConditions (CEL expressions) are not supported by this server; use rules, \
-                   namespaceSelector and objectSelector instead";
-        add(format!("{path}.matchConditions"), &webhook["matchConditions"], why);
-    }
     for (at, rule) in webhook["rules"].as_array().into_iter().flatten().enumerate() {
         let rule_path = format!("{path}.rules[{at}]");
         for field in ["operations", "apiGroups", "apiVersions", "resources"] {
@@ -62,4 +57,16 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
         }
     }
     wrong
+}
+
+/// What is stored with a warning: conditions that nobody here evaluates.
+pub fn warnings(path: &str, webhook: &Value) -> Option<String> {
+    let has_conditions =
+        webhook["matchConditions"].as_array().is_some_and(|conditions| !conditions.is_empty());
+    has_conditions.then(|| {
+        format!(
+            "{path}.matchConditions: this server does not evaluate CEL expressions and takes them to be true: the \
+             webhook is called for all that its rules and selectors match"
+        )
+    })
 }

@@ -3,7 +3,7 @@
 //!
 //! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
 //! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: `matchConditions`,
-//! which [`check`] refuses, and reviews older than `admission.k8s.io/v1`.
+//! which count as true (and [`warnings`] says so), and reviews older than `admission.k8s.io/v1`.
 
 mod call;
 mod check;
@@ -13,7 +13,7 @@ mod review;
 use serde_json::Value;
 
 pub use call::{Resolver, Webhooks};
-pub use check::check;
+pub use check::{check, warnings};
 pub use hook::Hook;
 
 /// What is done to an object.

@@ -238,6 +238,17 @@ pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
     }
 }
 
+/// What is stored although this server does not do what it says.
+pub fn warnings(resource: &Resource, value: &Value) -> Vec<String> {
+    match resource.kind {
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
+            let webhooks = items(value, "webhooks").iter().enumerate();
+            webhooks.filter_map(|(i, w)| crate::webhook::warnings(&format!("webhooks[{i}]"), w)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
     for (field, value, why) in crate::webhook::check(path, webhook) {
         causes.invalid(&field, &value, &why);

@@ -89,6 +89,7 @@ pub fn admit_create(
     } else {
         metadata::validate(resource, value, &mut causes);
         validate(context, resource, value, &mut causes);
+        warnings.extend(kinds::warnings(resource, value));
     }
     refuse(resource, value, causes)
 }

@@ -277,7 +277,6 @@ fn what_cannot_be_called_is_not_stored() {
         ("/clientConfig/url", json!("https://host?x=1"), "w.clientConfig.url"),
         ("/clientConfig/caBundle", json!("bm8gcGVt"), "w.clientConfig.caBundle"),
         ("/clientConfig/caBundle", json!("%"), "w.clientConfig.caBundle"),
-        ("/matchConditions", json!([{"name": "a", "expression": "true"}]), "w.matchConditions"),
         ("/admissionReviewVersions", json!(["v1beta1"]), "w.admissionReviewVersions"),
         (
             "/objectSelector",
@@ -294,4 +293,12 @@ fn what_cannot_be_called_is_not_stored() {
         let found: Vec<String> = check("w", &webhook).into_iter().map(|(field, ..)| field).collect();
         assert_eq!(found, [wrong], "{webhook}");
     }
+}
+
+#[test]
+fn conditions_that_are_not_evaluated_are_stored_with_a_warning() {
+    let webhook = json!({"matchConditions": [{"name": "a", "expression": "false"}]});
+    let warning = warnings("webhooks[0]", &webhook).expect("a warning");
+    assert!(warning.starts_with("webhooks[0].matchConditions: "), "{warning}");
+    assert_eq!(warnings("webhooks[0]", &json!({"matchConditions": []})), None);
 }
