@@ -1,16 +1,20 @@
-//! Repository chores: `cargo xtask arrows` holds the crates to the design.
+//! Repository chores: `cargo xtask arrows` holds the crates to the design, `cargo xtask deploy` makes the Helm chart.
 
 mod arrows;
+mod deploy;
 mod purity;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["arrows"] => check_arrows(),
-        _ => Err("usage: cargo xtask arrows    (checks which crate may use what)".to_owned()),
+        ["deploy"] => root().and_then(|root| deploy::generate(&root)),
+        _ => Err("usage: cargo xtask arrows    (checks which crate may use what)\n       \
+                  cargo xtask deploy    (makes the Helm chart's templates out of deploy/kustomize)"
+            .to_owned()),
     };
     match result {
         Ok(summary) => {
@@ -27,15 +31,24 @@ fn main() -> ExitCode {
 /// Checks the dependencies between crates, and that `api` and `engine` stay free of clock and I/O.
 fn check_arrows() -> Result<String, String> {
     let workspace = cargo_metadata()?;
-    let root = workspace["workspace_root"].as_str().ok_or("cargo metadata names no workspace root")?;
+    let root = root_of(&workspace)?;
     let edges = arrows::edges(&workspace);
     let mut complaints = arrows::undrawn(&edges);
     complaints.extend(arrows::banned_dependencies(&workspace));
-    complaints.extend(purity::impure_sources(Path::new(root))?);
+    complaints.extend(purity::impure_sources(&root)?);
     if complaints.is_empty() {
         return Ok(format!("arrows: {} edges between crates, all drawn", edges.len()));
     }
     Err(format!("arrows: {} complaints\n  {}", complaints.len(), complaints.join("\n  ")))
+}
+
+fn root() -> Result<PathBuf, String> {
+    root_of(&cargo_metadata()?)
+}
+
+fn root_of(metadata: &serde_json::Value) -> Result<PathBuf, String> {
+    let root = metadata["workspace_root"].as_str().ok_or("cargo metadata names no workspace root")?;
+    Ok(PathBuf::from(root))
 }
 
 fn cargo_metadata() -> Result<serde_json::Value, String> {

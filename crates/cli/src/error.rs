@@ -12,6 +12,7 @@ use berth_engine::simulation::SimulationError;
 use crate::cluster::apply::ApplyError;
 use crate::cluster_bench::ClusterBenchError;
 use crate::input::OpenError;
+use crate::installation::InstallError;
 use crate::live::LiveError;
 use crate::recordings::RecordingError;
 
@@ -99,6 +100,9 @@ pub enum CliError {
     /// A dump cannot be imported.
     #[error(transparent)]
     Import(#[from] berth_minicluster::ImportError),
+    /// No manifests for an installation.
+    #[error(transparent)]
+    Install(#[from] InstallError),
     /// There is no client for a cluster.
     #[error(transparent)]
     Connect(#[from] berth_watch::connect::ConnectError),

@@ -8,6 +8,7 @@ mod cluster_bench;
 mod commands;
 mod error;
 mod input;
+mod installation;
 mod live;
 mod output;
 mod recordings;
@@ -19,7 +20,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{apiserver, bench, completions, explain, kubelet, replay, scheduler, simulate, up};
+use crate::commands::{
+    apiserver, bench, completions, explain, install, kubelet, replay, scheduler, simulate, up,
+};
 use crate::error::CliError;
 use crate::output::Color;
 
@@ -63,6 +66,7 @@ enum Command {
     Kubelet(kubelet::Args),
     Replay(replay::Args),
     Bench(bench::Args),
+    Install(install::Args),
     Completions(completions::Args),
 }
 
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Install(args) => install::run::<Cli>(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
     };
     match answer {

@@ -6,6 +6,7 @@ mod cluster_args;
 pub mod completions;
 mod connection_args;
 pub mod explain;
+pub mod install;
 pub mod kubelet;
 mod node_args;
 pub mod replay;
