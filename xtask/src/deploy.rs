@@ -70,8 +70,14 @@ fn template(text: &str) -> Result<String, String> {
         if before.trim().is_empty() {
             made.push_str(before);
         } else {
-            made.push_str(&key(before).ok_or_else(|| format!("{}: no value before {MARK}", number + 1))?);
-            replaced = Some(indent);
+            let key = key(before).ok_or_else(|| format!("{}: no value before {MARK}", number + 1))?;
+            // Of an item `- key: value` the other keys stand below the key.
+            replaced = Some(if key.ends_with(": ") {
+                key.len() - key.trim_start_matches([' ', '-']).len()
+            } else {
+                indent
+            });
+            made.push_str(&key);
         }
         made.push_str(chart);
         made.push('\n');
