@@ -166,9 +166,11 @@ impl Cluster {
 
     /// Asks every rule about every node; none without a profile for the pod.
     pub(crate) fn run<'a>(&'a self, incoming: &'a Incoming) -> Option<Run<'a>> {
-        let class = self.classes.get(incoming.class);
-        let profile = &self.profiles[class.key.profile?];
-        let context = Context { cluster: self, incoming, class, profile };
+        self.context(incoming).map(|context| self.run_in(context))
+    }
+
+    /// Asks every rule of a profile about every node.
+    pub(crate) fn run_in<'a>(&'a self, context: Context<'a>) -> Run<'a> {
         let pre_filter = plugins::pre_filter(context);
         let mut run = Run {
             context,
@@ -185,7 +187,7 @@ impl Cluster {
             run.filter();
             run.score();
         }
-        Some(run)
+        run
     }
 }
 

@@ -77,7 +77,7 @@ pub struct Cluster {
     pub(crate) profiles: Vec<ProfileState>,
     pub(crate) symbols: Symbols,
     pub(crate) namespaces: Namespaces,
-    pub(super) exempt_namespaces: FxHashSet<Symbol>,
+    pub(crate) exempt_namespaces: FxHashSet<Symbol>,
     pub(crate) nodes: Nodes,
     pub(crate) pods: Pods,
     pub(crate) images: Images,

@@ -109,7 +109,8 @@ impl Cluster {
         (self.name_some(pods.into_iter()), terms)
     }
 
-    fn pods_in(&self, of: DomainOf) -> impl Iterator<Item = (PodId, &PodRecord)> {
+    /// The pods in a domain.
+    pub(crate) fn pods_in(&self, of: DomainOf) -> impl Iterator<Item = (PodId, &PodRecord)> {
         let DomainOf { topology, domain, node } = of;
         // Where each domain is one node, there is no need to look for others.
         let only = (!self.topologies.is_shared(topology)).then(|| self.nodes.get(node));

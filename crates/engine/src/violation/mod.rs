@@ -18,6 +18,7 @@
 //! - Exempt namespaces and "all topologies" mean what they mean in scheduling.
 
 mod audit;
+mod remedy;
 
 pub(crate) mod rule;
 mod types;

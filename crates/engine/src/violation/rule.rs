@@ -56,6 +56,14 @@ impl RuleAt {
         }
     }
 
+    /// The term of required anti-affinity that it is.
+    pub(crate) fn anti_affinity(self, class: &Class) -> Option<&RequiredTerm> {
+        match self {
+            RuleAt::AntiAffinity(i) => class.required_anti_affinity.get(i as usize),
+            RuleAt::Node(_) | RuleAt::Affinity(_) => None,
+        }
+    }
+
     /// The rule of a class at a path, of those required during execution.
     pub(crate) fn find(class: &Class, path: &str) -> Option<RuleAt> {
         class.executing.iter().copied().find(|rule| rule.path(class) == path)

@@ -46,6 +46,23 @@ pub(crate) struct Watch {
     told: HashMap<(Symbol, Box<str>), Told>,
 }
 
+/// What judging anew found, of pods that are there before and after.
+#[derive(Default)]
+pub(crate) struct Judged {
+    /// Rules that are broken and were not.
+    pub(crate) began: Vec<(PodId, RuleAt)>,
+    /// Rules that hold and did not.
+    pub(crate) ended: Vec<(PodId, RuleAt)>,
+}
+
+impl Judged {
+    /// What was found later.
+    pub(super) fn then(&mut self, later: Judged) {
+        self.began.extend(later.began);
+        self.ended.extend(later.ended);
+    }
+}
+
 /// What was told about a pod.
 struct Told {
     uid: Uid,
@@ -192,7 +209,8 @@ impl Watch {
     }
 
     /// Judges all that was touched.
-    pub(super) fn refresh(&mut self, cluster: &Cluster) {
+    pub(super) fn refresh(&mut self, cluster: &Cluster) -> Judged {
+        let mut judged = Judged::default();
         let mut pods = std::mem::take(&mut self.pods);
         for matcher in std::mem::take(&mut self.groups) {
             for (topology, counter) in &cluster.matchers.get(matcher).matching {
@@ -211,6 +229,8 @@ impl Watch {
             if broken == before {
                 continue;
             }
+            judged.began.extend(broken.iter().filter(|rule| !before.contains(rule)).map(|rule| (id, *rule)));
+            judged.ended.extend(before.iter().filter(|rule| !broken.contains(rule)).map(|rule| (id, *rule)));
             self.note(pod, before);
             if broken.is_empty() {
                 self.broken.remove(&id);
@@ -218,6 +238,7 @@ impl Watch {
                 self.broken.insert(id, broken);
             }
         }
+        judged
     }
 
     /// How what is true now differs from what was last told.

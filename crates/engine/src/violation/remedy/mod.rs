@@ -1,0 +1,417 @@
+//! Remedies: who would have to go so that broken rules hold again, and where to.
+//!
+//! Who goes:
+//!
+//! 1. For node affinity and pod affinity the pod whose rule is broken. Node affinity comes first; pods that lack
+//!    company are then looked at again, since one that went may have brought it to others: of two pods of a group
+//!    that needs itself, apart from each other, only one goes.
+//! 2. For anti-affinity the pod that carries the broken term, unless all pods in its way have lower priority than it:
+//!    then they go, all of them.
+//! 3. Nobody goes whose going cures nothing, or who turns out to be unnecessary in the end.
+//! 4. Where any of several would do: lower priority first, then the younger (the later `status.startTime`; a pod
+//!    that has not started is the youngest), then by namespace and name.
+//!
+//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted never go. Where those in
+//! the way of a term are all being deleted already, nobody goes for it.
+//!
+//! Where to: each pod that goes is taken away in thought, and a place is looked for by the rules of its scheduling
+//! profile (of the first one, if none is meant for it), with all who went before it gone and their replacements
+//! placed. The replacement is the same pod without a node. A pod that was relabelled by hand comes back with the
+//! labels of its controller's template, which the engine does not see: it is taken with the labels it has. A place
+//! where its coming would break a rule of another pod that is required during execution is none. What others lose
+//! by a pod's going is not held against it, unless it breaks again what was just cured: they have their own
+//! patience, and follow it.
+
+mod choice;
+mod thought;
+mod unneeded;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use self::choice::{Answer, Conflicts, Stuck};
+use self::thought::{Mark, Thought};
+use super::rule::RuleAt;
+use super::types::{Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolationKey};
+use super::watch::Judged;
+use crate::state::cluster::Cluster;
+use crate::state::incoming::PreparedPod;
+use crate::state::intern::Symbol;
+use crate::state::pod::PodId;
+use crate::state::witness::WitnessCache;
+
+/// The order in which pods go: lower priority first, then the later start, then by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank(i32, Reverse<i64>, String, String);
+
+impl Rank {
+    fn of(cluster: &Cluster, id: PodId) -> Rank {
+        let pod = cluster.pods.get(id);
+        let namespace = cluster.symbols.text(pod.namespace).to_owned();
+        Rank(pod.standing.priority, Reverse(pod.standing.started), namespace, pod.name.to_string())
+    }
+}
+
+/// A broken rule for which a remedy is looked for.
+struct Pending {
+    key: ViolationKey,
+    rank: Rank,
+    name: PodName,
+    /// Keeps its number until it goes.
+    pod: PodId,
+    rule: RuleAt,
+}
+
+/// Namespace and name.
+type PodName = (Symbol, Box<str>);
+
+/// A pod that went in thought.
+#[derive(Clone)]
+struct Step {
+    /// As it was.
+    pod: PreparedPod,
+    node: Symbol,
+    target: Target,
+    /// Before it went.
+    mark: Mark,
+    /// It went because it lacks company.
+    lacks_company: bool,
+    /// Pods whose rules are not to be broken from then on: its replacement, and those whose rules it cured.
+    guarded: Vec<PodId>,
+}
+
+impl Step {
+    fn name(&self) -> PodName {
+        (self.pod.namespace, self.pod.name.clone())
+    }
+}
+
+/// What is found out, step by step.
+struct Plan<'a, 'o> {
+    thought: Thought<'a>,
+    options: &'o RemedyOptions,
+    exempt: FxHashSet<Symbol>,
+    pending: Vec<Pending>,
+    by_rule: FxHashMap<(PodId, RuleAt), usize>,
+    steps: Vec<Step>,
+    gone: HashSet<PodName>,
+    /// Pods that would have to go and cannot, with their nodes and the reason.
+    nowhere: HashMap<PodName, (PreparedPod, Symbol, String)>,
+    /// By index of the rule, whose going it was that cured it.
+    cured: FxHashMap<usize, PodName>,
+    guarded: FxHashSet<PodId>,
+    /// What was found out about terms of anti-affinity whose carriers stay.
+    answers: FxHashMap<usize, Answer>,
+    /// Why nobody goes, by index of the rule.
+    reasons: FxHashMap<usize, String>,
+    stays: Vec<Stays>,
+}
+
+impl Cluster {
+    /// Who would have to go so that these broken rules hold again, and where to: in thought only, the state is not
+    /// changed. The same rules in the same state are answered alike, whatever their order.
+    ///
+    /// Every rule is answered: it stands in [`Remedy::cures`] of the pods that have to go for it, or in
+    /// [`Remedies::stays`] with the reason why nobody goes; so do rules that are not required during execution, and
+    /// rules that hold. The remedies are one plan: each takes those before it as carried out. A pod with
+    /// [`Target::Nowhere`] is taken to stay, unless [`RemedyOptions::evict_without_target`] says otherwise.
+    pub fn remedy(&mut self, broken: &[ViolationKey], options: &RemedyOptions) -> Remedies {
+        let mut exempt = self.exempt_namespaces.clone();
+        exempt.extend(options.exempt_namespaces.iter().filter_map(|name| self.symbols.get(name)));
+        let mut plan = Plan {
+            thought: Thought::new(self),
+            options,
+            exempt,
+            pending: Vec::new(),
+            by_rule: FxHashMap::default(),
+            steps: Vec::new(),
+            gone: HashSet::new(),
+            nowhere: HashMap::new(),
+            cured: FxHashMap::default(),
+            guarded: FxHashSet::default(),
+            answers: FxHashMap::default(),
+            reasons: FxHashMap::default(),
+            stays: Vec::new(),
+        };
+        plan.take(broken);
+        plan.go_for_own_rules(|rule| matches!(rule, RuleAt::Node(_)));
+        plan.go_for_own_rules(|rule| matches!(rule, RuleAt::Affinity(_)));
+        plan.go_apart();
+        plan.leave_out_unneeded();
+        let found = plan.found();
+        self.told_in_full(found)
+    }
+
+    /// The rule that a key means, if it is broken now.
+    fn broken_rule(&self, key: &ViolationKey) -> Result<(PodId, RuleAt), &'static str> {
+        let id = self.symbols.get(&key.namespace).and_then(|n| self.pods.find(n, &key.name));
+        let Some(id) = id.filter(|id| self.pods.get(*id).node.is_some()) else {
+            return Err("there is no such pod on a node that is known");
+        };
+        let pod = self.pods.get(id);
+        if pod.terminating {
+            return Err("the pod is being deleted already");
+        }
+        let Some(rule) = RuleAt::find(self.classes.get(pod.class), &key.term) else {
+            return Err("the pod has no such rule that is required during execution");
+        };
+        if self.broken_rules(pod).any(|(_, broken)| broken == rule) {
+            Ok((id, rule))
+        } else {
+            Err("the rule holds now")
+        }
+    }
+
+    /// With verdicts and texts, once the state is as it was.
+    fn told_in_full(&self, found: Found) -> Remedies {
+        let cache = WitnessCache::default();
+        let remedy = |Part { pod, node, target, cures }: Part| {
+            let (id, rule) = self.broken_rule(cures.first()?).ok()?;
+            let verdict = self.verdict_of(id, self.pods.get(id).node?, rule, &cache);
+            let victim = Victim {
+                namespace: self.symbols.text(pod.namespace).to_owned(),
+                name: pod.name.to_string(),
+                uid: pod.uid.to_string(),
+                node: self.symbols.text(node).to_owned(),
+                priority: pod.standing.priority,
+            };
+            Some(Remedy { victim, cures, verdict, target })
+        };
+        Remedies { remedies: found.parts.into_iter().filter_map(remedy).collect(), stays: found.stays }
+    }
+}
+
+/// A pod that goes or would go: from where, where to, and what that cures.
+struct Part {
+    pod: PreparedPod,
+    node: Symbol,
+    target: Target,
+    cures: Vec<ViolationKey>,
+}
+
+/// What was found out, before it is told in full.
+struct Found {
+    parts: Vec<Part>,
+    stays: Vec<Stays>,
+}
+
+impl Plan<'_, '_> {
+    /// Takes up the rules that are broken indeed; says of the others why not.
+    fn take(&mut self, broken: &[ViolationKey]) {
+        let keys: BTreeSet<&ViolationKey> = broken.iter().collect();
+        for key in keys {
+            let cluster = self.thought.cluster();
+            match cluster.broken_rule(key) {
+                Ok((pod, rule)) => {
+                    let name = name_of(cluster, pod);
+                    let rank = Rank::of(cluster, pod);
+                    self.by_rule.insert((pod, rule), self.pending.len());
+                    self.pending.push(Pending { key: key.clone(), rank, name, pod, rule });
+                }
+                Err(reason) => self.stays.push(Stays { key: key.clone(), reason: reason.to_owned() }),
+            }
+        }
+    }
+
+    /// Whether the pod of a rule has not gone, and the rule is broken still.
+    fn is_broken(&self, rule: &Pending) -> bool {
+        let cluster = self.thought.cluster();
+        !self.gone.contains(&rule.name) && {
+            let pod = cluster.pods.get(rule.pod);
+            pod.node.is_some_and(|node| cluster.is_broken(pod, node, rule.rule))
+        }
+    }
+
+    /// The rules of a kind that are broken, in the order in which their pods would go.
+    fn due(&self, kind: impl Fn(RuleAt) -> bool) -> Vec<usize> {
+        let of_kind = (0..self.pending.len()).filter(|i| kind(self.pending[*i].rule));
+        let mut due: Vec<_> = of_kind.filter(|i| self.is_broken(&self.pending[*i])).collect();
+        due.sort_by(|a, b| self.pending[*a].rank.cmp(&self.pending[*b].rank));
+        due
+    }
+
+    /// Lets pods go whose own rules of a kind are broken.
+    fn go_for_own_rules(&mut self, kind: impl Fn(RuleAt) -> bool) {
+        for i in self.due(kind) {
+            let rule = &self.pending[i];
+            let (pod, lacks_company) = (rule.pod, matches!(rule.rule, RuleAt::Affinity(_)));
+            // Those that went before may have brought what it lacks.
+            if !self.is_broken(rule) {
+                continue;
+            }
+            match self.stuck(pod) {
+                None => _ = self.go(pod, lacks_company),
+                Some(Stuck::Never(why)) => _ = self.reasons.insert(i, why),
+                Some(Stuck::Nowhere) => {}
+            }
+        }
+    }
+
+    /// Lets pods go that must not be together. Where it turns out that some of them cannot, it is chosen anew: the
+    /// others may go in vain.
+    fn go_apart(&mut self) {
+        loop {
+            let terms = self.due(|rule| matches!(rule, RuleAt::AntiAffinity(_)));
+            let stuck = |id| self.stuck(id);
+            let choice = Conflicts::new(self.thought.cluster(), &self.pending, &terms, &stuck).choose(&terms);
+            let n_steps = self.steps.len();
+            let mut all_went = true;
+            for pod in &choice.going {
+                all_went &= self.go(*pod, false);
+            }
+            if all_went {
+                self.answers = choice.answers;
+                return;
+            }
+            self.take_back(n_steps);
+        }
+    }
+
+    /// Why a pod cannot go.
+    fn stuck(&self, id: PodId) -> Option<Stuck> {
+        let cluster = self.thought.cluster();
+        let pod = cluster.pods.get(id);
+        if self.exempt.contains(&pod.namespace) {
+            let namespace = cluster.symbols.text(pod.namespace);
+            return Some(Stuck::Never(format!("pods in namespace {namespace} are exempt from eviction")));
+        }
+        if pod.standing.is_mirror {
+            let name = text_of(cluster, &name_of(cluster, id));
+            return Some(Stuck::Never(format!("{name} is a mirror pod: only its node can end it")));
+        }
+        self.nowhere.contains_key(&name_of(cluster, id)).then_some(Stuck::Nowhere)
+    }
+
+    /// Lets a pod go, and puts its replacement where it fits. Tells whether it went.
+    fn go(&mut self, id: PodId, lacks_company: bool) -> bool {
+        let mark = self.thought.mark();
+        let record = self.thought.cluster().pods.get(id);
+        let (pod, node) = (record.as_incoming(), record.node_name);
+        let name = (pod.namespace, pod.name.clone());
+        let replacement = self.thought.remove(id);
+        let mut judged = self.thought.judge();
+        let target = if self.options.seek_targets {
+            let (target, by_coming) = self.thought.seek(&replacement);
+            judged.then(by_coming);
+            target
+        } else {
+            Target::NotAsked
+        };
+        let obstacle = match &target {
+            Target::Nowhere(why) if !self.options.evict_without_target => Some(why.clone()),
+            _ => self.broken_again(&judged),
+        };
+        if let Some(why) = obstacle {
+            self.thought.undo_to(mark);
+            self.thought.judge();
+            self.nowhere.insert(name, (pod, node, why));
+            return false;
+        }
+        let mut guarded: Vec<PodId> = Vec::new();
+        if matches!(target, Target::Node(_)) {
+            guarded.extend(self.thought.cluster().pods.find(pod.namespace, &pod.name));
+        }
+        for (pod, rule) in judged.ended {
+            if let Some(i) = self.by_rule.get(&(pod, rule)) {
+                self.cured.insert(*i, name.clone());
+                guarded.push(pod);
+            }
+        }
+        guarded.retain(|pod| self.guarded.insert(*pod));
+        self.gone.insert(name);
+        self.steps.push(Step { pod, node, target, mark, lacks_company, guarded });
+        true
+    }
+
+    /// A rule that was to hold from now on, and does not.
+    fn broken_again(&self, judged: &Judged) -> Option<String> {
+        let cluster = self.thought.cluster();
+        let broken = judged.began.iter().filter(|(pod, _)| self.guarded.contains(pod)).find(|(pod, rule)| {
+            let found = cluster.pods.find_by_id(*pod).and_then(|pod| Some((pod, pod.node?)));
+            found.is_some_and(|(pod, node)| cluster.is_broken(pod, node, *rule))
+        });
+        let (pod, _) = broken?;
+        let other = text_of(cluster, &name_of(cluster, *pod));
+        Some(format!("with it gone, a rule of {other} would be broken again that others went for"))
+    }
+
+    /// Takes steps back.
+    fn take_back(&mut self, n_left: usize) {
+        for step in self.steps.drain(n_left..).rev() {
+            self.thought.undo_to(step.mark);
+            self.gone.remove(&step.name());
+            step.guarded.iter().for_each(|pod| _ = self.guarded.remove(pod));
+        }
+        self.thought.judge();
+        let gone = &self.gone;
+        self.cured.retain(|_, by| gone.contains(by));
+    }
+
+    /// Answers every rule.
+    fn found(mut self) -> Found {
+        let mut cures: HashMap<PodName, Vec<ViolationKey>> = HashMap::new();
+        for (i, rule) in self.pending.iter().enumerate() {
+            let answer = self.answers.get(&i);
+            let by = if self.gone.contains(&rule.name) {
+                vec![rule.name.clone()]
+            } else if !self.is_broken(rule) {
+                match answer {
+                    Some(Answer::Others(others)) if !others.is_empty() => others.clone(),
+                    _ => self.cured.get(&i).cloned().into_iter().collect(),
+                }
+            } else if self.nowhere.contains_key(&rule.name) {
+                vec![rule.name.clone()]
+            } else {
+                match answer {
+                    Some(Answer::Blocked(others)) => others.clone(),
+                    _ => Vec::new(),
+                }
+            };
+            if by.is_empty() {
+                let reason = self.reason(i);
+                self.stays.push(Stays { key: rule.key.clone(), reason });
+            }
+            for name in by {
+                cures.entry(name).or_default().push(rule.key.clone());
+            }
+        }
+        let mut part = |name: PodName, pod, node, target| {
+            let mut cures = cures.remove(&name)?;
+            cures.sort_unstable();
+            Some(Part { pod, node, target, cures })
+        };
+        let steps = self.steps.drain(..);
+        let mut parts: Vec<Part> =
+            steps.filter_map(|step| part(step.name(), step.pod, step.node, step.target)).collect();
+        let nowhere = self.nowhere.drain();
+        let nowhere = nowhere.map(|(name, (pod, node, why))| part(name, pod, node, Target::Nowhere(why)));
+        let mut nowhere: Vec<Part> = nowhere.flatten().collect();
+        nowhere.sort_by(|a, b| a.cures.cmp(&b.cures).then_with(|| a.pod.name.cmp(&b.pod.name)));
+        parts.extend(nowhere);
+        self.stays.sort_by(|a, b| a.key.cmp(&b.key));
+        Found { parts, stays: std::mem::take(&mut self.stays) }
+    }
+
+    /// Why nobody goes for a rule.
+    fn reason(&self, i: usize) -> String {
+        let cluster = self.thought.cluster();
+        match self.answers.get(&i) {
+            Some(Answer::Waits(other)) => {
+                format!("{}, which is in its way, is being deleted already", text_of(cluster, other))
+            }
+            Some(Answer::Stuck(why)) => why.clone(),
+            _ => self.reasons.get(&i).cloned().unwrap_or_else(|| "nobody's going would cure it".to_owned()),
+        }
+    }
+}
+
+fn name_of(cluster: &Cluster, id: PodId) -> PodName {
+    let pod = cluster.pods.get(id);
+    (pod.namespace, pod.name.clone())
+}
+
+fn text_of(cluster: &Cluster, (namespace, name): &PodName) -> String {
+    format!("{}/{name}", cluster.symbols.text(*namespace))
+}
