@@ -8,7 +8,7 @@ use crate::store::{Change, Store, Write, WriteError};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Makes what is missing: namespaces, the service `kubernetes`, the two built-in priority classes.
+/// Makes what is missing: namespaces, the service `kubernetes`, the two built-in priority classes, the roles for people.
 ///
 /// # Errors
 /// The storage is broken.
@@ -47,7 +47,99 @@ pub(crate) async fn bootstrap(store: &Store) -> Result<(), WriteError> {
         });
         ensure(store, class).await?;
     }
+    for role in roles() {
+        ensure(store, role).await?;
+    }
     Ok(())
+}
+
+/// The roles for people that every cluster has, over what there is here.
+fn roles() -> Vec<Value> {
+    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+    let role = |name: &str, rules: Vec<Value>| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}, "rules": rules})
+    };
+    let read = ["get", "list", "watch"];
+    let write = ["create", "delete", "deletecollection", "patch", "update"];
+    let view = rule(
+        &["", "apps", "batch", "policy", "events.k8s.io"],
+        &[
+            "bindings",
+            "configmaps",
+            "controllerrevisions",
+            "daemonsets",
+            "daemonsets/status",
+            "deployments",
+            "deployments/scale",
+            "deployments/status",
+            "events",
+            "jobs",
+            "jobs/status",
+            "namespaces",
+            "namespaces/status",
+            "persistentvolumeclaims",
+            "persistentvolumeclaims/status",
+            "poddisruptionbudgets",
+            "poddisruptionbudgets/status",
+            "pods",
+            "pods/log",
+            "pods/status",
+            "replicasets",
+            "replicasets/scale",
+            "replicasets/status",
+            "replicationcontrollers",
+            "replicationcontrollers/scale",
+            "replicationcontrollers/status",
+            "serviceaccounts",
+            "services",
+            "services/status",
+            "statefulsets",
+            "statefulsets/scale",
+            "statefulsets/status",
+        ],
+        &read,
+    );
+    let workloads = rule(
+        &["", "apps", "batch", "policy"],
+        &[
+            "configmaps",
+            "daemonsets",
+            "deployments",
+            "deployments/scale",
+            "events",
+            "jobs",
+            "persistentvolumeclaims",
+            "poddisruptionbudgets",
+            "pods",
+            "pods/eviction",
+            "replicasets",
+            "replicasets/scale",
+            "replicationcontrollers",
+            "replicationcontrollers/scale",
+            "secrets",
+            "serviceaccounts",
+            "serviceaccounts/token",
+            "services",
+            "statefulsets",
+            "statefulsets/scale",
+        ],
+        &write,
+    );
+    let secrets = rule(&[""], &["secrets"], &read);
+    let of_roles =
+        rule(&["rbac.authorization.k8s.io"], &["rolebindings", "roles"], &[&read[..], &write].concat());
+    let anything = json!({"nonResourceURLs": ["*"], "verbs": ["*"]});
+    vec![
+        role("cluster-admin", vec![rule(&["*"], &["*"], &["*"]), anything]),
+        role("admin", vec![view.clone(), workloads.clone(), secrets.clone(), of_roles]),
+        role("edit", vec![view.clone(), workloads, secrets]),
+        role("view", vec![view]),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "cluster-admin", "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:masters"}]}),
+    ]
 }
 
 /// Makes a namespace and its service account if they are missing.

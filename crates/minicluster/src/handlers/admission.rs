@@ -1,25 +1,27 @@
-//! Admission webhooks on the way of a request.
+//! Admission on the way of a request: registered webhooks, then who is asked inside the process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::resource::{Resource, find};
+use super::convert;
+use crate::admission::Phase;
+use crate::resource::find;
 use crate::server::status::Status;
-use crate::server::{ApiRequest, Shared};
+use crate::server::{ApiRequest, RequestInfo, Shared};
 use crate::store::{Filter, key};
-use crate::webhook::{Attributes, Denied, Hook, Operation, Webhooks};
+use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The webhooks of the cluster, read anew whenever their configurations change. Webhooks that are services of
-/// the cluster cannot be called: nothing serves them.
-#[derive(Default)]
+/// Who has a say in what is written: the webhooks of the cluster, read anew whenever their configurations change, and
+/// whoever the server was started with.
 pub struct Admission {
     webhooks: Webhooks,
     mutating: Mutex<Known>,
     validating: Mutex<Known>,
+    local: Option<Arc<dyn crate::Admission>>,
 }
 
 /// The webhooks as they were at a version of their collection.
@@ -29,25 +31,39 @@ struct Known {
     hooks: Arc<[Hook]>,
 }
 
-/// The webhooks that are configured, ordered by the names of their configurations.
-fn hooks(shared: &Shared, known: &Mutex<Known>, plural: &str) -> Arc<[Hook]> {
-    let Some(resource) = find(GROUP, "v1", plural) else { return Arc::default() };
-    let version = *shared.store.changes(resource).borrow();
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    if known.at != Some(version) {
-        let (_, mut configurations) = shared.store.list(resource, &Filter::default());
-        configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
-        known.hooks = configurations.iter().flat_map(|object| Hook::of(&object.value())).collect();
-        known.at = Some(version);
+impl Admission {
+    /// Asks the cluster's webhooks and, after them, `local`.
+    pub fn new(local: Option<Arc<dyn crate::Admission>>) -> Admission {
+        Admission {
+            webhooks: Webhooks::new(None),
+            mutating: Mutex::default(),
+            validating: Mutex::default(),
+            local,
+        }
     }
-    known.hooks.clone()
+
+    /// The webhooks that are configured for a phase, ordered by the names of their configurations.
+    fn hooks(&self, shared: &Shared, phase: Phase) -> Arc<[Hook]> {
+        let (known, plural) = match phase {
+            Phase::Mutating => (&self.mutating, "mutatingwebhookconfigurations"),
+            Phase::Validating => (&self.validating, "validatingwebhookconfigurations"),
+        };
+        let Some(resource) = find(GROUP, "v1", plural) else { return Arc::default() };
+        let version = *shared.store.changes(resource).borrow();
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.at != Some(version) {
+            let (_, mut configurations) = shared.store.list(resource, &Filter::default());
+            configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+            known.hooks = configurations.iter().flat_map(|object| Hook::of(&object.value())).collect();
+            known.at = Some(version);
+        }
+        known.hooks.clone()
+    }
 }
 
-/// What a request does to one object, for webhooks.
+/// What a request does to one object, for admission.
 #[derive(Clone, Copy)]
 pub struct Act<'a> {
-    /// The resource whose collection the object is in.
-    pub resource: &'a Resource,
     /// What is done.
     pub operation: Operation,
     /// The object as it is; `None` if it is new.
@@ -56,11 +72,77 @@ pub struct Act<'a> {
     pub dry_run: bool,
 }
 
-/// Lets mutating webhooks change an object that will be stored (`None` for a deletion). Answers whether they
+impl Act<'static> {
+    /// The creation of an object.
+    pub fn create(dry_run: bool) -> Act<'static> {
+        Act { operation: Operation::Create, old: None, dry_run }
+    }
+}
+
+/// Who is to be asked about a request in one phase.
+struct Asked<'a> {
+    hooks: Arc<[Hook]>,
+    local: Option<&'a dyn crate::Admission>,
+    attributes: Attributes<'a>,
+}
+
+/// Finds out who is to be asked; `None` if nobody is, which is what it has to be quick about.
+fn asked<'a>(
+    shared: &'a Shared,
+    request: &'a ApiRequest,
+    act: Act<'a>,
+    phase: Phase,
+    (namespace, name): (&'a str, &'a str),
+) -> Option<Asked<'a>> {
+    let RequestInfo { resource, .. } = request.info;
+    let subresource = request.info.subresource_name();
+    let local = shared.admission.local.as_deref();
+    let local = local.filter(|local| local.concerns(phase, act.operation, resource.plural, subresource));
+    let hooks = shared.admission.hooks(shared, phase);
+    if hooks.is_empty() && local.is_none() {
+        return None;
+    }
+    let attributes = Attributes {
+        operation: act.operation,
+        form: Form {
+            resource: (resource.group, resource.version, resource.plural),
+            kind: request.info.sent_kind(),
+            conversion: convert::conversion(resource),
+        },
+        equivalents: convert::equivalents(resource),
+        subresource,
+        namespace,
+        name,
+        user: &request.user.name,
+        groups: &request.user.groups,
+        old_object: act.old,
+        namespace_labels: None,
+        dry_run: act.dry_run,
+    };
+    // Webhooks may not keep anybody from repairing webhooks.
+    let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
+    if !open && local.is_none() {
+        return None;
+    }
+    Some(Asked { hooks: if open { hooks } else { Arc::default() }, local, attributes })
+}
+
+/// The labels of the object's namespace, which webhooks may select by.
+fn namespace_labels(shared: &Shared, asked: &Asked<'_>) -> Option<Value> {
+    let namespaces = find("", "v1", "namespaces")?;
+    let namespace = asked.attributes.namespace;
+    if asked.hooks.is_empty() || namespace.is_empty() {
+        return None;
+    }
+    let found = shared.store.get(namespaces, "", namespace)?;
+    Some(found.value()["metadata"]["labels"].take())
+}
+
+/// Lets mutating admission change an object that will be stored or done (`None` for a deletion). Answers whether it
 /// did.
 ///
 /// # Errors
-/// A webhook denies the request.
+/// The request is denied.
 pub async fn mutate(
     shared: &Shared,
     request: &ApiRequest,
@@ -68,15 +150,22 @@ pub async fn mutate(
     object: Option<&mut Value>,
     warnings: &mut Vec<String>,
 ) -> Result<bool, Box<Status>> {
-    let hooks = hooks(shared, &shared.admission.mutating, "mutatingwebhookconfigurations");
-    if hooks.is_empty() || act.resource.group == GROUP {
+    let named = object.as_deref().or(act.old).map(key).unwrap_or_default();
+    let named = (named.0.to_owned(), named.1.to_owned());
+    let Some(mut asked) = asked(shared, request, act, Phase::Mutating, (&named.0, &named.1)) else {
         return Ok(false);
-    }
+    };
+    let labels = namespace_labels(shared, &asked);
+    asked.attributes.namespace_labels = labels.as_ref();
+    let Asked { hooks, local: hook, attributes } = asked;
     let sent = object.as_deref().cloned();
-    let named = Named::of(shared, act, sent.as_ref());
-    let attributes = named.attributes(request, act);
-    let mutated =
+    let mut mutated =
         shared.admission.webhooks.mutate(&hooks, &attributes, sent, warnings).await.map_err(status)?;
+    if let Some(hook) = hook {
+        local::mutate(hook, &attributes, &mut mutated, warnings)
+            .await
+            .map_err(|denied| local_status(request, &named.1, denied))?;
+    }
     match (mutated, object) {
         (Some(mutated), Some(object)) if mutated.changed => {
             let mut new = mutated.object;
@@ -90,10 +179,10 @@ pub async fn mutate(
     }
 }
 
-/// Asks validating webhooks about an object as it will be stored (`None` for a deletion).
+/// Asks validating admission about an object as it will be stored or done (`None` for a deletion).
 ///
 /// # Errors
-/// A webhook denies the request.
+/// The request is denied.
 pub async fn validate(
     shared: &Shared,
     request: &ApiRequest,
@@ -101,54 +190,24 @@ pub async fn validate(
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
-    let hooks = hooks(shared, &shared.admission.validating, "validatingwebhookconfigurations");
-    if hooks.is_empty() || act.resource.group == GROUP {
-        return Ok(());
+    let named = object.or(act.old).map(key).unwrap_or_default();
+    let Some(mut asked) = asked(shared, request, act, Phase::Validating, named) else { return Ok(()) };
+    let labels = namespace_labels(shared, &asked);
+    asked.attributes.namespace_labels = labels.as_ref();
+    let Asked { hooks, local: hook, attributes } = asked;
+    shared.admission.webhooks.validate(&hooks, &attributes, object, warnings).await.map_err(status)?;
+    match hook {
+        Some(hook) => local::validate(hook, &attributes, object, warnings)
+            .await
+            .map_err(|denied| local_status(request, named.1, denied)),
+        None => Ok(()),
     }
-    let named = Named::of(shared, act, object);
-    let attributes = named.attributes(request, act);
-    shared.admission.webhooks.validate(&hooks, &attributes, object, warnings).await.map_err(status)
 }
 
-/// Webhooks may not give an object another identity.
+/// Admission may not give an object another identity.
 fn keep(new: &mut Value, old: &Value, field: &str) {
     if let (Some(new), Some(value)) = (new.as_object_mut(), old.get(field)) {
         new.insert(field.to_owned(), value.clone());
-    }
-}
-
-/// What an object is called, and the labels of its namespace.
-struct Named {
-    namespace: String,
-    name: String,
-    namespace_labels: Option<Value>,
-}
-
-impl Named {
-    fn of(shared: &Shared, act: Act<'_>, object: Option<&Value>) -> Named {
-        let (namespace, name) = object.or(act.old).map(key).unwrap_or_default();
-        let namespace_labels = find("", "v1", "namespaces")
-            .filter(|_| act.resource.namespaced)
-            .and_then(|namespaces| shared.store.get(namespaces, "", namespace))
-            .map(|found| found.value()["metadata"]["labels"].take());
-        Named { namespace: namespace.to_owned(), name: name.to_owned(), namespace_labels }
-    }
-
-    fn attributes<'a>(&'a self, request: &'a ApiRequest, act: Act<'a>) -> Attributes<'a> {
-        let Resource { group, version, kind, plural, .. } = *act.resource;
-        Attributes {
-            operation: act.operation,
-            resource: (group, version, plural),
-            subresource: request.info.subresource_name(),
-            kind: (group, version, kind),
-            namespace: &self.namespace,
-            name: &self.name,
-            user: &request.user.name,
-            groups: &request.user.groups,
-            old_object: act.old,
-            namespace_labels: self.namespace_labels.as_ref(),
-            dry_run: act.dry_run,
-        }
     }
 }
 
@@ -177,4 +236,13 @@ fn status(denied: Denied) -> Box<Status> {
     let code = StatusCode::from_u16(denied.code).unwrap_or(StatusCode::BAD_REQUEST);
     let reason = REASONS.iter().find(|known| **known == denied.reason).copied().unwrap_or_default();
     Status::new(code, reason, denied.message)
+}
+
+/// A denial from inside the process reads as one of kube-apiserver's own plugins.
+fn local_status(request: &ApiRequest, name: &str, denied: Denied) -> Box<Status> {
+    if denied.code == StatusCode::FORBIDDEN {
+        Status::forbidden(request.info.resource, name, &denied.message)
+    } else {
+        status(denied)
+    }
 }

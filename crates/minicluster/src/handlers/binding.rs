@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::admission::{self, Act};
 use super::{write, write_failed};
 use crate::resource::find;
 use crate::resource::strategy::now;
@@ -22,6 +23,10 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
     let dry_run = write::is_dry_run(&request.query)?;
     let mut binding = write::parse_object(&request.headers, &request.body)?;
     write::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
+    let mut warnings = Vec::new();
+    let act = Act::create(dry_run);
+    admission::mutate(shared, request, act, Some(&mut binding), &mut warnings).await?;
+    admission::validate(shared, request, act, Some(&binding), &mut warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = find("", "v1", "pods").ok_or_else(Status::no_such_path)?;
     let node = target(&binding, &name)?;
@@ -57,7 +62,7 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
     }
     let done =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(Reply::value(StatusCode::CREATED, &done))
+    Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings))
 }
 
 fn target(binding: &Value, name: &str) -> Result<String, Box<Status>> {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::resource::{Resource, Storage};
 use crate::store::Object;
+use crate::webhook::{Conversion, Form};
 
 /// `(v1, events.k8s.io/v1)`.
 const NAMES: [(&str, &str); 7] = [
@@ -49,6 +50,31 @@ pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
         _ => value,
     }
 }
+
+/// How objects of a resource become those that are stored; `None` if they are the same.
+pub fn conversion(resource: &Resource) -> Option<Conversion> {
+    (!is_stored_form(resource)).then_some(NEW_EVENTS)
+}
+
+/// The other forms in which a resource's objects are served.
+pub fn equivalents(resource: &Resource) -> &'static [Form] {
+    const OLD: Form = Form { resource: ("", "v1", "events"), kind: ("", "v1", "Event"), conversion: None };
+    const NEW: Form = Form {
+        resource: ("events.k8s.io", "v1", "events"),
+        kind: ("events.k8s.io", "v1", "Event"),
+        conversion: Some(NEW_EVENTS),
+    };
+    match (resource.plural, resource.group) {
+        ("events", "") => &[NEW],
+        ("events", _) => &[OLD],
+        _ => &[],
+    }
+}
+
+const NEW_EVENTS: Conversion = Conversion {
+    shown: |value| renamed(value, "events.k8s.io/v1".to_owned(), |(old, new)| (old, new)),
+    stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
+};
 
 type Names = (&'static str, &'static str);
 

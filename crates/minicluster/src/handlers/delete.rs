@@ -31,6 +31,8 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
     /// Whether it is only tried.
     pub dry_run: bool,
+    /// Whether admission has had its say already: about an eviction, and is not asked about the deletion then.
+    pub admitted: bool,
 }
 
 impl DeleteOptions {
@@ -117,13 +119,17 @@ pub enum Deleted {
 pub async fn delete(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let options = DeleteOptions::read(request)?;
     let info = &request.info;
-    match delete_object(shared, request, &info.namespace, &info.name, &options).await? {
+    let mut warnings = Vec::new();
+    let deleted =
+        delete_object(shared, request, &info.namespace, &info.name, &options, &mut warnings).await?;
+    let reply = match deleted {
         Deleted::Gone(object) if !returns_deleted_object(info.resource) => {
             let uid = object.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            Ok(Reply::value(StatusCode::OK, &status::deleted(info.resource, &info.name, &uid)))
+            Reply::value(StatusCode::OK, &status::deleted(info.resource, &info.name, &uid))
         }
-        Deleted::Gone(object) | Deleted::Ending(object) => answer_object(request, StatusCode::OK, &object),
-    }
+        Deleted::Gone(object) | Deleted::Ending(object) => answer_object(request, StatusCode::OK, &object)?,
+    };
+    Ok(reply.with_warnings(warnings))
 }
 
 /// Kinds whose deletion answers the object, as upstream does, instead of a status.
@@ -145,9 +151,10 @@ pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Re
     let filter = list::filter(info, &request.query)?;
     let (revision, objects) = shared.store.list(super::stored(info)?, &filter);
     let mut deleted = Vec::new();
+    let mut warnings = Vec::new();
     for object in objects {
         let (namespace, name) = (&object.facts.namespace, &object.facts.name);
-        match delete_object(shared, request, namespace, name, &options).await {
+        match delete_object(shared, request, namespace, name, &options, &mut warnings).await {
             Ok(Deleted::Gone(object) | Deleted::Ending(object)) => {
                 deleted.push(convert::shown(info.resource, &object));
             }
@@ -160,7 +167,8 @@ pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Re
         info.resource.list_kind(),
         info.resource.api_version()
     );
-    Ok(Reply::json(StatusCode::OK, Body::List(ListBody::new(Bytes::from(head), Items::Made(deleted)))))
+    let body = Body::List(ListBody::new(Bytes::from(head), Items::Made(deleted)));
+    Ok(Reply::json(StatusCode::OK, body).with_warnings(warnings))
 }
 
 /// Deletes one object, or begins to.
@@ -173,22 +181,24 @@ pub async fn delete_object(
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
+    warnings: &mut Vec<String>,
 ) -> Result<Deleted, Box<Status>> {
     let shown = request.info.resource;
     let resource = super::stored(&request.info)?;
     let context = Context { shared, user: &request.user };
+    let told = warnings.len();
     for _ in 0..ATTEMPTS {
         let current =
             shared.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(shown, name))?;
         let old = current.value();
         check_preconditions(shown, name, &current, &old, options)?;
         strategy::admit_delete(&context, resource, &old)?;
-        // The answer to a deletion carries no warnings.
-        let mut unheard = Vec::new();
-        let dry_run = options.dry_run;
-        let act = Act { resource, operation: Operation::Delete, old: Some(&old), dry_run };
-        admission::mutate(shared, request, act, None, &mut unheard).await?;
-        admission::validate(shared, request, act, None, &mut unheard).await?;
+        if !options.admitted {
+            warnings.truncate(told);
+            let act = Act { operation: Operation::Delete, old: Some(&old), dry_run: options.dry_run };
+            admission::mutate(shared, request, act, None, warnings).await?;
+            admission::validate(shared, request, act, None, warnings).await?;
+        }
         let mut new = old.clone();
         let gone = strategy::begin_deletion(resource, &mut new, options);
         if !gone && new == old {

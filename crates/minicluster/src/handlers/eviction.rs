@@ -7,6 +7,7 @@ use berth_api::rules::Selector;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::admission::{self, Act};
 use super::delete::{DeleteOptions, delete_object};
 use super::{write, write_failed};
 use crate::resource::strategy::{Context, admit_eviction, now};
@@ -32,8 +33,12 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
         eviction["apiVersion"] = Value::from("policy/v1");
     }
     write::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
-    let mut options =
-        DeleteOptions { dry_run: write::is_dry_run(&request.query)?, ..DeleteOptions::default() };
+    let dry_run = write::is_dry_run(&request.query)?;
+    let mut warnings = Vec::new();
+    let act = Act::create(dry_run);
+    admission::mutate(shared, request, act, Some(&mut eviction), &mut warnings).await?;
+    admission::validate(shared, request, act, Some(&eviction), &mut warnings).await?;
+    let mut options = DeleteOptions { dry_run, admitted: true, ..DeleteOptions::default() };
     options.take_value(&eviction["deleteOptions"])?;
     let budgets = find("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::no_such_path)?;
     for _ in 0..ATTEMPTS {
@@ -49,10 +54,10 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
                 Budget::Changed => continue,
             }
         }
-        match delete_object(shared, request, &info.namespace, &info.name, &deletion).await {
+        match delete_object(shared, request, &info.namespace, &info.name, &deletion, &mut warnings).await {
             Ok(_) => {
                 let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-                return Ok(Reply::value(StatusCode::CREATED, &done));
+                return Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings));
             }
             Err(status)
                 if status.reason == "Conflict" && deletion.resource_version != options.resource_version => {}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::write;
 use crate::server::status::{Cause, Status};
-use crate::server::{ApiRequest, Attributes, Reply, Shared, User, is_allowed, refusal, rules_for};
+use crate::server::{ApiRequest, Attributes, Reply, Shared, User, refusal};
 
 /// The shortest life of a token in seconds.
 const MIN_TOKEN_SECONDS: i64 = 600;
@@ -28,8 +28,8 @@ pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status
     let status = match resource.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
         "TokenReview" => token_status(shared, &review["spec"]),
-        "SelfSubjectRulesReview" => rules_status(&request.user),
-        "SelfSubjectAccessReview" => access_status(&request.user, &review["spec"])?,
+        "SelfSubjectRulesReview" => rules_status(shared, &request.user, &review["spec"])?,
+        "SelfSubjectAccessReview" => access_status(shared, &request.user, &review["spec"])?,
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             let spec = &review["spec"];
             if resource.namespaced && text(&spec["resourceAttributes"], "namespace") != request.info.namespace
@@ -41,7 +41,7 @@ pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status
                     "must match metadata.namespace",
                 ));
             }
-            access_status(&subject(spec, resource.kind)?, spec)?
+            access_status(shared, &subject(spec, resource.kind)?, spec)?
         }
         _ => return Err(Status::method_not_allowed()),
     };
@@ -82,7 +82,7 @@ fn subject(spec: &Value, kind: &str) -> Result<User, Box<Status>> {
     Ok(user)
 }
 
-fn access_status(user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+fn access_status(shared: &Shared, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if resource.is_object() == path.is_object() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -97,43 +97,20 @@ fn access_status(user: &User, spec: &Value) -> Result<Value, Box<Status>> {
         name: text(resource, "name"),
         path: text(path, "path"),
     };
-    Ok(if is_allowed(user, &what) {
+    Ok(if shared.allows(user, &what) {
         json!({"allowed": true})
     } else {
         json!({"allowed": false, "reason": refusal(user, &what)})
     })
 }
 
-fn rules_status(user: &User) -> Value {
-    let rules: Vec<Value> = rules_for(user)
-        .into_iter()
-        .map(
-            |(verbs, group, resources)| json!({"verbs": verbs, "apiGroups": [group], "resources": resources}),
-        )
-        .collect();
-    let admin = user.is_in(crate::server::MASTERS);
-    let paths = if admin {
-        json!(["*"])
-    } else {
-        json!([
-            "/api",
-            "/api/*",
-            "/apis",
-            "/apis/*",
-            "/healthz",
-            "/livez",
-            "/openapi",
-            "/openapi/*",
-            "/readyz",
-            "/version"
-        ])
-    };
-    let verbs = if admin { "*" } else { "get" };
-    json!({
-        "resourceRules": rules,
-        "nonResourceRules": [{"verbs": [verbs], "nonResourceURLs": paths}],
-        "incomplete": false
-    })
+fn rules_status(shared: &Shared, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+    let namespace = text(spec, "namespace");
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let rules = shared.rules_of(user, namespace);
+    Ok(json!({"resourceRules": rules.resource, "nonResourceRules": rules.non_resource, "incomplete": false}))
 }
 
 fn user_info(user: &User) -> Value {

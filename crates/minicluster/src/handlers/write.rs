@@ -214,7 +214,7 @@ async fn create_object(
             fields::track(request, resource, None, &mut value)?;
         }
         warnings.truncate(told);
-        let act = Act { resource, operation: Operation::Create, old: None, dry_run };
+        let act = Act::create(dry_run);
         if admission::mutate(shared, request, act, Some(&mut value), warnings).await? {
             strategy::default_object(resource, &mut value);
         }
@@ -365,7 +365,7 @@ pub async fn change_object(
         if !is_apply(request) {
             fields::track(request, resource, Some(&old), &mut new)?;
         }
-        let act = Act { resource, operation: Operation::Update, old: Some(&old), dry_run };
+        let act = Act { operation: Operation::Update, old: Some(&old), dry_run };
         if admission::mutate(shared, request, act, Some(&mut new), warnings).await? {
             strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
         }

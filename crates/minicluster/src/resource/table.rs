@@ -348,6 +348,30 @@ pub static RESOURCES: &[Resource] = &[
         ..BASE
     },
     Resource {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+        singular: "clusterrolebinding",
+        namespaced: false,
+        ..BASE
+    },
+    Resource {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRole",
+        plural: "clusterroles",
+        singular: "clusterrole",
+        namespaced: false,
+        ..BASE
+    },
+    Resource {
+        group: "rbac.authorization.k8s.io",
+        kind: "RoleBinding",
+        plural: "rolebindings",
+        singular: "rolebinding",
+        ..BASE
+    },
+    Resource { group: "rbac.authorization.k8s.io", kind: "Role", plural: "roles", singular: "role", ..BASE },
+    Resource {
         group: "scheduling.k8s.io",
         kind: "PriorityClass",
         plural: "priorityclasses",

@@ -134,6 +134,8 @@ static ATOMIC: &[&str] = &[
     "api.core.v1.SecretReference",
     "api.core.v1.TopologySelectorTerm",
     "api.core.v1.TypedLocalObjectReference",
+    "api.rbac.v1.RoleRef",
+    "api.rbac.v1.Subject",
 ];
 
 /// Maps that are replaced as a whole, and the one object that is merged although its kind usually is not.

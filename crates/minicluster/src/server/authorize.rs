@@ -1,7 +1,10 @@
-//! Who may do what. There are no roles: the admin may do everything, a node what a kubelet needs, everyone else may
-//! look at discovery and ask about themselves.
+//! Who may do what, whatever roles there are: the admin may do everything, a node what a kubelet needs, everyone else
+//! may look at discovery and ask about themselves.
+
+use serde_json::{Value, json};
 
 use super::identity::{AUTHENTICATED, MASTERS, User};
+use super::rbac::Grants;
 
 /// What someone wants to do, as `SubjectAccessReview` describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +65,7 @@ const EVERYONE_RULES: &[(&[&str], &str, &[&str])] = &[
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
 const DISCOVERY_PATHS: &[&str] = &["/", "/api", "/apis", "/openapi"];
 
-/// Whether a user may do something.
+/// Whether a user may do something without any role.
 pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
     if user.is_in(MASTERS) {
         return true;
@@ -83,21 +86,64 @@ pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
     })
 }
 
-type Rules = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
+type BuiltIn = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
 
-fn rules_of(user: &User) -> [Rules; 2] {
-    let node: Rules = if user.node_name().is_some() { NODE_RULES } else { &[] };
-    let everyone: Rules = if user.is_in(AUTHENTICATED) { EVERYONE_RULES } else { &[] };
+fn rules_of(user: &User) -> [BuiltIn; 2] {
+    let node: BuiltIn = if user.node_name().is_some() { NODE_RULES } else { &[] };
+    let everyone: BuiltIn = if user.is_in(AUTHENTICATED) { EVERYONE_RULES } else { &[] };
     [node, everyone]
 }
 
-/// The rules as `SelfSubjectRulesReview` lists them: verbs, group, resources.
-pub fn rules_for(user: &User) -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>)> {
+/// Rules as `SelfSubjectRulesReview` lists them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// `resourceRules`.
+    pub resource: Vec<Value>,
+    /// `nonResourceRules`.
+    pub non_resource: Vec<Value>,
+}
+
+/// Paths that everyone with an identity may read.
+const READABLE: &[&str] = &[
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+];
+
+/// What a user may do in a namespace, by roles and without.
+pub fn rules_for(user: &User, grants: &Grants, namespace: &str) -> Rules {
     if user.is_in(MASTERS) {
-        return vec![(vec!["*"], "*", vec!["*"])];
+        return Rules {
+            resource: vec![json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})],
+            non_resource: vec![json!({"verbs": ["*"], "nonResourceURLs": ["*"]})],
+        };
     }
-    let rules = rules_of(user).into_iter().flatten();
-    rules.map(|(verbs, group, resources)| (verbs.to_vec(), *group, resources.to_vec())).collect()
+    let mut rules = Rules::default();
+    for (verbs, group, resources) in rules_of(user).into_iter().flatten() {
+        rules.resource.push(json!({"verbs": verbs, "apiGroups": [group], "resources": resources}));
+    }
+    rules.non_resource.push(json!({"verbs": ["get"], "nonResourceURLs": READABLE}));
+    for rule in grants.rules(user, namespace) {
+        if rule.non_resource_urls.is_empty() {
+            let mut listed =
+                json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
+            if !rule.resource_names.is_empty() {
+                listed["resourceNames"] = json!(rule.resource_names);
+            }
+            rules.resource.push(listed);
+        } else {
+            let listed = json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls});
+            rules.non_resource.push(listed);
+        }
+    }
+    rules
 }
 
 fn is_under(path: &str, prefix: &str) -> bool {

@@ -17,6 +17,8 @@ pub const NODES: &str = "system:nodes";
 /// The group of everyone with a valid token.
 pub const AUTHENTICATED: &str = "system:authenticated";
 const NODE_PREFIX: &str = "system:node:";
+/// What the names of service accounts begin with; `NAMESPACE:NAME` follows.
+pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// Someone who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +52,21 @@ impl User {
     }
 
     fn service_account(namespace: &str, name: &str) -> User {
-        User {
-            name: format!("system:serviceaccount:{namespace}:{name}"),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                AUTHENTICATED.to_owned(),
-            ],
+        User::impersonated(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"), Vec::new())
+    }
+
+    /// Someone whose identity the administrator takes on: a service account is in its groups if none are named, and
+    /// everyone but the anonymous is authenticated.
+    pub fn impersonated(name: String, mut groups: Vec<String>) -> User {
+        let account = name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
+        if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
+            groups.push("system:serviceaccounts".to_owned());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
         }
+        if name != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        User { name, groups }
     }
 
     /// Whether the user is in a group.

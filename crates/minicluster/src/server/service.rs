@@ -13,16 +13,17 @@ use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::authorize::{Attributes, is_allowed, refusal};
+use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
 use super::body::{self, Body, Room};
 use super::identity::{AUTHENTICATED, MASTERS, Tokens, User};
 use super::metrics::Metrics;
 use super::query::Query;
+use super::rbac::Roles;
 use super::reply::Reply;
 use super::route::{RequestInfo, Route, Verb, route};
 use super::status::Status;
 use crate::handlers;
-use crate::options::Limits;
+use crate::options::{Limits, ServerOptions};
 use crate::resource::find;
 use crate::store::Store;
 
@@ -34,8 +35,10 @@ pub struct Shared {
     pub tokens: Tokens,
     /// Metrics.
     pub metrics: Metrics,
-    /// Admission webhooks.
+    /// Who has a say in what is written.
     pub admission: handlers::Admission,
+    /// Roles and their bindings.
+    roles: Roles,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
     /// Where clients reach the server.
@@ -51,13 +54,15 @@ pub struct Shared {
 
 impl Shared {
     /// What requests to a server share.
-    pub fn new(store: Store, tokens: Tokens, extensions: bool, url: String, limits: Limits) -> Shared {
+    pub fn new(store: Store, tokens: Tokens, url: String, options: &ServerOptions) -> Shared {
+        let limits = options.limits.clone();
         Shared {
             store,
             tokens,
             metrics: Metrics::default(),
-            admission: handlers::Admission::default(),
-            extensions,
+            admission: handlers::Admission::new(options.admission.clone()),
+            roles: Roles::default(),
+            extensions: options.extensions,
             url,
             stop: CancellationToken::new(),
             slots: Semaphore::new(limits.in_flight),
@@ -65,6 +70,16 @@ impl Shared {
             room: Room::new(limits.body_bytes_held),
             limits,
         }
+    }
+
+    /// Whether a user may do something.
+    pub fn allows(&self, user: &User, what: &Attributes<'_>) -> bool {
+        is_allowed(user, what) || self.roles.grants(&self.store).allow(user, what)
+    }
+
+    /// What a user may do in a namespace.
+    pub fn rules_of(&self, user: &User, namespace: &str) -> Rules {
+        rules_for(user, &self.roles.grants(&self.store), namespace)
     }
 
     /// A place among the watches.
@@ -87,6 +102,14 @@ impl Shared {
         }
         Some(identity.user)
     }
+}
+
+/// The only name a field selector lets through; empty if it lets several.
+fn selected_name(query: &Query) -> &str {
+    let mut requirements = query.get("fieldSelector").split(',');
+    requirements
+        .find_map(|requirement| requirement.strip_prefix("metadata.name="))
+        .map_or("", |name| name.strip_prefix('=').unwrap_or(name))
 }
 
 /// A request that may be made, read as a whole.
@@ -147,7 +170,7 @@ async fn answer(
         Route::Path(segments) => {
             let path = format!("/{}", segments.join("/"));
             let what = Attributes { verb: "get", path: &path, ..Attributes::default() };
-            if !is_allowed(&user, &what) {
+            if !shared.allows(&user, &what) {
                 let message = format!("forbidden: {}", refusal(&user, &what));
                 return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
             }
@@ -156,7 +179,7 @@ async fn answer(
         }
         Route::Resource(info) => {
             *told = Some(info.clone());
-            authorize(&user, &info)?;
+            authorize(shared, &user, &info, &query)?;
             if info.verb == Verb::Watch {
                 return handlers::watch::watch(shared, &info, &query, &parts.headers);
             }
@@ -222,14 +245,10 @@ fn impersonated(user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<S
         );
         return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
     }
-    let mut taken = User { name, groups };
-    if taken.name != "system:anonymous" && !taken.is_in(AUTHENTICATED) {
-        taken.groups.push(AUTHENTICATED.to_owned());
-    }
-    Ok(Arc::new(taken))
+    Ok(Arc::new(User::impersonated(name, groups)))
 }
 
-fn authorize(user: &User, info: &RequestInfo) -> Result<(), Box<Status>> {
+fn authorize(shared: &Shared, user: &User, info: &RequestInfo, query: &Query) -> Result<(), Box<Status>> {
     if user.is_in(MASTERS) {
         return Ok(());
     }
@@ -239,10 +258,11 @@ fn authorize(user: &User, info: &RequestInfo) -> Result<(), Box<Status>> {
         resource: info.resource.plural,
         subresource: info.subresource_name(),
         namespace: &info.namespace,
-        name: &info.name,
+        // Who may list one object only says so by a selector.
+        name: if info.name.is_empty() { selected_name(query) } else { &info.name },
         path: "",
     };
-    if is_allowed(user, &what) {
+    if shared.allows(user, &what) {
         Ok(())
     } else {
         Err(Status::forbidden(info.resource, &info.name, &refusal(user, &what)))

@@ -106,8 +106,7 @@ impl ApiServer {
         let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
         credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
         bootstrap(&store).await?;
-        let shared =
-            Arc::new(Shared::new(store, tokens, options.extensions, url.clone(), options.limits.clone()));
+        let shared = Arc::new(Shared::new(store, tokens, url.clone(), &options));
         let listening = tokio::spawn(listener::run(listener, tls, shared.clone()));
         tokio::spawn(expiry::run(shared.clone()));
         tracing::info!(%url, "API server is listening");

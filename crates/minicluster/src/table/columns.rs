@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::row::Row;
-use super::{config, event, node, pod, service, storage, workload};
+use super::{config, event, node, pod, rbac, service, storage, workload};
 
 /// A column of a table.
 #[derive(Debug)]
@@ -98,6 +98,7 @@ pub(super) fn printer(group: &str, kind: &str) -> &'static Printer {
         ("batch", "Job") => &workload::JOB,
         ("coordination.k8s.io", "Lease") => &config::LEASE,
         ("policy", "PodDisruptionBudget") => &workload::POD_DISRUPTION_BUDGET,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => &rbac::BINDING,
         ("scheduling.k8s.io", "PriorityClass") => &config::PRIORITY_CLASS,
         ("storage.k8s.io", "StorageClass") => &storage::STORAGE_CLASS,
         _ => &ANY,

@@ -8,6 +8,7 @@ mod duration;
 mod event;
 mod node;
 mod pod;
+mod rbac;
 mod row;
 mod service;
 mod storage;

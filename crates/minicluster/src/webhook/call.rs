@@ -14,9 +14,7 @@ use serde_json::Value;
 
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
-use super::{Attributes, Denied, Mutated};
-use crate::patch;
-use crate::schema;
+use super::{Attributes, Denied, Form, Mutated};
 
 /// Largest answer of a webhook: a patch that replaces the largest object, in base64, with room to spare.
 const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
@@ -63,20 +61,18 @@ impl Webhooks {
         warnings: &mut Vec<String>,
     ) -> Result<Option<Mutated>, Denied> {
         let mut mutated = object.map(|object| Mutated { object, changed: false });
-        let mut asked: Vec<&Hook> = Vec::new();
+        let mut asked: Vec<(&Hook, &Form)> = Vec::new();
         let mut again: HashSet<&(String, usize)> = HashSet::new();
         for hook in hooks {
             let object = mutated.as_ref().map(|mutated| &mutated.object);
-            if !hook.matches(attributes, object) {
-                continue;
+            let Some(form) = hook.matches(attributes, object) else { continue };
+            if self.mutate_one(hook, attributes, form, &mut mutated, warnings).await? {
+                again.extend(asked.iter().filter(|(earlier, _)| earlier.reinvoke).map(|(hook, _)| &hook.id));
             }
-            if self.mutate_one(hook, attributes, &mut mutated, warnings).await? {
-                again.extend(asked.iter().filter(|earlier| earlier.reinvoke).map(|earlier| &earlier.id));
-            }
-            asked.push(hook);
+            asked.push((hook, form));
         }
-        for hook in hooks.iter().filter(|hook| again.contains(&hook.id)) {
-            self.mutate_one(hook, attributes, &mut mutated, warnings).await?;
+        for (hook, form) in asked.into_iter().filter(|(hook, _)| again.contains(&hook.id)) {
+            self.mutate_one(hook, attributes, form, &mut mutated, warnings).await?;
         }
         Ok(mutated)
     }
@@ -86,21 +82,18 @@ impl Webhooks {
         &self,
         hook: &Hook,
         attributes: &Attributes<'_>,
+        form: &Form,
         mutated: &mut Option<Mutated>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, Denied> {
         let object = mutated.as_ref().map(|mutated| &mutated.object);
-        let Some(answer) = self.ask(hook, attributes, object, warnings).await? else { return Ok(false) };
-        let (Some(patch), Some(mutated)) = (answer.patch, mutated.as_mut()) else { return Ok(false) };
-        let mut patched = patch::json::apply(&mutated.object, &patch)
-            .map_err(|error| Denied::internal(error.to_string()))?;
-        let (group, version, kind) = attributes.kind;
-        if let Some(ty) = schema::type_of(group, version, kind) {
-            schema::decode(ty, &mut patched).map_err(Denied::internal)?;
+        let Some(answer) = self.ask(hook, attributes, form, object, warnings).await? else {
+            return Ok(false);
+        };
+        match (answer.patch, mutated.as_mut()) {
+            (Some(patch), Some(mutated)) => mutated.patch(form, &patch),
+            _ => Ok(false),
         }
-        let changed = patched != mutated.object;
-        *mutated = Mutated { object: patched, changed: mutated.changed || changed };
-        Ok(changed)
     }
 
     /// Asks all validating webhooks that match, at once. Adds their warnings to `warnings`.
@@ -114,10 +107,10 @@ impl Webhooks {
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Denied> {
-        let matching = hooks.iter().filter(|hook| hook.matches(attributes, object));
-        let asked = matching.map(|hook| async move {
+        let matching = hooks.iter().filter_map(|hook| Some((hook, hook.matches(attributes, object)?)));
+        let asked = matching.map(|(hook, form)| async move {
             let mut warnings = Vec::new();
-            let result = self.ask(hook, attributes, object, &mut warnings).await;
+            let result = self.ask(hook, attributes, form, object, &mut warnings).await;
             (result, warnings)
         });
         let mut denied = None;
@@ -135,6 +128,7 @@ impl Webhooks {
         &self,
         hook: &Hook,
         attributes: &Attributes<'_>,
+        form: &Form,
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Answer>, Denied> {
@@ -146,7 +140,7 @@ impl Webhooks {
             });
         }
         let uid = uuid::Uuid::new_v4().to_string();
-        let question = review::question(&uid, attributes, object);
+        let question = review::question(&uid, attributes, form, object);
         let called = match tokio::time::timeout(hook.timeout, self.post(hook, &question)).await {
             Ok(Ok(review)) => review::answer(&hook.name, &uid, &review).map_err(Unanswered),
             Ok(Err(unanswered)) => Err(unanswered),

@@ -9,7 +9,9 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::Attributes;
+use super::{Attributes, Form};
+
+const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 
 /// A webhook of a configuration.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct Hook {
     pub(super) reinvoke: bool,
     /// Whether it understands reviews of `v1`.
     pub(super) understands_v1: bool,
+    /// Whether it is asked only about the very resources its rules name.
+    exact: bool,
     rules: Vec<Rule>,
     namespaces: Selector,
     objects: Selector,
@@ -101,23 +105,40 @@ impl Hook {
             dry_run: matches!(webhook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
             reinvoke: webhook["reinvocationPolicy"] == "IfNeeded",
             understands_v1: texts(webhook, "admissionReviewVersions").iter().any(|version| version == "v1"),
+            exact: webhook["matchPolicy"] == "Exact",
             rules: rules.collect(),
             namespaces: selector(&webhook["namespaceSelector"])?,
             objects: selector(&webhook["objectSelector"])?,
         })
     }
 
-    /// Whether the webhook wants to see a request. `object` is the object as it would be.
-    pub(super) fn matches(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
-        let is_namespace = attributes.kind == ("", "v1", "Namespace");
+    /// The form in which the webhook wants to see requests like this, whatever the object is.
+    pub fn wants<'a>(&self, attributes: &'a Attributes<'_>) -> Option<&'a Form> {
+        let equivalents = if self.exact { &[] } else { attributes.equivalents };
+        let forms = std::iter::once(&attributes.form).chain(equivalents);
+        forms.into_iter().find(|form| self.rules.iter().any(|rule| rule.matches(attributes, form)))
+    }
+
+    /// The form in which the webhook wants to see a request; `None` if it does not. `object` is the object as it
+    /// would be.
+    pub(super) fn matches<'a>(
+        &self,
+        attributes: &'a Attributes<'_>,
+        object: Option<&Value>,
+    ) -> Option<&'a Form> {
+        let form = self.wants(attributes)?;
+        let is_namespace = attributes.form.kind == NAMESPACE;
         let own_labels = object.or(attributes.old_object).map(|object| &object["metadata"]["labels"]);
         let namespace_labels = if is_namespace { own_labels } else { attributes.namespace_labels };
         let of_namespace = attributes.namespace.is_empty() && !is_namespace;
         let objects = [object, attributes.old_object].into_iter().flatten();
-        self.rules.iter().any(|rule| rule.matches(attributes, is_namespace))
-            && (of_namespace || has_labels(&self.namespaces, namespace_labels.unwrap_or(&Value::Null)))
+        let selected = (of_namespace
+            || has_labels(&self.namespaces, namespace_labels.unwrap_or(&Value::Null)))
             && (self.objects.is_everything()
-                || objects.into_iter().any(|object| has_labels(&self.objects, &object["metadata"]["labels"])))
+                || objects
+                    .into_iter()
+                    .any(|object| has_labels(&self.objects, &object["metadata"]["labels"])));
+        selected.then_some(form)
     }
 }
 
@@ -147,11 +168,11 @@ pub(super) fn certificates(bundle: &str) -> Option<Vec<Vec<u8>>> {
 }
 
 impl Rule {
-    fn matches(&self, attributes: &Attributes<'_>, is_namespace: bool) -> bool {
-        let (group, version, plural) = attributes.resource;
+    fn matches(&self, attributes: &Attributes<'_>, form: &Form) -> bool {
+        let (group, version, plural) = form.resource;
         let any = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         // A namespace is in no namespace, although requests name one.
-        let namespaced = !attributes.namespace.is_empty() && !is_namespace;
+        let namespaced = !attributes.namespace.is_empty() && form.kind != NAMESPACE;
         let in_scope = match self.scope.as_str() {
             "Namespaced" => namespaced,
             "Cluster" => !namespaced,

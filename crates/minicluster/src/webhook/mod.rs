@@ -8,9 +8,14 @@
 mod call;
 mod check;
 mod hook;
+pub(crate) mod local;
 mod review;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
+
+use crate::{patch, schema};
 
 pub use call::{Resolver, Webhooks};
 pub use check::{check, warnings};
@@ -38,17 +43,48 @@ impl Operation {
     }
 }
 
+/// A form in which a resource is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Group, version and plural of the resource.
+    pub resource: (&'static str, &'static str, &'static str),
+    /// Group, version and kind of what is sent.
+    pub kind: (&'static str, &'static str, &'static str),
+    /// How objects in this form become those that are stored, and back; `None` if they are the same.
+    pub conversion: Option<Conversion>,
+}
+
+/// How two forms of an object become each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Conversion {
+    /// From the stored form.
+    pub shown: fn(Value) -> Value,
+    /// Into the stored form.
+    pub stored: fn(Value) -> Value,
+}
+
+impl Form {
+    /// A stored object in this form.
+    fn shown<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
+        match self.conversion {
+            Some(conversion) => Cow::Owned((conversion.shown)(object.clone())),
+            None => Cow::Borrowed(object),
+        }
+    }
+}
+
 /// A request that webhooks are asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     /// What is done.
     pub operation: Operation,
-    /// Group, version and plural of the resource.
-    pub resource: (&'a str, &'a str, &'a str),
+    /// What the request is for.
+    pub form: Form,
+    /// The other forms in which the same object is served; webhooks that ask for one of these are asked in it, unless
+    /// their `matchPolicy` is `Exact`.
+    pub equivalents: &'a [Form],
     /// The part of the object; empty for the object itself.
     pub subresource: &'a str,
-    /// Group, version and kind of the object.
-    pub kind: (&'a str, &'a str, &'a str),
     /// Namespace of the object; empty for cluster-scoped ones.
     pub namespace: &'a str,
     /// Name of the object; may be empty when it is created.
@@ -94,6 +130,28 @@ pub struct Mutated {
     pub object: Value,
     /// Whether it changed.
     pub changed: bool,
+}
+
+impl Mutated {
+    /// Applies a JSON patch to the object in one of its forms. Answers whether it changed.
+    ///
+    /// # Errors
+    /// The patch does not fit, or what it makes is not of the form's kind.
+    fn patch(&mut self, form: &Form, patch: &Value) -> Result<bool, Denied> {
+        let mut patched = patch::json::apply(&form.shown(&self.object), patch)
+            .map_err(|error| Denied::internal(error.to_string()))?;
+        let (group, version, kind) = form.kind;
+        if let Some(ty) = schema::type_of(group, version, kind) {
+            schema::decode(ty, &mut patched).map_err(Denied::internal)?;
+        }
+        if let Some(conversion) = form.conversion {
+            patched = (conversion.stored)(patched);
+        }
+        let changed = patched != self.object;
+        self.object = patched;
+        self.changed |= changed;
+        Ok(changed)
+    }
 }
 
 #[cfg(test)]

@@ -3,27 +3,37 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::{Attributes, Denied};
+use super::{Attributes, Denied, Form};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
 /// The question.
-pub(super) fn question(uid: &str, attributes: &Attributes<'_>, object: Option<&Value>) -> Value {
-    let (group, version, plural) = attributes.resource;
-    let resource = json!({ "group": group, "version": version, "resource": plural });
-    let (group, version, kind) = attributes.kind;
-    let kind = json!({ "group": group, "version": version, "kind": kind });
+pub(super) fn question(uid: &str, attributes: &Attributes<'_>, form: &Form, object: Option<&Value>) -> Value {
+    let request = request(uid, attributes, form, object);
+    json!({ "kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request })
+}
+
+/// The request in a question, the object in the form that is wanted.
+pub(super) fn request(uid: &str, attributes: &Attributes<'_>, form: &Form, object: Option<&Value>) -> Value {
+    let resource = |form: &Form| {
+        let (group, version, plural) = form.resource;
+        json!({ "group": group, "version": version, "resource": plural })
+    };
+    let kind = |form: &Form| {
+        let (group, version, kind) = form.kind;
+        json!({ "group": group, "version": version, "kind": kind })
+    };
     let mut request = json!({
         "uid": uid,
-        "kind": kind,
-        "resource": resource,
-        "requestKind": kind,
-        "requestResource": resource,
+        "kind": kind(form),
+        "resource": resource(form),
+        "requestKind": kind(&attributes.form),
+        "requestResource": resource(&attributes.form),
         "name": attributes.name,
         "operation": attributes.operation.as_str(),
         "userInfo": { "username": attributes.user, "groups": attributes.groups },
-        "object": object,
-        "oldObject": attributes.old_object,
+        "object": object.map(|object| form.shown(object)),
+        "oldObject": attributes.old_object.map(|object| form.shown(object)),
         "dryRun": attributes.dry_run,
         "options": {
             "kind": format!("{}Options", options_kind(attributes)),
@@ -37,7 +47,7 @@ pub(super) fn question(uid: &str, attributes: &Attributes<'_>, object: Option<&V
         request["subResource"] = attributes.subresource.into();
         request["requestSubResource"] = attributes.subresource.into();
     }
-    json!({ "kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request })
+    request
 }
 
 fn options_kind(attributes: &Attributes<'_>) -> &'static str {
@@ -70,9 +80,21 @@ pub(super) fn answer(name: &str, uid: &str, review: &Value) -> Result<Answer, St
             review["kind"].as_str().unwrap_or_default()
         ));
     }
-    let Some(response) = review.get("response").filter(|response| response.is_object()) else {
+    let Some(found) = review.get("response").filter(|response| response.is_object()) else {
         return Err("webhook response was absent".to_owned());
     };
+    response(uid, found, |status| denial(name, status))
+}
+
+/// Reads an `AdmissionResponse`; `denial` says what its status means if it does not allow the request.
+///
+/// # Errors
+/// It is no answer to the question; the text says why.
+pub(super) fn response(
+    uid: &str,
+    response: &Value,
+    denial: impl Fn(&Value) -> Denied,
+) -> Result<Answer, String> {
     let answered = response["uid"].as_str().unwrap_or_default();
     if answered != uid {
         return Err(format!("expected response.uid={uid:?}, got {answered:?}"));
@@ -80,7 +102,7 @@ pub(super) fn answer(name: &str, uid: &str, review: &Value) -> Result<Answer, St
     let warnings = response["warnings"].as_array().into_iter().flatten();
     let warnings = warnings.filter_map(Value::as_str).map(str::to_owned).collect();
     if response["allowed"] != true {
-        let denied = Some(denial(name, &response["status"]));
+        let denied = Some(denial(&response["status"]));
         return Ok(Answer { denied, patch: None, warnings });
     }
     Ok(Answer { denied: None, patch: patch(response)?, warnings })
@@ -112,10 +134,15 @@ fn denial(name: &str, status: &Value) -> Denied {
         ("", reason) => format!(": {reason}"),
         (message, _) => format!(": {message}"),
     };
-    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     Denied {
-        code: code.filter(|code| (400..600).contains(code)).unwrap_or(400),
+        code: code(status).unwrap_or(400),
         reason: text("reason").to_owned(),
         message: format!("admission webhook {name:?} denied the request{why}"),
     }
+}
+
+/// The HTTP status a denial asks for, if it is one of a failure.
+pub(super) fn code(status: &Value) -> Option<u16> {
+    let code = u16::try_from(status["code"].as_u64()?).ok()?;
+    (400..600).contains(&code).then_some(code)
 }

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod admission;
 mod bad_input;
 mod basics;
 mod controllers;
@@ -16,6 +17,7 @@ mod pods;
 #[path = "../../src/webhook/tests/responder.rs"]
 mod responder;
 mod restart;
+mod roles;
 mod surface;
 mod watches;
 mod workloads;

@@ -81,6 +81,22 @@ pub async fn merge(client: &Client, path: &str, patch: &Value) -> (StatusCode, V
     send(client, Method::PATCH, path, "application/merge-patch+json", patch.to_string()).await
 }
 
+/// The warnings in the answer to a request that is granted.
+pub async fn warnings(client: &Client, method: Method, path: &str, body: &Value) -> Vec<String> {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json")
+        .body(kube::client::Body::from(body))
+        .unwrap();
+    let response =
+        tokio::time::timeout(Duration::from_secs(20), client.send(request)).await.unwrap().unwrap();
+    assert!(response.status().is_success(), "{}", response.status());
+    let told = response.headers().get_all("warning").iter();
+    told.map(|value| value.to_str().unwrap().to_owned()).collect()
+}
+
 /// Pods of the namespace `default`.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use berth_api::admission::syntax;
 
-use super::Context;
 use super::fields::{Causes, items, text};
+use super::{Context, rbac};
 use crate::resource::{Resource, find};
 use crate::server::status::Status;
 
@@ -236,6 +236,7 @@ pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
 fn name_problems(resource: &Resource, name: &str) -> Vec<String> {
     match resource.kind {
         "Namespace" | "Service" => syntax::dns_label(name),
+        _ if rbac::is_rbac(resource) => rbac::name_problems(name),
         _ => syntax::dns_subdomain(name),
     }
 }

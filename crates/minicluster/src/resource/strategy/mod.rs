@@ -10,6 +10,7 @@ mod kinds;
 mod metadata;
 mod node_restriction;
 mod pod;
+mod rbac;
 mod service;
 mod template;
 mod workload;
@@ -64,6 +65,7 @@ pub fn default_object(resource: &Resource, value: &mut Value) {
         "Pod" => pod::default_pod(value),
         "Service" => service::default_service(value),
         _ if workload::is_workload(resource) => workload::default_workload(resource, value),
+        _ if rbac::is_rbac(resource) => rbac::default_binding(resource, value),
         _ => kinds::default_kind(resource, value),
     }
 }
@@ -98,6 +100,7 @@ fn validate(context: &Context<'_>, resource: &Resource, value: &Value, causes: &
     match resource.kind {
         "Service" => service::validate(value, causes),
         _ if workload::is_workload(resource) => workload::validate(context, resource, value, causes),
+        _ if rbac::is_rbac(resource) => rbac::validate(resource, value, causes),
         _ => kinds::validate(resource, value, causes),
     }
 }
@@ -170,6 +173,7 @@ pub fn admit_update(
                 _ if workload::is_workload(resource) => {
                     workload::validate_update(resource, new, old, &mut causes);
                 }
+                _ if rbac::is_rbac(resource) => rbac::validate_update(new, old, &mut causes),
                 _ => kinds::validate_update(resource, new, old, &mut causes),
             }
         }

@@ -12,12 +12,16 @@ fn hooks(webhooks: &[Value]) -> Vec<Hook> {
     Hook::of(&json!({"metadata": {"name": "c"}, "webhooks": webhooks}))
 }
 
+fn form(resource: (&'static str, &'static str, &'static str), kind: &'static str) -> Form {
+    Form { resource, kind: (resource.0, resource.1, kind), conversion: None }
+}
+
 fn attributes() -> Attributes<'static> {
     Attributes {
         operation: Operation::Create,
-        resource: ("", "v1", "pods"),
+        form: form(("", "v1", "pods"), "Pod"),
+        equivalents: &[],
         subresource: "",
-        kind: ("", "v1", "Pod"),
         namespace: "default",
         name: "p",
         user: "admin",
@@ -208,8 +212,7 @@ fn webhooks_see_what_they_ask_for() {
             "scope": scope}]})
     };
     let status = Attributes { operation: Operation::Update, subresource: "status", ..attributes() };
-    let node =
-        Attributes { resource: ("", "v1", "nodes"), kind: ("", "v1", "Node"), namespace: "", ..attributes() };
+    let node = Attributes { form: form(("", "v1", "nodes"), "Node"), namespace: "", ..attributes() };
     let cases = [
         (rule(&["CREATE"], &[""], &["pods"], "*"), attributes(), true),
         (rule(&["UPDATE"], &[""], &["pods"], "*"), attributes(), false),
@@ -226,7 +229,7 @@ fn webhooks_see_what_they_ask_for() {
     ];
     for (webhook, attributes, expected) in cases {
         assert_eq!(
-            hooks(std::slice::from_ref(&webhook))[0].matches(&attributes, Some(&pod())),
+            hooks(std::slice::from_ref(&webhook))[0].matches(&attributes, Some(&pod())).is_some(),
             expected,
             "{webhook}"
         );
@@ -244,27 +247,37 @@ fn selectors_look_at_objects_and_namespaces() {
     let labels = json!({"team": "a"});
     let in_team = Attributes { namespace_labels: Some(&labels), ..attributes() };
     let of_team = || json!({"matchLabels": {"team": "a"}});
-    assert!(with("namespaceSelector", of_team()).matches(&in_team, Some(&pod())));
-    assert!(!with("namespaceSelector", of_team()).matches(&attributes(), Some(&pod())));
+    assert!(with("namespaceSelector", of_team()).matches(&in_team, Some(&pod())).is_some());
+    assert!(with("namespaceSelector", of_team()).matches(&attributes(), Some(&pod())).is_none());
     let not_in = json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]});
-    assert!(!with("namespaceSelector", not_in).matches(&in_team, Some(&pod())));
+    assert!(with("namespaceSelector", not_in).matches(&in_team, Some(&pod())).is_none());
     let cluster = Attributes { namespace: "", ..attributes() };
     assert!(
-        with("namespaceSelector", of_team()).matches(&cluster, Some(&pod())),
+        with("namespaceSelector", of_team()).matches(&cluster, Some(&pod())).is_some(),
         "nodes are in no namespace"
     );
-    let namespace = Attributes { kind: ("", "v1", "Namespace"), name: "n", namespace: "", ..attributes() };
+    let namespace = Attributes {
+        form: form(("", "v1", "namespaces"), "Namespace"),
+        name: "n",
+        namespace: "",
+        ..attributes()
+    };
     let object = json!({"metadata": {"name": "n", "labels": {"team": "a"}}});
-    assert!(with("namespaceSelector", of_team()).matches(&namespace, Some(&object)));
-    assert!(!with("namespaceSelector", of_team()).matches(&namespace, Some(&json!({"metadata": {}}))));
+    assert!(with("namespaceSelector", of_team()).matches(&namespace, Some(&object)).is_some());
+    assert!(
+        with("namespaceSelector", of_team()).matches(&namespace, Some(&json!({"metadata": {}}))).is_none()
+    );
 
     let of_app = || json!({"matchLabels": {"app": "x"}});
     let old = pod();
     let updated = Attributes { old_object: Some(&old), ..attributes() };
     let without = json!({"metadata": {}});
-    assert!(with("objectSelector", of_app()).matches(&attributes(), Some(&pod())));
-    assert!(!with("objectSelector", of_app()).matches(&attributes(), Some(&without)));
-    assert!(with("objectSelector", of_app()).matches(&updated, Some(&without)), "one of both is enough");
+    assert!(with("objectSelector", of_app()).matches(&attributes(), Some(&pod())).is_some());
+    assert!(with("objectSelector", of_app()).matches(&attributes(), Some(&without)).is_none());
+    assert!(
+        with("objectSelector", of_app()).matches(&updated, Some(&without)).is_some(),
+        "one of both is enough"
+    );
 }
 
 #[test]

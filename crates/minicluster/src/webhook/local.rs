@@ -1,0 +1,61 @@
+//! Asking admission that is in the same process: a webhook's question and answer without the way between.
+
+use serde_json::Value;
+
+use super::review::{self, Answer};
+use super::{Attributes, Denied, Mutated};
+use crate::admission::{Admission, Phase};
+
+/// Lets it change an object.
+///
+/// # Errors
+/// It denies the request, or its answer cannot be understood.
+pub(crate) async fn mutate(
+    admission: &dyn Admission,
+    attributes: &Attributes<'_>,
+    mutated: &mut Option<Mutated>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Denied> {
+    let object = mutated.as_ref().map(|mutated| &mutated.object);
+    let answer = ask(admission, Phase::Mutating, attributes, object, warnings).await?;
+    if let (Some(patch), Some(mutated)) = (answer.patch, mutated.as_mut()) {
+        mutated.patch(&attributes.form, &patch)?;
+    }
+    Ok(())
+}
+
+/// Asks it about an object.
+///
+/// # Errors
+/// It denies the request, or its answer cannot be understood.
+pub(crate) async fn validate(
+    admission: &dyn Admission,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Denied> {
+    ask(admission, Phase::Validating, attributes, object, warnings).await.map(|_| ())
+}
+
+async fn ask(
+    admission: &dyn Admission,
+    phase: Phase,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<Answer, Denied> {
+    let uid = uuid::Uuid::new_v4().to_string();
+    let request = review::request(&uid, attributes, &attributes.form, object);
+    let response = admission.review(phase, request).await;
+    let answer = review::response(&uid, &response, |status| Denied {
+        code: review::code(status).unwrap_or(403),
+        reason: status["reason"].as_str().unwrap_or_default().to_owned(),
+        message: status["message"].as_str().unwrap_or("denied without explanation").to_owned(),
+    })
+    .map_err(|why| Denied::internal(format!("admission answered what cannot be understood: {why}")))?;
+    warnings.extend(answer.warnings.iter().cloned());
+    match answer.denied {
+        Some(denied) => Err(denied),
+        None => Ok(answer),
+    }
+}
