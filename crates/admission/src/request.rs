@@ -263,7 +263,8 @@ mod tests {
                 json!({"apiVersion": API_VERSION, "kind": KIND, "request": {"uid": "1", "operation": "BREAK"}}),
                 "the body is no AdmissionReview: unknown variant `BREAK`",
             ),
-            (json!([]), "the body is no AdmissionReview: "),
+            (json!([]), "the body is \"\" \"\"; send"),
+            (json!(3), "the body is no AdmissionReview: "),
         ] {
             let error = read(body).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

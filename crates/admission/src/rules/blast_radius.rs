@@ -1,17 +1,62 @@
-//! Budgets for the blast radius of required anti-affinity: what one pod keeps others out of, by symmetry.
+//! Budgets for the blast radius of required anti-affinity: what one pod keeps others out of, by symmetry
+//! (inter-pod affinity proposal, "A comment on symmetry" and "Denial of Service"). The numbers are the engine's.
+
+use berth_engine::{Reach, TermRadius};
 
 use super::AskedPod;
-use crate::answer::Unanswered;
+use crate::answer::{Denial, Unanswered};
 use crate::merged::Merged;
-use crate::policy::{Action, BlastRadiusLimit};
-use crate::state::Known;
+use crate::policy::{Action, BlastRadiusLimit, Measure};
+use crate::review::Rule;
+use crate::state::{Known, PLACING_PROFILE};
 
+/// No required anti-affinity term of the pod shuts more nodes or running pods out than the budget allows.
 pub(crate) fn stays_within_blast_radius<K: Known>(
-    _asked: &AskedPod<'_>,
-    _limit: &BlastRadiusLimit,
-    _action: Action,
-    _known: &K,
-    _found: &mut Merged,
+    asked: &AskedPod<'_>,
+    limit: &BlastRadiusLimit,
+    action: Action,
+    known: &K,
+    found: &mut Merged,
 ) -> Result<(), Unanswered> {
+    if asked.blocking_terms().next().is_none() {
+        return Ok(());
+    }
+    let mut pod = asked.pod.clone();
+    PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
+    let radius = known.ask("the budget of blast radius", move |state| state.cluster().blast_radius(&pod))?;
+    for term in &radius.terms {
+        if let Some(why) = beyond(term, limit) {
+            let namespace = &asked.pod.metadata.namespace;
+            let message = format!("{}: {why} that the budget of namespace {namespace:?} allows", term.term);
+            found.broken(action, Denial::forbidden(Rule::BlastRadius, asked.request, message));
+        }
+    }
     Ok(())
+}
+
+fn beyond(term: &TermRadius, limit: &BlastRadiusLimit) -> Option<String> {
+    let (reach, which) = domain(term, limit.measure)?;
+    let (n_nodes, n_pods) = (reach.n_nodes as u64, term.n_matching_pods as u64);
+    let mut over = Vec::new();
+    if let Some(most) = limit.nodes.filter(|most| n_nodes > *most) {
+        over.push(format!("{n_nodes} of {most} nodes"));
+    }
+    if let Some(most) = limit.pods.filter(|most| n_pods > *most) {
+        over.push(format!("{n_pods} of {most} running pods"));
+    }
+    if over.is_empty() {
+        return None;
+    }
+    let at = reach.domain.as_ref().map(|pair| format!(", {pair}")).unwrap_or_default();
+    Some(format!("by symmetry, required anti-affinity would shut out ({which}{at}) {}", over.join(" and ")))
+}
+
+/// The domain that is measured; none if the term has none anywhere, and so shuts out nobody.
+fn domain(term: &TermRadius, measure: Measure) -> Option<(&Reach, &'static str)> {
+    let largest = || term.largest.as_ref().map(|reach| (reach, "its largest domain"));
+    match measure {
+        Measure::Largest => largest(),
+        Measure::Average => term.average.as_ref().map(|reach| (reach, "an average domain")),
+        Measure::Actual => term.actual.as_ref().map(|r| (r, "the domain it would go to")).or_else(largest),
+    }
 }

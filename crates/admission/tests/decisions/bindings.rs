@@ -1,0 +1,108 @@
+//! The guard of bindings: two schedulers that do not know of each other.
+
+use std::time::Duration;
+
+use berth_admission::{Endpoint, Unanswered};
+
+use crate::world::{World, binding, one_pod, policy};
+
+const NODES: &str = "
+    node a zone=z1
+    node b zone=z2
+    node c zone=z2
+";
+
+fn guarded(text: &str) -> World {
+    World::new(policy(r#""bindingGuard": {"enabled": true}"#), &format!("{NODES}\n{text}"))
+}
+
+#[test]
+fn of_two_first_pods_of_a_group_one_wins() {
+    let world =
+        guarded("pod default/p1 app=web aff(app=web @zone)\npod default/p2 app=web aff(app=web @zone)");
+    assert_eq!(world.bind("default/p1", "a"), Ok(None));
+    let refused = world.bind("default/p2", "b").unwrap().unwrap();
+    let expected = "pods \"p2\" is forbidden: pod default/p2 may not be bound to node \"b\": node(s) didn't match pod \
+                    affinity rules (spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]: ";
+    assert!(refused.starts_with(expected), "{refused}");
+    assert_eq!(world.bind("default/p2", "a"), Ok(None));
+}
+
+#[test]
+fn of_two_pods_for_the_last_free_domain_one_wins() {
+    let world = guarded(
+        "pod default/there on a app=web
+         pod default/p1 app=web anti(app=web @zone)
+         pod other/p1 app=web anti(app=web @zone ns=default)",
+    );
+    assert_eq!(world.bind("default/p1", "b"), Ok(None));
+    let refused = world.bind("other/p1", "c").unwrap().unwrap();
+    assert!(refused.contains("node(s) didn't match pod anti-affinity rules"), "{refused}");
+    assert!(refused.contains("default/p1"), "it names who is there: {refused}");
+    // By symmetry, a pod without any rule.
+    let world = guarded("pod default/p1 app=web anti(app=db @zone)\npod default/db app=db");
+    assert_eq!(world.bind("default/p1", "b"), Ok(None));
+    let refused = world.bind("default/db", "c").unwrap().unwrap();
+    assert!(refused.contains("existing pods anti-affinity"), "{refused}");
+}
+
+#[test]
+fn what_was_allowed_counts_for_a_bounded_time_and_until_it_is_seen() {
+    let mut world =
+        guarded("pod default/p1 app=web anti(app=web @zone)\npod default/p2 app=web anti(app=web @zone)");
+    assert_eq!(world.bind("default/p1", "b"), Ok(None));
+    // The same once more: it does not stand in its own way.
+    assert_eq!(world.bind("default/p1", "b"), Ok(None));
+    let elsewhere = world.bind("default/p1", "a").unwrap().unwrap();
+    assert!(elsewhere.contains("has been allowed to be bound to node \"b\" a moment ago"), "{elsewhere}");
+    assert!(world.bind("default/p2", "c").unwrap().is_some());
+    world.now += Duration::from_secs(11);
+    // The binding came to nothing.
+    assert_eq!(world.bind("default/p2", "c"), Ok(None));
+    assert!(world.bind("default/p1", "b").unwrap().is_some());
+    // This one is seen, and counts for good.
+    world.saw(&one_pod("pod default/p2 on c app=web anti(app=web @zone)"));
+    assert_eq!(world.state.lock().unwrap().n_held(), 0);
+    world.now += Duration::from_secs(11);
+    assert!(world.bind("default/p1", "b").unwrap().is_some());
+    // It goes before it was ever seen where it was allowed to go.
+    assert_eq!(world.bind("default/p1", "a"), Ok(None));
+    world.state.lock().unwrap().pod_gone("default", "p1", "");
+    assert_eq!(world.state.lock().unwrap().n_held(), 0);
+}
+
+#[test]
+fn only_required_rules_are_checked_whatever_the_scheduler() {
+    let world = guarded(
+        "node full cpu=1 taint:dedicated=db:NoSchedule unschedulable
+         pod default/huge cpu=64
+         pod default/picky node(zone=z1)
+         pod default/spread app=web spread(1 app=web @zone)
+         pod default/web on a app=web",
+    );
+    assert_eq!(world.bind("default/huge", "full"), Ok(None));
+    let refused = world.bind("default/picky", "b").unwrap().unwrap();
+    assert!(refused.contains("node(s) didn't match Pod's node affinity/selector"), "{refused}");
+    assert!(world.bind("default/spread", "a").unwrap().is_some());
+    assert_eq!(world.bind("default/spread", "b"), Ok(None));
+}
+
+#[test]
+fn what_has_not_been_seen_is_not_judged() {
+    let world = guarded("pod default/p1\npod default/there on a");
+    assert!(matches!(world.bind("default/nobody", "a"), Err(Unanswered::Unseen(_))));
+    assert!(matches!(world.bind("default/p1", "nowhere"), Err(Unanswered::Unseen(_))));
+    // It is bound already: the API server says so itself.
+    assert_eq!(world.bind("default/there", "b"), Ok(None));
+}
+
+#[test]
+fn trying_holds_nothing_and_without_the_guard_nothing_is_asked() {
+    let world = guarded("pod default/p1 app=web anti(app=web @zone)");
+    let mut tried = binding("default/p1", "a");
+    tried.dry_run = true;
+    assert!(world.ask(Endpoint::ValidateBindings, &tried).unwrap().is_allowed());
+    assert_eq!(world.state.lock().unwrap().n_held(), 0);
+    let world = World::new(policy(""), NODES);
+    assert_eq!(world.bind("default/nobody", "nowhere"), Ok(None));
+}

@@ -1,0 +1,9 @@
+//! Decisions: a cluster in a few lines, a policy, a request, and what is said of it.
+
+#![allow(clippy::unwrap_used)]
+
+mod bindings;
+mod budgets;
+mod nodes;
+mod pods;
+mod world;

@@ -1,0 +1,273 @@
+//! NodeRestriction, in kube-apiserver's words.
+
+use berth_admission::{Endpoint, Unanswered};
+use serde_json::{Value, json};
+
+use crate::world::{World, policy, request};
+
+fn world() -> World {
+    World::new(policy(""), "node a\nnode b\npod default/mine on a\npod default/theirs on b")
+}
+
+/// What node `a` is told, when it does this.
+fn told(fields: Value) -> Option<String> {
+    answered(&world(), fields).unwrap()
+}
+
+fn answered(world: &World, fields: Value) -> Result<Option<String>, Unanswered> {
+    let mut all = json!({
+        "userInfo": {"username": "system:node:a", "groups": ["system:nodes", "system:authenticated"]},
+    });
+    for (name, value) in fields.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    Ok(world.ask(Endpoint::ValidateNodes, &request(all))?.denied.map(|denial| denial.text()))
+}
+
+fn core(resource: &str) -> Value {
+    json!({"group": "", "version": "v1", "resource": resource})
+}
+
+fn node(operation: &str, name: &str, new: Value, old: Value) -> Value {
+    json!({"resource": core("nodes"), "operation": operation, "name": name, "object": new, "oldObject": old})
+}
+
+fn labelled(labels: Value) -> Value {
+    json!({"metadata": {"name": "a", "labels": labels}, "spec": {}})
+}
+
+#[test]
+fn a_node_changes_itself_only_and_not_all_of_itself() {
+    let plain = labelled(json!({}));
+    let tainted =
+        json!({"metadata": {"name": "a"}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+    for (request, expected) in [
+        (node("UPDATE", "a", plain.clone(), plain.clone()), None),
+        (
+            node("UPDATE", "b", plain.clone(), plain.clone()),
+            Some("nodes \"b\" is forbidden: node \"a\" is not allowed to modify node \"b\""),
+        ),
+        (
+            node("DELETE", "b", Value::Null, plain.clone()),
+            Some("nodes \"b\" is forbidden: node \"a\" is not allowed to modify node \"b\""),
+        ),
+        (
+            node(
+                "UPDATE",
+                "a",
+                labelled(json!({"node-restriction.kubernetes.io/tier": "gold"})),
+                plain.clone(),
+            ),
+            Some(
+                "nodes \"a\" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/tier",
+            ),
+        ),
+        (
+            node(
+                "CREATE",
+                "a",
+                labelled(json!({"node-restriction.kubernetes.io/tier": "gold", "x.k8s.io/y": ""})),
+                Value::Null,
+            ),
+            Some(
+                "nodes \"a\" is forbidden: node \"a\" is not allowed to set the following labels: \
+                 node-restriction.kubernetes.io/tier, x.k8s.io/y",
+            ),
+        ),
+        // What stands there already may stay, and what concerns nobody may change.
+        (
+            node(
+                "UPDATE",
+                "a",
+                labelled(json!({"node-restriction.kubernetes.io/tier": "gold", "color": "red"})),
+                labelled(json!({"node-restriction.kubernetes.io/tier": "gold"})),
+            ),
+            None,
+        ),
+        (
+            node("UPDATE", "a", plain.clone(), tainted.clone()),
+            Some("nodes \"a\" is forbidden: node \"a\" is not allowed to modify taints"),
+        ),
+        (node("CREATE", "a", tainted, Value::Null), None),
+    ] {
+        assert_eq!(told(request.clone()).as_deref(), expected, "{request}");
+    }
+}
+
+#[test]
+fn who_is_no_node_is_none_of_its_business() {
+    let change = node("UPDATE", "b", labelled(json!({"node-restriction.kubernetes.io/x": ""})), json!({}));
+    for user in [
+        json!({"username": "kubernetes-admin", "groups": ["system:masters"]}),
+        json!({"username": "system:node:a", "groups": ["system:authenticated"]}),
+        json!({"username": "kubelet", "groups": ["system:nodes"]}),
+    ] {
+        let mut change = change.clone();
+        change["userInfo"] = user;
+        assert_eq!(told(change), None);
+    }
+    let mut nameless = change.clone();
+    nameless["userInfo"] = json!({"username": "system:node:", "groups": ["system:nodes"]});
+    assert_eq!(
+        told(nameless).unwrap(),
+        "nodes \"b\" is forbidden: could not determine node from user \"system:node:\""
+    );
+    let off = World::new(policy(r#""nodeRestriction": false"#), "node a");
+    assert_eq!(answered(&off, change), Ok(None));
+}
+
+#[test]
+fn a_node_touches_pods_that_run_on_it() {
+    let on =
+        |node: &str| json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"nodeName": node}});
+    let status = |new: Value, old: Value| json!({"operation": "UPDATE", "subResource": "status", "name": "p", "object": new, "oldObject": old});
+    let delete = |old: Value| json!({"operation": "DELETE", "name": "p", "oldObject": old});
+    let evict = |name: &str| {
+        json!({"subResource": "eviction", "name": name, "namespace": "default",
+            "object": {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}})
+    };
+    let mut relabelled = on("a");
+    relabelled["metadata"]["labels"]["a"] = "c".into();
+    for (request, expected) in [
+        (status(on("a"), on("a")), None),
+        (
+            status(on("b"), on("b")),
+            Some("node \"a\" can only update pod status for pods with spec.nodeName set to itself"),
+        ),
+        (status(relabelled, on("a")), Some("node \"a\" cannot update labels through pod status")),
+        (delete(on("a")), None),
+        (delete(on("b")), Some("node \"a\" can only delete pods with spec.nodeName set to itself")),
+        (evict("mine"), None),
+        (evict("theirs"), Some("node a can only evict pods with spec.nodeName set to itself")),
+        (
+            json!({"operation": "UPDATE", "name": "p", "object": on("a"), "oldObject": on("a")}),
+            Some("unexpected operation \"UPDATE\", node \"a\" can only create and delete mirror pods"),
+        ),
+        (
+            json!({"subResource": "binding", "name": "p", "object": {}}),
+            Some("unexpected pod subresource \"binding\", only 'status' and 'eviction' are allowed"),
+        ),
+    ] {
+        let said = told(request.clone());
+        let said = said.as_deref().map(|text| text.split_once(" is forbidden: ").unwrap().1);
+        assert_eq!(said, expected, "{request}");
+    }
+    assert!(matches!(answered(&world(), evict("nobody")), Err(Unanswered::Unseen(_))));
+}
+
+#[test]
+fn a_node_creates_mirror_pods_of_its_own() {
+    let mirror = |change: fn(&mut Value)| {
+        let mut pod = json!({
+            "metadata": {
+                "name": "static-a", "annotations": {"kubernetes.io/config.mirror": "x"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "", "controller": true}],
+            },
+            "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i"}]},
+        });
+        change(&mut pod);
+        let said = told(json!({"name": "static-a", "namespace": "default", "object": pod}));
+        said.map(|text| text.split_once(" is forbidden: ").unwrap().1.to_owned())
+    };
+    assert_eq!(mirror(|_| ()), None);
+    let cases: [(fn(&mut Value), &str); 9] = [
+        (
+            |pod| pod["metadata"]["annotations"] = json!({}),
+            "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"a\" can only create mirror pods",
+        ),
+        (
+            |pod| pod["spec"]["nodeName"] = "b".into(),
+            "node \"a\" can only create pods with spec.nodeName set to itself",
+        ),
+        (
+            |pod| pod["metadata"]["ownerReferences"] = json!([]),
+            "node \"a\" can only create pods with an owner reference set to itself",
+        ),
+        (
+            |pod| pod["metadata"]["ownerReferences"][0]["uid"] = "other".into(),
+            "node a UID mismatch: expected other got ",
+        ),
+        (
+            |pod| pod["metadata"]["ownerReferences"][0]["controller"] = false.into(),
+            "node \"a\" can only create pods with a controller owner reference set to itself",
+        ),
+        (
+            |pod| pod["spec"]["serviceAccountName"] = "default".into(),
+            "node \"a\" can not create pods that reference a service account",
+        ),
+        (
+            |pod| pod["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]),
+            "node \"a\" can not create pods that reference secrets",
+        ),
+        (
+            |pod| pod["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "s"}}]),
+            "node \"a\" can not create pods that reference configmaps",
+        ),
+        (
+            |pod| {
+                pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "s"}}])
+            },
+            "node \"a\" can not create pods that reference persistentvolumeclaims",
+        ),
+    ];
+    for (change, expected) in cases {
+        assert_eq!(mirror(change).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn leases_csinodes_and_tokens_are_a_nodes_own() {
+    let lease = |namespace: &str, name: &str| {
+        json!({"resource": {"group": "coordination.k8s.io", "version": "v1", "resource": "leases"},
+            "namespace": namespace, "object": {"metadata": {"name": name}}})
+    };
+    let csi = |name: &str| {
+        json!({"resource": {"group": "storage.k8s.io", "version": "v1", "resource": "csinodes"},
+            "object": {"metadata": {"name": name}}})
+    };
+    let token = |bound: Value| {
+        json!({"resource": core("serviceaccounts"), "subResource": "token", "name": "default",
+            "namespace": "default", "object": {"spec": {"boundObjectRef": bound}}})
+    };
+    let pod = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u"});
+    for (request, expected) in [
+        (lease("kube-node-lease", "a"), None),
+        (
+            lease("default", "a"),
+            Some(
+                "leases.coordination.k8s.io \"a\" is forbidden: can only access leases in the \"kube-node-lease\" system \
+                 namespace",
+            ),
+        ),
+        (
+            lease("kube-node-lease", "b"),
+            Some(
+                "leases.coordination.k8s.io \"b\" is forbidden: can only access node lease with the same name as the \
+                 requesting node",
+            ),
+        ),
+        (csi("a"), None),
+        (
+            csi("b"),
+            Some(
+                "csinodes.storage.k8s.io \"b\" is forbidden: can only access CSINode with the same name as the requesting \
+                 node",
+            ),
+        ),
+        (token(pod("mine")), None),
+        (
+            token(Value::Null),
+            Some("serviceaccounts \"default\" is forbidden: node requested token not bound to a pod"),
+        ),
+        (
+            token(pod("theirs")),
+            Some(
+                "serviceaccounts \"default\" is forbidden: node requested token bound to a pod scheduled on a different \
+                 node",
+            ),
+        ),
+    ] {
+        assert_eq!(told(request.clone()).as_deref(), expected, "{request}");
+    }
+}

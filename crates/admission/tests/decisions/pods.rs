@@ -1,0 +1,203 @@
+//! What is said of pods by the rules that need no state.
+
+use std::time::Instant;
+
+use berth_admission::{Endpoint, Nothing, Policy, review};
+use serde_json::json;
+
+use crate::world::{check, creation, one_pod, policy, request};
+
+const GUARD: &str = "required anti-affinity over all namespaces may only have topologyKey \"kubernetes.io/hostname\", not \
+                     {}: it would keep pods of everybody out of whole domains; name the namespaces, or use \
+                     \"kubernetes.io/hostname\"";
+
+fn guarded(path: &str, key: &str) -> String {
+    format!("pods \"web\" is forbidden: {path}: {}", GUARD.replace("{}", key))
+}
+
+#[test]
+fn a_node_of_ones_own_is_fine_and_a_zone_of_ones_own_is_not() {
+    let default = Policy::default();
+    let v1 = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+    let executing = "spec.affinity.podAntiAffinity.requiredDuringSchedulingRequiredDuringExecution[0]";
+    let note = "metadata.annotations[scheduling.berth.dev/affinity].podAntiAffinity";
+    let zone = "topologyKey \"topology.kubernetes.io/zone\"";
+    for (pod, expected) in [
+        ("anti(* @hostname ns:*)", None),
+        ("anti(app=web @zone)", None),
+        ("anti(* @zone ns=a,b)", None),
+        // A selector that some namespaces do not match.
+        ("anti(* @zone ns:team)", None),
+        ("prefer-anti(1 * @zone ns:*)", None),
+        ("aff(app=web @zone ns:*)", None),
+        ("anti(app=web @zone ns:*)", Some(guarded(v1, zone))),
+        ("anti(app=web @rack ns=a ns:*)", Some(guarded(v1, "topologyKey \"example.com/rack\""))),
+        ("rdrd-anti(* @zone ns=)", Some(guarded(executing, zone))),
+        (
+            "note-anti(* @zone ns=)",
+            Some(guarded(&format!("{note}.requiredDuringSchedulingIgnoredDuringExecution[0]"), zone)),
+        ),
+        (
+            "note-rdrd-anti(* @* ns=)",
+            Some(guarded(
+                &format!("{note}.requiredDuringSchedulingRequiredDuringExecution[0]"),
+                "an empty topologyKey (all topologies)",
+            )),
+        ),
+    ] {
+        let pod = format!("pod default/web app=web {pod}");
+        let answer =
+            review(Endpoint::ValidatePods, &creation(&one_pod(&pod)), &default, &Nothing, Instant::now());
+        assert_eq!(answer.unwrap().denied.map(|d| d.text()), expected, "{pod}");
+    }
+}
+
+#[test]
+fn what_cannot_block_anybody_needs_no_guard() {
+    let exempt = "pod kube-system/web rdrd-anti(* @zone ns=)";
+    let v1 = "pod kube-system/web anti(* @zone ns:*)";
+    let denied = |policy: &Policy, pod: &str| {
+        let request = creation(&one_pod(pod));
+        let answer = review(Endpoint::ValidatePods, &request, policy, &Nothing, Instant::now()).unwrap();
+        answer.denied.map(|d| d.code)
+    };
+    assert_eq!(denied(&Policy::default(), exempt), None);
+    assert_eq!(denied(&Policy::default(), v1), Some(403));
+    assert_eq!(denied(&policy(r#""exemptFromV1": true"#), v1), None);
+    assert_eq!(denied(&policy(r#""exemptNamespaces": []"#), exempt), Some(403));
+}
+
+#[test]
+fn the_guard_may_warn_or_be_off() {
+    let pod = "pod default/web anti(* @zone ns:*)";
+    let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+    let warning = format!("{path}: {}", GUARD.replace("{}", "topologyKey \"topology.kubernetes.io/zone\""));
+    check(&policy(r#""allNamespacesAntiAffinity": "Warn""#), pod, &[&warning]);
+    check(&policy(r#""allNamespacesAntiAffinity": "Allow""#), pod, &[]);
+}
+
+#[test]
+fn the_topology_limit_speaks_as_the_reference() {
+    let pod = "pod default/web anti(app=web @zone)";
+    check(&Policy::default(), pod, &[]);
+    let limited = policy(r#""limitPodHardAntiAffinityTopology": true"#);
+    let message = "pods \"web\" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey \
+                   topology.kubernetes.io/zone but only key kubernetes.io/hostname is allowed";
+    check(&limited, pod, &[message]);
+    check(&limited, "pod default/web anti(app=web @hostname) prefer-anti(1 app=web @zone)", &[]);
+    // Daemons have no privilege here.
+    check(&limited, "pod kube-system/web anti(app=web @zone)", &[message]);
+}
+
+#[test]
+fn the_annotation_is_validated_with_paths() {
+    let with = |annotation: &str| {
+        let object = json!({
+            "metadata": {"generateName": "web-", "annotations": {"scheduling.berth.dev/affinity": annotation}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        let request = request(json!({"namespace": "default", "object": object}));
+        let answer =
+            review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now()).unwrap();
+        answer.denied.map(|d| (d.code, d.text()))
+    };
+    let path = "Pod \"web-\" is invalid: metadata.annotations[scheduling.berth.dev/affinity]";
+    let term =
+        r#"{"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a b"}]}}"#;
+    for (annotation, expected) in [
+        ("podAffinity: {}", None),
+        (
+            term,
+            Some(
+                ".podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Invalid value: \"a b\": name \
+                 part must consist of",
+            ),
+        ),
+        ("podAffinity: [", Some(": Invalid value: neither JSON nor YAML: ")),
+        ("nodeAffinity: 3", Some(".nodeAffinity: Invalid value: invalid type: integer `3`")),
+    ] {
+        let said = with(annotation);
+        match expected {
+            None => assert_eq!(said, None),
+            Some(begin) => {
+                let (code, text) = said.unwrap();
+                assert!(code == 422 && text.starts_with(&format!("{path}{begin}")), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_dialects_read_differently_is_told() {
+    let spec =
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]";
+    check(
+        &Policy::default(),
+        "pod default/web node(|zone=a)",
+        &[&format!(
+            "{spec}: an empty term matches no node; in the proposals' fields: an empty term matches every node"
+        )],
+    );
+    check(&policy(r#""dialectWarnings": false"#), "pod default/web node(|zone=a)", &[]);
+}
+
+#[test]
+fn changes_that_leave_affinity_alone_pass() {
+    let old = one_pod("pod default/web anti(* @zone ns:*)");
+    let mut new = old.clone();
+    new.metadata.labels.insert("more".to_owned(), "labels".to_owned());
+    let change = |new: &berth_api::object::Pod| {
+        let fields = json!({
+            "operation": "UPDATE", "name": "web", "namespace": "default", "object": new, "oldObject": old,
+        });
+        let request = request(fields);
+        review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now()).unwrap()
+    };
+    assert!(change(&new).is_allowed());
+    let annotation = r#"{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {}, "namespaces": [], "topologyKey": "zone"}]}}"#;
+    new.metadata.annotations.insert("scheduling.berth.dev/affinity".to_owned(), annotation.to_owned());
+    assert!(!change(&new).is_allowed());
+    new.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+    assert!(change(&new).is_allowed());
+}
+
+#[test]
+fn templates_are_warned_about_and_never_refused() {
+    let pod = serde_json::to_value(one_pod("pod default/web anti(* @zone ns:*)")).unwrap();
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod["spec"]});
+    for (group, resource, spec, path) in [
+        ("apps", "deployments", json!({"template": template}), "spec.template"),
+        (
+            "batch",
+            "cronjobs",
+            json!({"jobTemplate": {"spec": {"template": template}}}),
+            "spec.jobTemplate.spec.template",
+        ),
+    ] {
+        let object = json!({"metadata": {"name": "web"}, "spec": spec});
+        let fields = |old| {
+            request(json!({
+                "resource": {"group": group, "version": "v1", "resource": resource}, "namespace": "default",
+                "operation": "UPDATE", "object": object, "oldObject": old,
+            }))
+        };
+        let ask = |old| {
+            let request = fields(old);
+            review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now()).unwrap()
+        };
+        let answer = ask(json!({}));
+        assert!(answer.is_allowed());
+        let begin = format!("{path}: its pods will be refused: spec.affinity.podAntiAffinity.");
+        assert!(answer.warnings[0].starts_with(&begin), "{:?}", answer.warnings);
+        assert!(ask(object.clone()).warnings.is_empty());
+    }
+}
+
+#[test]
+fn an_object_that_is_no_pod_gets_no_answer() {
+    let request = request(json!({"object": {"metadata": {"name": 3}}}));
+    let error = review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now());
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("request.object: not a Pod: invalid type: integer `3`"), "{error}");
+}
