@@ -44,7 +44,7 @@ pub enum CliError {
     /// A dump cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A scheduler configuration is not valid.
+    /// A configuration file is not valid.
     #[error("{}", EachAt { place, errors })]
     Config {
         /// Where it was read.
@@ -97,6 +97,9 @@ pub enum CliError {
     /// A scheduler cannot go on.
     #[error(transparent)]
     Scheduler(#[from] berth_scheduler::SchedulerError),
+    /// Webhooks cannot be served.
+    #[error(transparent)]
+    Webhook(#[from] berth_admission::server::ServerError),
     /// A dump cannot be imported.
     #[error(transparent)]
     Import(#[from] berth_minicluster::ImportError),

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, bench, completions, explain, install, kubelet, replay, scheduler, simulate, up,
+    apiserver, bench, completions, explain, install, kubelet, replay, scheduler, simulate, up, webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -66,6 +66,7 @@ enum Command {
     Kubelet(kubelet::Args),
     Replay(replay::Args),
     Bench(bench::Args),
+    Webhook(webhook::Args),
     Install(install::Args),
     Completions(completions::Args),
 }
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Webhook(args) => webhook::run(&args),
         Command::Install(args) => install::run::<Cli>(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
     };

@@ -22,7 +22,7 @@ pub struct Policy {
     pub exempt_namespaces: Vec<String>,
     /// Whether they are exempt from anti-affinity in v1 fields, too.
     pub exempt_from_v1: bool,
-    /// Whether the annotation `scheduling.berth.dev/affinity` is validated.
+    /// Whether the annotation `scheduling.berth.dev/affinity` is validated, and warned about where it does nothing.
     pub validate_annotation: bool,
     /// Whether to warn where the two dialects read the same text differently.
     pub dialect_warnings: bool,

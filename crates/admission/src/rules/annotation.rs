@@ -1,6 +1,6 @@
 //! The annotation `scheduling.berth.dev/affinity` is what the engine will be able to read.
 
-use berth_api::admission::validate_affinity_annotation;
+use berth_api::admission::{extension_warnings, validate_affinity_annotation};
 
 use super::AskedPod;
 use crate::answer::Denial;
@@ -8,11 +8,13 @@ use crate::merged::Merged;
 use crate::policy::Action;
 use crate::review::Rule;
 
-/// Every field of the annotation is valid; the findings are worded and joined as kube-apiserver does it.
+/// Every field of the annotation is valid; the findings are worded and joined as kube-apiserver does it. What is valid
+/// and does nothing is warned about, as kube-apiserver does for its own fields.
 pub(super) fn is_valid(asked: &AskedPod<'_>, found: &mut Merged) {
     if !asked.policy.validate_annotation {
         return;
     }
+    extension_warnings(asked.pod).into_iter().for_each(|warning| found.warn(warning));
     let errors: Vec<_> =
         validate_affinity_annotation(asked.pod).into_iter().map(|error| error.error).collect();
     let message = match errors.as_slice() {

@@ -71,9 +71,8 @@ fn check(
     if let Some(most) = limit.cpu.filter(|most| cpu > *most) {
         over.push(format!("{cpu} of {most} cpu"));
     }
-    let memory = Quantity::from_units(memory);
-    if let Some(most) = limit.memory.filter(|most| memory > *most) {
-        over.push(format!("{memory} of {most} memory"));
+    if let Some(most) = limit.memory.filter(|most| Quantity::from_units(memory) > *most) {
+        over.push(format!("{} of {} memory", in_bytes(memory), in_bytes(most.units())));
     }
     if over.is_empty() {
         if !asked.request.dry_run && !is_denied {
@@ -99,4 +98,11 @@ fn place(state: &mut State, asked: &AskedPod<'_>) -> Option<Charge> {
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
     let outcome = state.cluster().decide(&pod);
     state.nodes.get(outcome.node()?)
+}
+
+/// An amount of memory as people write it.
+fn in_bytes(amount: i64) -> String {
+    let units = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let unit = units.iter().find(|(_, bytes)| amount != 0 && amount % bytes == 0);
+    unit.map_or_else(|| amount.to_string(), |(unit, bytes)| format!("{}{unit}", amount / bytes))
 }

@@ -1,5 +1,6 @@
 //! What the commands that run a cluster, or parts of one, have in common.
 
+pub mod admission;
 pub mod apply;
 pub mod log;
 pub mod observed;

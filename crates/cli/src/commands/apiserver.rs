@@ -5,6 +5,7 @@ use berth_minicluster::controllers::{self, ControllerOptions};
 use berth_watch::connect;
 use futures::FutureExt;
 
+use super::admission_args::{self, AdmissionArgs};
 use super::server_args::ServerArgs;
 use crate::Answer;
 use crate::cluster::log::LogArgs;
@@ -28,6 +29,8 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 it could not start or go on")]
 pub struct Args {
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    admission: AdmissionArgs,
     /// Run the controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, node lifecycle, garbage collection
     /// and others
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
@@ -43,7 +46,8 @@ pub struct Args {
 /// Serves until told to stop.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
-    let options = args.server.options(!args.strict_v1);
+    let mut options = args.server.options(!args.strict_v1);
+    let follows = args.admission.put_into(&mut options, !args.strict_v1)?;
     runtime::run(async |stop| {
         let server = ApiServer::start(options).await?;
         let mut parts = Parts::new(stop.child_token());
@@ -52,6 +56,9 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
             let running =
                 |stop| controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
             parts.start("controllers", running);
+        }
+        if let Some(admission) = follows {
+            admission_args::follow(admission, server.admin_config(), &mut parts).await?;
         }
         output::kubeconfig_line(server.kubeconfig_path())?;
         let ended = tokio::select! {

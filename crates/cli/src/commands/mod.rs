@@ -1,5 +1,6 @@
 //! The commands: each parses its arguments and wires the parts together.
 
+mod admission_args;
 pub mod apiserver;
 pub mod bench;
 mod cluster_args;
@@ -15,3 +16,4 @@ pub mod scheduler;
 mod server_args;
 pub mod simulate;
 pub mod up;
+pub mod webhook;

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::admission_args::{self, AdmissionArgs};
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::rules_args::RulesArgs;
 use super::scheduler;
@@ -90,6 +91,8 @@ pub struct Args {
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
+    admission: AdmissionArgs,
+    #[command(flatten)]
     timing: TimingArgs,
     /// Do not show how the cluster is doing
     #[arg(long)]
@@ -148,10 +151,15 @@ async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) 
         is_configured,
         &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
     )?;
-    let server = ApiServer::start(args.server.options(settings.extensions)).await?;
+    let mut server = args.server.options(settings.extensions);
+    let follows = args.admission.put_into(&mut server, settings.extensions)?;
+    let server = ApiServer::start(server).await?;
     let mut parts = Parts::new(stop.child_token());
     let outcome = async {
         server.import(dump).await?;
+        if let Some(admission) = follows {
+            admission_args::follow(admission, server.admin_config(), &mut parts).await?;
+        }
         let client = connect::client(server.admin_config())?;
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
         start_parts(args, settings, &server, &mut parts)?;
