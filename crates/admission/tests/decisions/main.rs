@@ -4,6 +4,7 @@
 
 mod bindings;
 mod budgets;
+mod documented;
 mod nodes;
 mod pods;
 mod world;

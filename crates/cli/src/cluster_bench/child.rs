@@ -66,6 +66,21 @@ impl Server {
         }
     }
 
+    /// Starts `berth ARGS` and does not wait for anything.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(args: &[&str]) -> Result<Server, ClusterBenchError> {
+        let command = args.join(" ");
+        let spawned = std::env::current_exe().and_then(|program| {
+            Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+        });
+        match spawned {
+            Ok(child) => Ok(Server { child }),
+            Err(error) => Err(ClusterBenchError::Child { command, reason: error.to_string() }),
+        }
+    }
+
     /// The most memory it had in use, in bytes; on Linux only.
     pub fn peak_rss_bytes(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;

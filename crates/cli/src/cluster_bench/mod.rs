@@ -4,6 +4,7 @@ pub mod bind;
 mod child;
 mod load;
 pub mod settle;
+pub mod webhook;
 
 use berth_watch::call::CallError;
 use berth_watch::connect::ConnectError;

@@ -10,6 +10,7 @@ use berth_bench::workload::{Status, WorkloadFile};
 use berth_bench::{dump, measure};
 use serde_json::json;
 
+use super::bench_webhook::{self, WebhookArgs};
 use crate::Answer;
 use crate::cluster::runtime;
 use crate::cluster_bench;
@@ -40,6 +41,7 @@ Examples:
   berth bench ops --nodes 10000 --op decide --count 1000
   berth bench bind --nodes 5000 --connections 16
   berth bench up --nodes 1000 --pods 10000
+  berth bench webhook --connections 8
 
 Exit codes: 0 measured, 1 a workload is broken or a rule was not kept, 2 bad input or usage"
 )]
@@ -71,6 +73,7 @@ enum Command {
     Ops(OpsArgs),
     Bind(BindArgs),
     Up(UpArgs),
+    Webhook(WebhookArgs),
 }
 
 /// Bind pods through an API server: the scheduler against a client that knows where they go
@@ -195,6 +198,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
         (Some(Command::Bind(args)), _) => bind(&mut out, args)?,
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
+        (Some(Command::Webhook(args)), _) => bench_webhook::run(&mut out, args)?,
         (None, Some(file)) => workloads(&mut out, args, &WorkloadFile::read(file)?)?,
         (None, None) => return Err(CliError::NotFound("no file is given".to_owned())),
     };

@@ -3,6 +3,7 @@
 mod admission_args;
 pub mod apiserver;
 pub mod bench;
+mod bench_webhook;
 mod cluster_args;
 pub mod completions;
 mod connection_args;

@@ -9,3 +9,4 @@ pub mod names;
 pub mod placement;
 pub mod progress;
 pub mod table;
+pub mod webhook_bench;

@@ -14,3 +14,4 @@ mod faults;
 mod process;
 mod record;
 mod script;
+mod webhook;

@@ -1,0 +1,72 @@
+//! The guard of bindings: schedulers that do not know of each other bind at the same moment.
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::world::{PODS, Reply, World, pod, post, rules};
+
+const GUARD: &str = "bindingGuard: {enabled: true}\n";
+
+pub async fn bind(client: &Client, name: &str, node: &str) -> Reply {
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+    post(client, &format!("{PODS}/{name}/binding"), &binding).await
+}
+
+pub async fn zones(admin: &Client) {
+    for zone in ["z1", "z2"] {
+        let labels = json!({"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": zone});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": zone, "labels": labels}});
+        assert_eq!(post(admin, "/api/v1/nodes", &node).await.code, 201);
+    }
+}
+
+/// A pod of a group with a required rule about its own group, by zone.
+pub fn grouped(name: &str, group: &str, rule: &str) -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {"group": group}}, "topologyKey": "topology.kubernetes.io/zone"});
+    let affinity = json!({rule: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    pod(name, json!({"labels": {"group": group}}), json!({"affinity": affinity}))
+}
+
+/// Of two bindings sent at once exactly one goes through, in every round.
+pub async fn race(one: &Client, other: &Client, rule: &str, nodes: [&str; 2], words: &str) {
+    for round in 0..12 {
+        let group = format!("{}-{round}", rule.to_lowercase());
+        let names = ["a", "b"].map(|who| format!("{group}-{who}"));
+        for name in &names {
+            assert_eq!(post(one, PODS, &grouped(name, &group, rule)).await.code, 201);
+        }
+        let (a, b) = tokio::join!(bind(one, &names[0], nodes[0]), bind(other, &names[1], nodes[1]));
+        let mut codes = [a.code, b.code];
+        codes.sort_unstable();
+        assert_eq!(codes, [201, 403], "{a:?} {b:?}");
+        let refused = if a.code == 403 { a } else { b };
+        assert!(refused.message().contains(words), "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_schedulers_cannot_both_win() {
+    let world = World::new("webhook-bindings", true).await;
+    let webhook = world.webhook(GUARD, &[]).await;
+    let entry = webhook.entry(
+        "bindings.berth.dev",
+        "/validate-bindings",
+        "Fail",
+        rules("", &["pods/binding"], &["CREATE"]),
+    );
+    world.register("Validating", "berth", entry).await;
+    zones(&world.admin).await;
+    let other = Client::try_from(world.server.admin_config()).unwrap();
+    // The first pod of a group that wants to be together may go anywhere, but only one is the first.
+    race(&world.admin, &other, "podAffinity", ["z1", "z2"], "node(s) didn't match pod affinity rules").await;
+    // The last free domain is free for one.
+    race(
+        &world.admin,
+        &other,
+        "podAntiAffinity",
+        ["z1", "z1"],
+        "node(s) didn't match pod anti-affinity rules",
+    )
+    .await;
+}
