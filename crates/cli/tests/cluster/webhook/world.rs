@@ -1,6 +1,7 @@
 //! An API server, a webhook process, and what registers the one with the other.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 
 use base64::Engine as _;
@@ -152,8 +153,9 @@ impl Webhook {
 
 /// A client for an address that trusts these authorities (PEM). It has connections of its own.
 pub async fn client(room: &Room, url: &str, ca: &str) -> Client {
-    let file =
-        room.file(&format!("kubeconfig-{}", STANDARD.encode(&ca.as_bytes()[60..90]).replace('/', "_")));
+    let mut hasher = DefaultHasher::new();
+    (url, ca).hash(&mut hasher);
+    let file = room.file(&format!("kubeconfig-{}", hasher.finish()));
     let ca = STANDARD.encode(ca);
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: w\nclusters:\n- name: w\n  cluster:\n    server: {url}\n    \
