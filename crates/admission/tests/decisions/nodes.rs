@@ -171,7 +171,8 @@ fn a_node_creates_mirror_pods_of_its_own() {
         said.map(|text| text.split_once(" is forbidden: ").unwrap().1.to_owned())
     };
     assert_eq!(mirror(|_| ()), None);
-    let cases: [(fn(&mut Value), &str); 9] = [
+    type Case = (fn(&mut Value), &'static str);
+    let cases: [Case; 9] = [
         (
             |pod| pod["metadata"]["annotations"] = json!({}),
             "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"a\" can only create mirror pods",
