@@ -1,4 +1,142 @@
 //! The enforcer: rules required during execution go on being held after a pod was placed, by eviction.
 //!
-//! The engine says which running pods break such a rule and who would have to go; this crate adds what takes time:
-//! patience before a rule counts as broken for good, brakes, and the Eviction API.
+//! The engine says which running pods break such a rule, who would have to go so that it holds again, and where to;
+//! this crate adds what takes time: [`patience`] before a rule counts as broken for good, [`brakes`] on how many go,
+//! and the Eviction API ([`evict`]). Its shape is the scheduler's: one task owns everything that is known; what the
+//! server tells and what became of requests reaches it through channels; requests run in tasks of their own, a bounded
+//! number at a time.
+//!
+//! An eviction comes about in steps, and each is judged anew on the state as it is then: a rule is broken for its
+//! grace; the engine names a pod whose going cures it, and a place where that pod fits with all its rules; the brakes
+//! let it go; that is written down in the [`ledger`]; the pod is named once more, and the request is sent.
+
+mod brakes;
+mod enforcer;
+mod evict;
+mod ledger;
+mod message;
+mod metrics;
+mod options;
+mod patience;
+mod pods;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use brakes::LEAST_CLUSTER_LIMIT;
+pub use evict::CONDITION_REASON;
+pub use options::{BrakeOptions, EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces};
+
+/// What an enforcer looks like at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What has not been listed yet; nothing is decided before all of it is.
+    pub waits_for: Vec<&'static str>,
+    /// Whether this process leads, and evicts.
+    pub leads: bool,
+    /// Nodes in the state.
+    pub n_nodes: usize,
+    /// Assigned pods in the state.
+    pub n_pods: usize,
+    /// Rules required during execution that are broken now.
+    pub n_broken: usize,
+    /// Of these, the ones that have been for longer than their grace.
+    pub n_due: usize,
+    /// Rules that broke, so far.
+    pub n_began: u64,
+    /// Rules that hold again or whose pods went, so far.
+    pub n_ended: u64,
+    /// Pods that were told to go and have not gone yet.
+    pub n_going: usize,
+    /// Pods evicted so far.
+    pub n_evicted: u64,
+    /// Evictions refused so far: by a PodDisruptionBudget, or because the server had too much to do.
+    pub n_refused: u64,
+    /// Evictions that failed otherwise, so far.
+    pub n_failed: u64,
+    /// Pods that would have been evicted so far, if this were no dry run.
+    pub n_would_evict: u64,
+    /// Pods or rules for which nobody goes now, though they are due, by reason.
+    pub held: BTreeMap<&'static str, usize>,
+    /// Whether more of the cluster would go than may.
+    pub is_brake_engaged: bool,
+    /// Differences between the state and fresh lists that were found and mended, so far.
+    pub n_differences: u64,
+    /// Events dropped so far, because they were too many.
+    pub n_events_dropped: u64,
+}
+
+impl Snapshot {
+    /// Whether everything has been listed.
+    pub fn is_ready(&self) -> bool {
+        self.waits_for.is_empty()
+    }
+}
+
+impl berth_watch::health::Shown for Snapshot {
+    fn waits_for(&self) -> &[&'static str] {
+        &self.waits_for
+    }
+}
+
+/// An enforcer that runs.
+#[derive(Debug)]
+pub struct Running {
+    snapshot: watch::Receiver<Snapshot>,
+    http_address: Option<SocketAddr>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// What it looks like now, and as it changes.
+    pub fn snapshot(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.clone()
+    }
+
+    /// Where `/healthz`, `/readyz` and `/metrics` are served.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Errors
+    /// It broke down.
+    pub async fn stopped(self) -> Result<(), EnforcerError> {
+        self.task.await.map_err(|error| EnforcerError::Broken(error.to_string()))
+    }
+
+    /// Ends it on the spot, as a crash would: what is under way is not waited for, and a lease is not given back.
+    pub fn abort(&self) {
+        self.task.abort();
+    }
+}
+
+/// Starts an enforcer. It runs until `stop`, then waits for evictions under way and gives its lease back.
+///
+/// # Errors
+/// There is no client to be made of `config`, or the address to listen on cannot be used. That the server does not
+/// answer is no error: it is tried again until it does.
+pub async fn start(
+    config: kube::Config,
+    options: EnforcerOptions,
+    stop: CancellationToken,
+) -> Result<Running, EnforcerError> {
+    enforcer::start(config, options, stop).await
+}
+
+/// As [`start`], and waits until it has stopped.
+///
+/// # Errors
+/// As [`start`], or it broke down.
+pub async fn run(
+    config: kube::Config,
+    options: EnforcerOptions,
+    stop: CancellationToken,
+) -> Result<(), EnforcerError> {
+    start(config, options, stop).await?.stopped().await
+}

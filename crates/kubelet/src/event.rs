@@ -119,8 +119,8 @@ impl PodEvents {
         }
         self.recorder.record(NewEvent {
             regarding: Regarding {
-                api_version: "v1",
-                kind: "Pod",
+                api_version: "v1".into(),
+                kind: "Pod".into(),
                 namespace: pod.namespace.to_owned(),
                 name: pod.name.to_owned(),
                 uid: pod.uid.to_owned(),

@@ -5,6 +5,7 @@
 //! (events of type `Normal` before those of type `Warning`) and counted. An event that repeats is counted up in its
 //! `series`, not written again.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,9 +66,9 @@ impl RecordOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Regarding {
     /// `apiVersion`.
-    pub api_version: &'static str,
+    pub api_version: Cow<'static, str>,
     /// `kind`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Namespace; the event goes to `default` without one.
     pub namespace: String,
     /// Name.

@@ -133,8 +133,8 @@ impl Scheduler {
                 match status::evict(&client, victim, &preemptor.spec.scheduler_name).await {
                     Ok(()) => recorder.record(NewEvent {
                         regarding: Regarding {
-                            api_version: "v1",
-                            kind: "Pod",
+                            api_version: "v1".into(),
+                            kind: "Pod".into(),
                             namespace: victim.namespace.clone(),
                             name: victim.name.clone(),
                             uid: victim.uid.clone(),
@@ -159,8 +159,8 @@ impl Scheduler {
 fn regarding(pod: &Pod) -> Regarding {
     let metadata = &pod.metadata;
     Regarding {
-        api_version: "v1",
-        kind: "Pod",
+        api_version: "v1".into(),
+        kind: "Pod".into(),
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone(),
         uid: metadata.uid.clone(),

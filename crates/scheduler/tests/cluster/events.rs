@@ -12,8 +12,8 @@ use super::support::*;
 fn event(name: &str, note: &str) -> NewEvent {
     NewEvent {
         regarding: Regarding {
-            api_version: "v1",
-            kind: "Pod",
+            api_version: "v1".into(),
+            kind: "Pod".into(),
             namespace: "default".to_owned(),
             name: name.to_owned(),
             uid: "u".to_owned(),

@@ -1,0 +1,110 @@
+//! What became of requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_watch::Backoff;
+use berth_watch::call::CallError;
+use tokio::time::Instant;
+
+use super::{Enforcer, Retry};
+use crate::evict::{Eviction, EvictionEnd};
+use crate::ledger::Ledger;
+use crate::metrics::EvictionResult;
+use crate::pods::Workload;
+
+/// A request that is over.
+pub(super) enum Ended {
+    Eviction { sent: Sent, end: EvictionEnd },
+    LedgerRead { term: u64, read: Result<Ledger, CallError> },
+    LedgerWritten { term: u64, written: Result<Ledger, CallError> },
+}
+
+/// An eviction that was sent.
+pub(super) struct Sent {
+    pub(super) eviction: Eviction,
+    pub(super) node: String,
+    pub(super) workload: Arc<Workload>,
+}
+
+impl Enforcer {
+    pub(super) fn ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::Eviction { sent, end } => {
+                self.n_in_flight -= 1;
+                self.eviction_ended(&sent, end);
+                self.judge_soon(Instant::now());
+            }
+            Ended::LedgerRead { term, read } => self.ledger_read(term, read),
+            Ended::LedgerWritten { term, written } => self.ledger_written(term, written),
+        }
+    }
+
+    fn eviction_ended(&mut self, sent: &Sent, end: EvictionEnd) {
+        let Eviction { uid, message, .. } = &sent.eviction;
+        let pod = format!("{}/{}", sent.eviction.namespace, sent.eviction.name);
+        if let Some(going) = self.going.get_mut(uid) {
+            going.is_in_flight = false;
+        }
+        match end {
+            EvictionEnd::Evicted => {
+                self.shown.n_evicted += 1;
+                self.metrics.evicted(EvictionResult::Evicted);
+                self.retries.remove(uid);
+                tracing::info!(pod, node = sent.node, "evicted: {message}");
+                self.say_evicted(sent);
+            }
+            EvictionEnd::Gone => {
+                self.metrics.evicted(EvictionResult::Gone);
+                self.cancel(uid);
+            }
+            EvictionEnd::NotSent => {
+                self.stays(uid);
+                self.cancel(uid);
+            }
+            EvictionEnd::Refused(error) => {
+                self.shown.n_refused += 1;
+                self.metrics.evicted(EvictionResult::Refused);
+                tracing::info!(pod, node = sent.node, "not evicted now: {error}");
+                self.stays(uid);
+                self.cancel(uid);
+                self.retry(uid, error.retry_after(), true);
+                self.say_refused(sent, &error);
+            }
+            EvictionEnd::Failed { error, is_certain } => {
+                self.shown.n_failed += 1;
+                self.metrics.evicted(EvictionResult::Failed);
+                tracing::warn!(pod, node = sent.node, is_certain, "not evicted: {error}");
+                self.stays(uid);
+                if is_certain {
+                    self.cancel(uid);
+                } else {
+                    self.uncertain.insert(uid.clone());
+                }
+                self.retry(uid, error.retry_after(), false);
+                self.say_failed(sent, &error);
+            }
+            EvictionEnd::Unknown(error) => {
+                tracing::warn!(pod, node = sent.node, "it is not known whether it is evicted: {error}");
+                self.shown.n_failed += 1;
+                self.metrics.evicted(EvictionResult::Failed);
+                self.uncertain.insert(uid.clone());
+                self.stays(uid);
+            }
+        }
+    }
+
+    fn stays(&mut self, uid: &str) {
+        self.going.remove(uid);
+    }
+
+    fn retry(&mut self, uid: &str, asked: Option<Duration>, is_refused: bool) {
+        let (first, longest) = (self.options.first_backoff, self.options.longest_backoff);
+        let fresh =
+            || Retry { backoff: Backoff::new(first, longest), not_before: Instant::now(), is_refused };
+        let retry = self.retries.entry(uid.to_owned()).or_insert_with(fresh);
+        let wait = retry.backoff.failed(fastrand::f64());
+        retry.not_before = Instant::now() + asked.map_or(wait, |asked| asked.max(wait));
+        retry.is_refused = is_refused;
+    }
+}

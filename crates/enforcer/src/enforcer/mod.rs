@@ -1,0 +1,353 @@
+//! The task that owns the state.
+
+mod ended;
+mod judge;
+mod report;
+mod resync;
+mod told;
+mod written;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_engine::{Cluster, RemedyOptions, ViolatedRule, ViolationKey};
+use berth_watch::Backoff;
+use berth_watch::feed::{Differences, Feed};
+use berth_watch::health;
+use berth_watch::lease::{Leadership, elect};
+use berth_watch::record::{EventRecorder, RecordOptions};
+use berth_watch::sources::{Source, Sources, Told};
+use prometheus_client::registry::Registry;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::brakes::Brakes;
+use crate::evict::Evictor;
+use crate::metrics::Metrics;
+use crate::options::{EnforcerError, EnforcerOptions};
+use crate::patience::Patience;
+use crate::pods::Pods;
+use crate::{Running, Snapshot};
+use ended::Ended;
+use written::Written;
+
+/// What placement needs to know; budgets are the Eviction API's to ask.
+const SOURCES: [Source; 7] = [
+    Source::Nodes,
+    Source::Pods,
+    Source::Namespaces,
+    Source::Services,
+    Source::ReplicaSets,
+    Source::StatefulSets,
+    Source::ReplicationControllers,
+];
+/// What the server tells waits here; when as much waits, the server is not read any further.
+const TOLD_BUFFER: usize = 2048;
+/// Told changes applied before anything is judged again.
+const TOLD_AT_ONCE: usize = 512;
+/// The loop turns at least so often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Judging takes no more than one part in so many of the time.
+const JUDGING_SHARE: u32 = 8;
+/// The time to give a lease back.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Name of the controller in events.
+const CONTROLLER: &str = "berth-enforcer";
+
+/// A pod that was told to go, by the engine's name for it.
+struct Going {
+    /// The rules for which it goes.
+    cures: Vec<ViolationKey>,
+    /// Whether the request is under way still.
+    is_in_flight: bool,
+}
+
+/// A pod whose eviction was refused or failed.
+struct Retry {
+    backoff: Backoff,
+    not_before: Instant,
+    /// Whether a budget refused it, rather than something failed.
+    is_refused: bool,
+}
+
+struct Enforcer {
+    options: EnforcerOptions,
+    remedy_options: RemedyOptions,
+    exempt_namespaces: HashSet<String>,
+    cluster: Cluster,
+    feed: Feed,
+    pods: Pods,
+    waits_for: BTreeSet<Source>,
+    /// Whether everything has been listed once: before, rules only seem broken.
+    is_complete: bool,
+    sources: Sources,
+    leadership: Leadership,
+    led_before: bool,
+    patience: Patience<ViolationKey>,
+    /// What kind of rule each of the broken ones is.
+    rules: BTreeMap<ViolationKey, ViolatedRule>,
+    brakes: Brakes,
+    written: Written,
+    evictor: Evictor,
+    /// Pods that were told to go, by uid, until they have gone.
+    going: HashMap<String, Going>,
+    n_in_flight: usize,
+    /// Pods reserved with the brakes that have not been sent yet, by uid.
+    reserved: HashSet<String>,
+    /// Pods whose eviction may yet be carried out although it seemed to fail, by uid: they stay reserved.
+    uncertain: HashSet<String>,
+    retries: HashMap<String, Retry>,
+    /// What was said about why somebody stays, by pod or rule, so that it is said once.
+    said: HashMap<String, &'static str>,
+    /// When to judge for reasons other than the end of a grace.
+    judge_at: Option<Instant>,
+    /// Judging takes no more than a part of the time.
+    judge_not_before: Instant,
+    recorder: Option<EventRecorder>,
+    next_resync: Instant,
+    /// What the last fresh lists differed in, until the next ones confirm it.
+    suspects: Option<(Differences, Differences)>,
+    ended: mpsc::UnboundedSender<Ended>,
+    /// Requests under way; as many as may be at a time, so what they send back is bounded too.
+    tasks: JoinSet<()>,
+    metrics: Arc<Metrics>,
+    /// As it is now, and as it was shown last.
+    shown: Snapshot,
+    shown_last: Snapshot,
+    snapshot: watch::Sender<Snapshot>,
+}
+
+pub(crate) async fn start(
+    config: kube::Config,
+    options: EnforcerOptions,
+    stop: CancellationToken,
+) -> Result<Running, EnforcerError> {
+    let client = berth_watch::connect::client(config)?;
+    let mut registry = Registry::default();
+    let metrics = Arc::new(Metrics::new(&mut registry));
+    let (snapshot, receiver) = watch::channel(Snapshot {
+        waits_for: SOURCES.iter().map(|source| source.name()).collect(),
+        ..Snapshot::default()
+    });
+    // Served and led until everything else has ended.
+    let last = CancellationToken::new();
+    let http_address = match options.listen {
+        Some(address) => {
+            Some(health::serve(address, Arc::new(registry), receiver.clone(), last.clone()).await?)
+        }
+        None => None,
+    };
+    let (leadership, elector) = match options.leader_election.as_ref().filter(|_| !options.dry_run) {
+        Some(lease) => {
+            let (leadership, elector) = elect(client.clone(), lease.clone(), last.clone());
+            (leadership, Some(elector))
+        }
+        None => (Leadership::uncontested(), None),
+    };
+    let (told_sender, told) = mpsc::channel(TOLD_BUFFER);
+    let (ended_sender, ended) = mpsc::unbounded_channel();
+    let recorder = (!options.dry_run).then(|| {
+        let recording = RecordOptions::new(CONTROLLER, options.identity.clone());
+        EventRecorder::start(client.clone(), recording, last.clone())
+    });
+    let evictor = Evictor {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        timeout: options.request_timeout(),
+        metrics: metrics.clone(),
+        stop: CancellationToken::new(),
+    };
+    let mut cluster = Cluster::new(options.settings.clone());
+    cluster.watch_violations();
+    let exempt_by_settings =
+        options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
+    let enforcer = Enforcer {
+        remedy_options: RemedyOptions {
+            seek_targets: true,
+            evict_without_target: options.evict_without_target,
+            exempt_namespaces: options.exempt_namespaces.clone(),
+        },
+        exempt_namespaces: exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect(),
+        cluster,
+        feed: Feed::new(),
+        pods: Pods::default(),
+        waits_for: SOURCES.into_iter().collect(),
+        is_complete: false,
+        sources: Sources::start(client.clone(), &SOURCES, options.watch_idle_timeout, told_sender),
+        // Without an election there is no first moment of leading, after which pods are listed anew.
+        led_before: elector.is_none(),
+        leadership,
+        patience: Patience::default(),
+        rules: BTreeMap::new(),
+        brakes: Brakes::new(options.brakes.clone()),
+        written: Written::new(client, &options),
+        evictor,
+        going: HashMap::new(),
+        n_in_flight: 0,
+        reserved: HashSet::new(),
+        uncertain: HashSet::new(),
+        retries: HashMap::new(),
+        said: HashMap::new(),
+        judge_at: None,
+        judge_not_before: Instant::now(),
+        recorder,
+        next_resync: Instant::now() + Duration::from_secs(u64::from(u32::MAX)),
+        suspects: None,
+        ended: ended_sender,
+        tasks: JoinSet::new(),
+        metrics,
+        shown: Snapshot::default(),
+        shown_last: Snapshot::default(),
+        snapshot,
+        options,
+    };
+    let task = tokio::spawn(enforcer.run(told, ended, stop, last, elector));
+    Ok(Running { snapshot: receiver, http_address, task })
+}
+
+/// Ends what was started with the enforcer, however the enforcer itself ends.
+struct EndWith {
+    last: CancellationToken,
+    elector: Option<JoinHandle<()>>,
+}
+
+impl Drop for EndWith {
+    fn drop(&mut self) {
+        if let Some(elector) = &self.elector {
+            elector.abort();
+        }
+        self.last.cancel();
+    }
+}
+
+impl Enforcer {
+    async fn run(
+        mut self,
+        mut told: mpsc::Receiver<Told>,
+        mut ended: mpsc::UnboundedReceiver<Ended>,
+        stop: CancellationToken,
+        last: CancellationToken,
+        elector: Option<JoinHandle<()>>,
+    ) {
+        // Aborted or not: an elector that outlived the enforcer would lead for nobody.
+        let mut end_with = EndWith { last, elector };
+        let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
+        loop {
+            let wake_at = self.next_wake(Instant::now());
+            let mut leadership = self.leadership.clone();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(end) = ended.recv() => self.ended(end),
+                n = told.recv_many(&mut batch, TOLD_AT_ONCE) => if n == 0 { break },
+                () = leadership.changed() => {}
+                () = tokio::time::sleep_until(wake_at) => {}
+            }
+            while let Ok(end) = ended.try_recv() {
+                self.ended(end);
+            }
+            // The branches are tried in order: what is told must not wait for a moment without answers.
+            while batch.len() < TOLD_AT_ONCE
+                && let Ok(more) = told.try_recv()
+            {
+                batch.push(more);
+            }
+            for told in batch.drain(..) {
+                self.take(told);
+            }
+            self.turn();
+        }
+        self.stop(&mut ended).await;
+        if let Some(elector) = end_with.elector.take() {
+            end_with.last.cancel();
+            if tokio::time::timeout(RELEASE_TIMEOUT, elector).await.is_err() {
+                tracing::warn!("the lease is not given back in time, and will run out");
+            }
+        }
+    }
+
+    /// One turn: everything told is known.
+    fn turn(&mut self) {
+        let now = Instant::now();
+        self.watch_leadership();
+        self.take_violations(now);
+        while self.tasks.try_join_next().is_some() {}
+        self.keep_ledger(now);
+        if self.judge_at.is_some_and(|at| at.max(self.judge_not_before) <= now) && self.may_judge() {
+            self.judge_at = None;
+            self.judge(now);
+            self.judge_not_before = Instant::now() + now.elapsed() * JUDGING_SHARE;
+        }
+        self.compare_if_due(now);
+        self.show();
+    }
+
+    /// When there is something to do although nothing happens.
+    fn next_wake(&self, now: Instant) -> Instant {
+        let judge_at = self.judge_at.filter(|_| self.may_judge()).map(|at| at.max(self.judge_not_before));
+        let times = [self.patience.next_due(), judge_at, self.written.retry_at()];
+        times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
+    }
+
+    fn judge_soon(&mut self, at: Instant) {
+        self.judge_at = Some(self.judge_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    /// What another leader did until a moment ago may not have been told yet: before the first decision as a leader,
+    /// pods are listed anew, and the ledger is read.
+    fn watch_leadership(&mut self) {
+        let leads = self.leadership.leads();
+        if leads && !self.led_before {
+            self.waits_for.insert(Source::Pods);
+            self.sources.restart_pods();
+        }
+        if !leads && self.led_before {
+            self.written.forget();
+        }
+        self.led_before = leads;
+    }
+
+    fn may_judge(&self) -> bool {
+        self.is_complete
+            && self.waits_for.is_empty()
+            && (self.options.dry_run || (self.leadership.leads() && self.written.is_known()))
+    }
+
+    fn show(&mut self) {
+        let shown = &mut self.shown;
+        shown.waits_for = self.waits_for.iter().map(|source| source.name()).collect();
+        shown.leads = !self.options.dry_run && self.leadership.leads();
+        shown.n_nodes = self.feed.n_nodes();
+        shown.n_pods = self.feed.n_pods();
+        shown.n_broken = self.patience.len();
+        shown.n_due = self.patience.n_due();
+        shown.n_going = self.going.len();
+        shown.is_brake_engaged = self.brakes.is_engaged();
+        shown.n_events_dropped = self.recorder.as_ref().map_or(0, EventRecorder::dropped);
+        if *shown != self.shown_last {
+            self.metrics.show(&self.shown_last.held, shown);
+            self.shown_last = shown.clone();
+            self.snapshot.send_replace(shown.clone());
+        }
+    }
+
+    /// Waits for evictions under way, within limits.
+    async fn stop(&mut self, ended: &mut mpsc::UnboundedReceiver<Ended>) {
+        let deadline = Instant::now() + self.options.stop_timeout;
+        while self.n_in_flight > 0 {
+            match tokio::time::timeout_at(deadline, ended.recv()).await {
+                Ok(Some(end)) => self.ended(end),
+                Ok(None) => break,
+                Err(_) => {
+                    tracing::warn!(n = self.n_in_flight, "stopping before all evictions are answered");
+                    break;
+                }
+            }
+        }
+        self.evictor.stop.cancel();
+        self.show();
+    }
+}

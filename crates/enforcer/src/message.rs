@@ -1,0 +1,38 @@
+//! What people read: in conditions, events and the log.
+
+use berth_engine::{Remedy, Target, Verdict};
+
+/// What is broken, why, and because of whom, in one line.
+pub(crate) fn verdict(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    if let Some(term) = &verdict.term {
+        text.push_str(term);
+        text.push_str(": ");
+    }
+    text.push_str(&verdict.reason);
+    if !verdict.detail.is_empty() {
+        text.push_str(": ");
+        text.push_str(&verdict.detail);
+    }
+    if let Some(topology) = &verdict.topology {
+        text.push_str(&format!("; {topology}"));
+    }
+    let witnesses: Vec<_> =
+        verdict.witnesses.iter().map(|w| format!("{}/{} on {}", w.namespace, w.name, w.node)).collect();
+    if !witnesses.is_empty() {
+        text.push_str(&format!("; because of {}", witnesses.join(", ")));
+        if verdict.more_witnesses > 0 {
+            text.push_str(&format!(" and {} more", verdict.more_witnesses));
+        }
+    }
+    text
+}
+
+/// Why a pod goes, and where to.
+pub(crate) fn evicted(remedy: &Remedy) -> String {
+    let why = verdict(&remedy.verdict);
+    match &remedy.target {
+        Target::Node(node) => format!("{why}. It, or what takes its place, fits on {node}"),
+        Target::Nowhere(_) | Target::NotAsked => why,
+    }
+}

@@ -1,0 +1,188 @@
+//! What is counted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use berth_engine::ViolatedRule;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::Snapshot;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct RuleLabels {
+    rule: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TypeLabels {
+    r#type: &'static str,
+}
+
+/// How a request to evict ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvictionResult {
+    Evicted,
+    Refused,
+    Failed,
+    Gone,
+    DryRun,
+}
+
+impl EvictionResult {
+    fn name(self) -> &'static str {
+        match self {
+            EvictionResult::Evicted => "evicted",
+            EvictionResult::Refused => "refused",
+            EvictionResult::Failed => "failed",
+            EvictionResult::Gone => "gone",
+            EvictionResult::DryRun => "dry_run",
+        }
+    }
+}
+
+/// All metrics of an enforcer.
+pub(crate) struct Metrics {
+    broken: Family<RuleLabels, Gauge>,
+    began: Family<RuleLabels, Counter>,
+    ended: Family<RuleLabels, Counter>,
+    due: Gauge,
+    evictions: Family<ResultLabels, Counter>,
+    going: Gauge,
+    held: Family<ReasonLabels, Gauge>,
+    brake: Gauge,
+    judging: Histogram,
+    pub(crate) lookups: Counter,
+    pub(crate) ledger_failures: Counter,
+    cache_size: Family<TypeLabels, Gauge>,
+    differences: Family<KindLabels, Counter>,
+    events_dropped: Gauge,
+    leads: Gauge,
+}
+
+pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
+    match rule {
+        ViolatedRule::PodAffinity => "pod_affinity",
+        ViolatedRule::PodAntiAffinity => "pod_anti_affinity",
+        // The other rules are none of execution, and never told.
+        _ => "node_affinity",
+    }
+}
+
+impl Metrics {
+    /// Makes the metrics and registers them.
+    pub(crate) fn new(registry: &mut Registry) -> Metrics {
+        let m = Metrics {
+            broken: Family::default(),
+            began: Family::default(),
+            ended: Family::default(),
+            due: Gauge::default(),
+            evictions: Family::default(),
+            going: Gauge::default(),
+            held: Family::default(),
+            brake: Gauge::default(),
+            // 10 us to 5 s.
+            judging: Histogram::new(exponential_buckets(0.000_01, 2.0, 20)),
+            lookups: Counter::default(),
+            ledger_failures: Counter::default(),
+            cache_size: Family::default(),
+            differences: Family::default(),
+            events_dropped: Gauge::default(),
+            leads: Gauge::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("berth_enforcer");
+        registry.register("violations", "Rules required during execution that are broken now", m.broken.clone());
+        registry.register("violations_began", "Rules that broke", m.began.clone());
+        registry.register("violations_ended", "Rules that hold again, or whose pods went", m.ended.clone());
+        registry.register("violations_due", "Rules that have been broken for longer than their grace", m.due.clone());
+        registry.register("evictions", "Evictions, by how they ended", m.evictions.clone());
+        registry.register("evictions_in_flight", "Pods that were told to go and have not gone", m.going.clone());
+        registry.register("held", "Pods or rules for which nobody goes now, by reason", m.held.clone());
+        registry.register("brake_engaged", "1 while too much of the cluster would go", m.brake.clone());
+        registry.register(
+            "judgement_duration_seconds",
+            "Time to find out who would have to go, and where to",
+            m.judging.clone(),
+        );
+        registry.register(
+            "eviction_lookups",
+            "Pods looked up because it was not known whether they were evicted",
+            m.lookups.clone(),
+        );
+        registry.register("ledger_failures", "Reads and writes of the ledger that failed", m.ledger_failures.clone());
+        registry.register("cache_size", "Objects in the state, by type", m.cache_size.clone());
+        registry.register(
+            "state_differences",
+            "Differences between the state and fresh lists that were found and mended, by kind",
+            m.differences.clone(),
+        );
+        registry.register(
+            "events_dropped",
+            "Events that were not written, for they were too many",
+            m.events_dropped.clone(),
+        );
+        registry.register("leader", "1 while this process leads", m.leads.clone());
+        m
+    }
+
+    pub(crate) fn began(&self, rule: ViolatedRule) {
+        let labels = RuleLabels { rule: rule_name(rule) };
+        self.began.get_or_create(&labels).inc();
+        self.broken.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn ended(&self, rule: ViolatedRule) {
+        let labels = RuleLabels { rule: rule_name(rule) };
+        self.ended.get_or_create(&labels).inc();
+        self.broken.get_or_create(&labels).dec();
+    }
+
+    pub(crate) fn evicted(&self, result: EvictionResult) {
+        self.evictions.get_or_create(&ResultLabels { result: result.name() }).inc();
+    }
+
+    pub(crate) fn judged(&self, duration: Duration) {
+        self.judging.observe(duration.as_secs_f64());
+    }
+
+    pub(crate) fn differed(&self, kind: &'static str, n: u64) {
+        self.differences.get_or_create(&KindLabels { kind }).inc_by(n);
+    }
+
+    /// What a snapshot shows.
+    pub(crate) fn show(&self, before: &BTreeMap<&'static str, usize>, shown: &Snapshot) {
+        self.due.set(shown.n_due as i64);
+        self.going.set(shown.n_going as i64);
+        self.brake.set(i64::from(shown.is_brake_engaged));
+        self.leads.set(i64::from(shown.leads));
+        self.events_dropped.set(shown.n_events_dropped as i64);
+        for reason in before.keys().filter(|reason| !shown.held.contains_key(*reason)) {
+            self.held.get_or_create(&ReasonLabels { reason }).set(0);
+        }
+        for (reason, n) in &shown.held {
+            self.held.get_or_create(&ReasonLabels { reason }).set(*n as i64);
+        }
+        for (r#type, n) in [("nodes", shown.n_nodes), ("pods", shown.n_pods)] {
+            self.cache_size.get_or_create(&TypeLabels { r#type }).set(n as i64);
+        }
+    }
+}

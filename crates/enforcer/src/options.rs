@@ -1,0 +1,161 @@
+//! What an enforcer is started with.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use berth_engine::{Settings, ViolatedRule};
+use berth_watch::lease::LeaseOptions;
+
+pub use crate::brakes::BrakeOptions;
+
+/// The annotation by which a pod says how long its rules may be broken before it goes, such as `90s`.
+pub const GRACE_ANNOTATION: &str = "scheduling.berth.dev/eviction-grace";
+
+/// How long a rule may be broken before somebody goes for it, by its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graces {
+    /// Of node affinity.
+    pub node_affinity: Duration,
+    /// Of pod affinity.
+    pub pod_affinity: Duration,
+    /// Of pod anti-affinity.
+    pub pod_anti_affinity: Duration,
+}
+
+impl Default for Graces {
+    /// At once; 5 minutes, so that a restart of the needed pod evicts nobody; and 30 seconds.
+    fn default() -> Self {
+        Graces {
+            node_affinity: Duration::ZERO,
+            pod_affinity: Duration::from_secs(300),
+            pod_anti_affinity: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Graces {
+    pub(crate) fn of(&self, rule: ViolatedRule) -> Duration {
+        match rule {
+            ViolatedRule::PodAffinity => self.pod_affinity,
+            ViolatedRule::PodAntiAffinity => self.pod_anti_affinity,
+            // The other rules are none of execution, and never told.
+            _ => self.node_affinity,
+        }
+    }
+}
+
+/// What an enforcer is started with.
+#[derive(Clone, Debug)]
+pub struct EnforcerOptions {
+    /// How rules are read, and by which profiles a place is looked for.
+    pub settings: Settings,
+    /// How long a rule may be broken.
+    pub graces: Graces,
+    /// Whether pods go that have no place to go to.
+    pub evict_without_target: bool,
+    /// Whether nothing is written at all: no evictions, events, conditions, leases and ledgers. It then leads nobody.
+    pub dry_run: bool,
+    /// How many evictions are too many.
+    pub brakes: BrakeOptions,
+    /// Pods in these namespaces are never evicted, besides those of the settings.
+    pub exempt_namespaces: Vec<String>,
+    /// Namespace of the ConfigMap that keeps the account of evictions.
+    pub ledger_namespace: String,
+    /// Name of that ConfigMap.
+    pub ledger_name: String,
+    /// Evictions under way at one time.
+    pub eviction_concurrency: usize,
+    /// How long one request may take before it counts as unanswered. With leader election it is cut to the time
+    /// between the end of a leadership and the earliest beginning of the next.
+    pub request_timeout: Duration,
+    /// The wait before a refused or failed eviction is tried again for the first time.
+    pub first_backoff: Duration,
+    /// The longest such wait.
+    pub longest_backoff: Duration,
+    /// How often pods that have no place to go to are looked at again, if anything changed.
+    pub look_again: Duration,
+    /// Leader election; none: this process is the only enforcer.
+    pub leader_election: Option<LeaseOptions>,
+    /// Where `/healthz`, `/readyz` and `/metrics` are served; none: nowhere. Port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
+    /// How often the state is compared with a fresh list.
+    pub resync_interval: Duration,
+    /// How long to wait before a difference that was found is looked at again: changes on their way arrive meanwhile.
+    pub resync_grace: Duration,
+    /// How long to wait for evictions under way when stopping.
+    pub stop_timeout: Duration,
+    /// A watch that is silent for longer is started again; see
+    /// [`FollowOptions::idle_timeout`](berth_watch::FollowOptions).
+    pub watch_idle_timeout: Duration,
+    /// Name of this process in events; unique among replicas.
+    pub identity: String,
+}
+
+impl Default for EnforcerOptions {
+    fn default() -> Self {
+        EnforcerOptions {
+            settings: Settings::default(),
+            graces: Graces::default(),
+            evict_without_target: false,
+            dry_run: false,
+            brakes: BrakeOptions::default(),
+            exempt_namespaces: Vec::new(),
+            ledger_namespace: "kube-system".to_owned(),
+            ledger_name: "berth-enforcer".to_owned(),
+            eviction_concurrency: 8,
+            request_timeout: Duration::from_secs(10),
+            first_backoff: Duration::from_secs(1),
+            longest_backoff: Duration::from_secs(60),
+            look_again: Duration::from_secs(10),
+            leader_election: None,
+            listen: None,
+            resync_interval: Duration::from_secs(600),
+            resync_grace: Duration::from_secs(15),
+            stop_timeout: Duration::from_secs(10),
+            watch_idle_timeout: Duration::from_secs(90),
+            identity: format!("berth-enforcer-{:08x}", fastrand::u32(..)),
+        }
+    }
+}
+
+/// Why an enforcer cannot be started, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum EnforcerError {
+    /// No client.
+    #[error(transparent)]
+    Connect(#[from] berth_watch::connect::ConnectError),
+    /// The address for `/metrics` and its like cannot be used.
+    #[error(transparent)]
+    Listen(#[from] berth_watch::health::ListenError),
+    /// The enforcer's own task broke down.
+    #[error("the enforcer ended unexpectedly: {0}")]
+    Broken(String),
+}
+
+impl EnforcerOptions {
+    /// How long a request that only a leader may send can take.
+    pub(crate) fn request_timeout(&self) -> Duration {
+        match &self.leader_election {
+            Some(lease) => {
+                let grace = lease.lease_duration.saturating_sub(lease.renew_deadline);
+                self.request_timeout.min(grace).max(Duration::from_millis(100))
+            }
+            None => self.request_timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaders_last_eviction_is_over_before_the_next_leader_begins() {
+        let mut options = EnforcerOptions { request_timeout: Duration::from_secs(30), ..Default::default() };
+        assert_eq!(options.request_timeout(), Duration::from_secs(30));
+        let lease = LeaseOptions::new("kube-system", "berth-enforcer", "a");
+        let grace = lease.lease_duration - lease.renew_deadline;
+        options.leader_election = Some(lease);
+        assert_eq!(options.request_timeout(), grace);
+    }
+}

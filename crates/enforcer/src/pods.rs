@@ -1,0 +1,232 @@
+//! What the enforcer itself knows of pods that run: whose they are, how patient they are, when they appeared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::object::{OwnerReference, Pod};
+use berth_watch::record::Regarding;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::options::GRACE_ANNOTATION;
+
+/// Namespace and name.
+type Key = (Box<str>, Box<str>);
+
+/// The owner whose work a pod does, or the pod itself.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Workload {
+    /// `namespace/Kind/name`.
+    pub(crate) name: Box<str>,
+    /// The controller; none for a pod of its own.
+    pub(crate) controller: Option<Regarding>,
+}
+
+/// A pod that runs.
+#[derive(Debug)]
+pub(crate) struct PodFacts {
+    pub(crate) uid: Box<str>,
+    pub(crate) workload: Arc<Workload>,
+    /// What its annotation says.
+    pub(crate) grace: Option<Duration>,
+    /// When it appeared: by this process' clock if it saw it, otherwise by the server's.
+    pub(crate) seen_at: Timestamp,
+}
+
+/// What is new about a pod that was told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PodNews {
+    Nothing,
+    /// Its grace is another one.
+    Grace,
+    /// Its grace is another one, which cannot be read, and counts as not given.
+    BadGrace(String),
+}
+
+/// Pods on nodes that have not ended, by namespace and name.
+#[derive(Debug, Default)]
+pub(crate) struct Pods {
+    pods: HashMap<Key, PodFacts>,
+    /// The workloads of these pods, with how many each has.
+    workloads: HashMap<Arc<Workload>, usize>,
+}
+
+/// `90s`, `5m`, `1h30m` or a bare `0`; never negative.
+fn grace(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    text.parse::<SignedDuration>().ok()?.try_into().ok()
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    (namespace.into(), name.into())
+}
+
+impl Workload {
+    fn of(pod: &Pod) -> Workload {
+        let metadata = &pod.metadata;
+        let Some(owner) = metadata.controller() else {
+            let name = format!("{}/Pod/{}", metadata.namespace, metadata.name);
+            return Workload { name: name.into(), controller: None };
+        };
+        let OwnerReference { api_version, kind, name, uid, .. } = owner;
+        Workload {
+            name: format!("{}/{kind}/{name}", metadata.namespace).into(),
+            controller: Some(Regarding {
+                api_version: api_version.clone().into(),
+                kind: kind.clone().into(),
+                namespace: metadata.namespace.clone(),
+                name: name.clone(),
+                uid: uid.clone(),
+            }),
+        }
+    }
+}
+
+impl Pods {
+    /// A pod as it is now. `seen_at` is when it appeared, should it be new.
+    pub(crate) fn set(&mut self, pod: &Pod, seen_at: Timestamp) -> PodNews {
+        let metadata = &pod.metadata;
+        if pod.spec.node_name.is_empty() || pod.is_terminal() {
+            self.remove(&metadata.namespace, &metadata.name, &metadata.uid);
+            return PodNews::Nothing;
+        }
+        let text = metadata.annotations.get(GRACE_ANNOTATION);
+        let read = text.and_then(|text| grace(text));
+        let workload = Workload::of(pod);
+        let key = key(&metadata.namespace, &metadata.name);
+        let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
+        let grace_before = known.and_then(|known| known.grace);
+        if known.is_some_and(|known| *known.workload == workload && known.grace == read) {
+            return PodNews::Nothing;
+        }
+        let is_new = known.is_none();
+        let seen_at = known.map_or(seen_at, |known| known.seen_at);
+        self.discount(&key);
+        let workload = match self.workloads.get_key_value(&workload) {
+            Some((workload, _)) => workload.clone(),
+            None => Arc::new(workload),
+        };
+        *self.workloads.entry(workload.clone()).or_default() += 1;
+        let facts = PodFacts { uid: metadata.uid.as_str().into(), workload, grace: read, seen_at };
+        self.pods.insert(key, facts);
+        match text {
+            Some(text) if read.is_none() && (is_new || grace_before.is_some()) => {
+                PodNews::BadGrace(text.clone())
+            }
+            _ if grace_before != read => PodNews::Grace,
+            _ => PodNews::Nothing,
+        }
+    }
+
+    /// A pod is gone. Another one that has its name by now stays.
+    pub(crate) fn remove(&mut self, namespace: &str, name: &str, uid: &str) {
+        let key = key(namespace, name);
+        if self.pods.get(&key).is_some_and(|known| *known.uid == *uid) {
+            self.discount(&key);
+        }
+    }
+
+    fn discount(&mut self, key: &Key) {
+        let Some(known) = self.pods.remove(key) else { return };
+        if let Some(n) = self.workloads.get_mut(&known.workload) {
+            *n -= 1;
+            if *n == 0 {
+                self.workloads.remove(&known.workload);
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&PodFacts> {
+        self.pods.get(&key(namespace, name))
+    }
+
+    /// How many pods a workload has.
+    pub(crate) fn n_of(&self, workload: &Workload) -> usize {
+        self.workloads.get(workload).copied().unwrap_or(0)
+    }
+
+    /// How many pods run.
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, owner: Option<&str>, grace: Option<&str>) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = "default".to_owned();
+        pod.metadata.name = name.to_owned();
+        pod.metadata.uid = format!("uid-{name}");
+        pod.spec.node_name = "n1".to_owned();
+        pod.metadata.owner_references = owner
+            .map(|name| OwnerReference {
+                api_version: "apps/v1".to_owned(),
+                kind: "ReplicaSet".to_owned(),
+                name: name.to_owned(),
+                uid: "u".to_owned(),
+                controller: Some(true),
+            })
+            .into_iter()
+            .collect();
+        if let Some(grace) = grace {
+            pod.metadata.annotations.insert(GRACE_ANNOTATION.to_owned(), grace.to_owned());
+        }
+        pod
+    }
+
+    const SEEN: Timestamp = Timestamp::UNIX_EPOCH;
+
+    #[test]
+    fn pods_are_counted_with_their_workload_as_long_as_they_run() {
+        let mut pods = Pods::default();
+        for name in ["a", "b"] {
+            pods.set(&pod(name, Some("web"), None), SEEN);
+        }
+        pods.set(&pod("alone", None, None), SEEN);
+        let workload = pods.get("default", "a").unwrap().workload.clone();
+        assert_eq!((&*workload.name, pods.n_of(&workload), pods.len()), ("default/ReplicaSet/web", 2, 3));
+        assert_eq!(&*pods.get("default", "alone").unwrap().workload.name, "default/Pod/alone");
+        pods.set(&pod("a", Some("web"), None), SEEN);
+        pods.remove("default", "b", "another");
+        assert_eq!(pods.n_of(&workload), 2);
+        pods.remove("default", "b", "uid-b");
+        let mut ended = pod("a", Some("web"), None);
+        ended.status.phase = "Succeeded".to_owned();
+        pods.set(&ended, SEEN);
+        assert_eq!((pods.n_of(&workload), pods.len(), pods.workloads.len()), (0, 1, 1));
+    }
+
+    #[test]
+    fn graces_are_read_and_what_is_not_understood_is_told_once() {
+        let mut pods = Pods::default();
+        let mut set = |grace| pods.set(&pod("a", None, grace), SEEN);
+        assert_eq!(set(Some("90s")), PodNews::Grace);
+        assert_eq!(set(Some("90s")), PodNews::Nothing);
+        assert_eq!(set(Some("1m30s")), PodNews::Nothing);
+        assert_eq!(set(Some("0")), PodNews::Grace);
+        assert_eq!(set(Some("soon")), PodNews::BadGrace("soon".to_owned()));
+        assert_eq!(set(Some("soon")), PodNews::Nothing);
+        assert_eq!(set(Some("-5s")), PodNews::Nothing);
+        assert_eq!(set(Some("1h")), PodNews::Grace);
+        assert_eq!(set(None), PodNews::Grace);
+        assert_eq!(pods.get("default", "a").unwrap().grace, None);
+    }
+
+    #[test]
+    fn another_pod_of_the_same_name_appeared_when_it_was_told() {
+        let mut pods = Pods::default();
+        pods.set(&pod("a", None, None), SEEN);
+        let mut again = pod("a", None, None);
+        again.metadata.uid = "another".to_owned();
+        let later = Timestamp::from_second(100).unwrap();
+        pods.set(&again, later);
+        pods.set(&again, Timestamp::from_second(200).unwrap());
+        assert_eq!(pods.get("default", "a").unwrap().seen_at, later);
+    }
+}
