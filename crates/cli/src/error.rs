@@ -100,6 +100,9 @@ pub enum CliError {
     /// Webhooks cannot be served.
     #[error(transparent)]
     Webhook(#[from] berth_admission::server::ServerError),
+    /// An enforcer cannot go on.
+    #[error(transparent)]
+    Enforcer(#[from] berth_enforcer::EnforcerError),
     /// A dump cannot be imported.
     #[error(transparent)]
     Import(#[from] berth_minicluster::ImportError),

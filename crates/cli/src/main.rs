@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, bench, completions, explain, install, kubelet, replay, scheduler, simulate, up, webhook,
+    apiserver, bench, completions, enforcer, explain, install, kubelet, replay, scheduler, simulate, up, webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -29,7 +29,7 @@ use crate::output::Color;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    everything is placed (simulate, up), the pod fits (explain), no differences (replay),
-       measured (bench), ended by Ctrl-C (up, apiserver, scheduler, kubelet)
+       measured (bench), ended by Ctrl-C (up, apiserver, scheduler, enforcer, kubelet)
   1    some pods are not placed (simulate, up), the pod does not fit or one of its rules no
        longer holds (explain), differences were found (replay), a workload is broken or a
        placement against its rules (bench)
@@ -63,6 +63,7 @@ enum Command {
     Explain(explain::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
+    Enforcer(enforcer::Args),
     Kubelet(kubelet::Args),
     Replay(replay::Args),
     Bench(bench::Args),
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::Scheduler(args) => scheduler::run(&args),
+        Command::Enforcer(args) => enforcer::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(args),

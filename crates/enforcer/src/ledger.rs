@@ -16,7 +16,7 @@ use crate::brakes::Memory;
 const KEY: &str = "ledger.json";
 
 /// Where the ledger is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LedgerPlace {
     pub(crate) client: kube::Client,
     pub(crate) namespace: String,

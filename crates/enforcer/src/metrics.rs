@@ -110,12 +110,24 @@ impl Metrics {
             leads: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("berth_enforcer");
-        registry.register("violations", "Rules required during execution that are broken now", m.broken.clone());
+        registry.register(
+            "violations",
+            "Rules required during execution that are broken now",
+            m.broken.clone(),
+        );
         registry.register("violations_began", "Rules that broke", m.began.clone());
         registry.register("violations_ended", "Rules that hold again, or whose pods went", m.ended.clone());
-        registry.register("violations_due", "Rules that have been broken for longer than their grace", m.due.clone());
+        registry.register(
+            "violations_due",
+            "Rules that have been broken for longer than their grace",
+            m.due.clone(),
+        );
         registry.register("evictions", "Evictions, by how they ended", m.evictions.clone());
-        registry.register("evictions_in_flight", "Pods that were told to go and have not gone", m.going.clone());
+        registry.register(
+            "evictions_in_flight",
+            "Pods that were told to go and have not gone",
+            m.going.clone(),
+        );
         registry.register("held", "Pods or rules for which nobody goes now, by reason", m.held.clone());
         registry.register("brake_engaged", "1 while too much of the cluster would go", m.brake.clone());
         registry.register(
@@ -128,7 +140,11 @@ impl Metrics {
             "Pods looked up because it was not known whether they were evicted",
             m.lookups.clone(),
         );
-        registry.register("ledger_failures", "Reads and writes of the ledger that failed", m.ledger_failures.clone());
+        registry.register(
+            "ledger_failures",
+            "Reads and writes of the ledger that failed",
+            m.ledger_failures.clone(),
+        );
         registry.register("cache_size", "Objects in the state, by type", m.cache_size.clone());
         registry.register(
             "state_differences",

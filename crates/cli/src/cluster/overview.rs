@@ -9,11 +9,12 @@ use http::Method;
 use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::observed::{Node, Observed, Pod};
 use super::settled::{COLLECTIONS, Workload, restless_pods, restless_workload};
-use crate::render::live::Live;
+use crate::render::live::{Enforced, Live};
 
 /// Events taken at a time.
 const MAX_EVENTS: usize = 4096;
@@ -32,6 +33,7 @@ pub struct Overview {
     observed: Observed,
     live: Live,
     rate: Rate,
+    enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
 }
 
 /// What [`Overview::until_settled`] waits for.
@@ -54,8 +56,12 @@ pub enum Waited {
 }
 
 impl Overview {
-    /// Begins to follow.
-    pub fn start(client: Client, live: Live) -> Overview {
+    /// Begins to follow. Where there is an enforcer, what it does is shown as well.
+    pub fn start(
+        client: Client,
+        live: Live,
+        enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
+    ) -> Overview {
         Overview {
             nodes: follow(client.clone(), FollowOptions::new("/api/v1/nodes")),
             pods: follow(client.clone(), FollowOptions::new("/api/v1/pods")),
@@ -63,6 +69,7 @@ impl Overview {
             observed: Observed::default(),
             live,
             rate: Rate::default(),
+            enforcer,
         }
     }
 
@@ -163,7 +170,8 @@ impl Overview {
     fn show(&mut self) {
         let rate = self.rate.per_second(self.observed.n_bound);
         if self.observed.is_complete() {
-            self.live.show(&self.observed.tally(), rate);
+            let enforced = self.enforcer.as_ref().map(|enforcer| Enforced::of(&enforcer.borrow()));
+            self.live.show(&self.observed.tally(), rate, &enforced.unwrap_or_default());
         }
     }
 }

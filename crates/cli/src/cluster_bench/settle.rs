@@ -105,7 +105,7 @@ pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
     let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
     let ready = started.elapsed();
 
-    let mut overview = Overview::start(client.clone(), Live::new(settle.live));
+    let mut overview = Overview::start(client.clone(), Live::new(settle.live), None);
     let idle = || async { true };
     let rest = |n_nodes| Rest { n_nodes, is_scheduler_idle: idle, timeout: Some(SETTLE_TIMEOUT) };
     wait(&mut overview, rest(settle.n_nodes), "nodes are ready").await?;

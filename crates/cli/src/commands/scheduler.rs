@@ -1,21 +1,22 @@
 //! `berth scheduler`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use berth_api::config::{DEFAULT_SCHEDULER_NAME, Profile};
 use berth_engine::Settings;
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
-use berth_watch::lease::LeaseOptions;
 
 use super::connection_args::ConnectionArgs;
-use super::node_args::duration;
+use super::lease_args::{LeaseArgs, identity};
 use super::rules_args::RulesArgs;
 use crate::Answer;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
+
+/// Name of the Lease unless another one is given.
+const LEASE: &str = "berth";
 
 /// Schedule the pods of a cluster
 ///
@@ -47,24 +48,8 @@ pub struct Args {
     /// Serve /healthz, /readyz and /metrics here; without it they are served nowhere
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Run beside other replicas: one leads, and another takes over when it fails
-    #[arg(long)]
-    leader_elect: bool,
-    /// Name of the Lease that the replicas share
-    #[arg(long, value_name = "NAME", default_value = "berth", requires = "leader_elect")]
-    leader_elect_resource_name: String,
-    /// Namespace of the Lease
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", requires = "leader_elect")]
-    leader_elect_resource_namespace: String,
-    /// How long the others wait for a sign of the leader before they take over
-    #[arg(long, value_name = "DURATION", default_value = "12s", requires = "leader_elect", value_parser = duration)]
-    leader_elect_lease_duration: Duration,
-    /// How long the leader goes on without having been able to give a sign
-    #[arg(long, value_name = "DURATION", default_value = "7s", requires = "leader_elect", value_parser = duration)]
-    leader_elect_renew_deadline: Duration,
-    /// Between two signs
-    #[arg(long, value_name = "DURATION", default_value = "2s", requires = "leader_elect", value_parser = duration)]
-    leader_elect_retry_period: Duration,
+    #[command(flatten)]
+    lease: LeaseArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -77,7 +62,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
     options.bind_concurrency = args.bind_concurrency.into();
     options.listen = args.listen;
-    options.leader_election = args.lease(&options.identity)?;
+    options.leader_election = args.lease.options(LEASE, &options.identity)?;
     runtime::run(async move |stop| {
         let config = args.connection.options().config().await?;
         let running = berth_scheduler::start(config, options, stop).await?;
@@ -87,35 +72,6 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         running.stopped().await?;
         Ok(Answer::Good)
     })
-}
-
-impl Args {
-    fn lease(&self, identity: &str) -> Result<Option<LeaseOptions>, CliError> {
-        if !self.leader_elect {
-            return Ok(None);
-        }
-        let lease = LeaseOptions {
-            lease_duration: self.leader_elect_lease_duration,
-            renew_deadline: self.leader_elect_renew_deadline,
-            retry_period: self.leader_elect_retry_period,
-            ..LeaseOptions::new(
-                &self.leader_elect_resource_namespace,
-                &self.leader_elect_resource_name,
-                identity,
-            )
-        };
-        let is_ordered = Duration::ZERO < lease.retry_period
-            && lease.retry_period < lease.renew_deadline
-            && lease.renew_deadline < lease.lease_duration;
-        if !is_ordered || lease.lease_duration < Duration::from_secs(1) {
-            return Err(CliError::Usage(
-                "--leader-elect-retry-period must be less than --leader-elect-renew-deadline, and that less than \
-                 --leader-elect-lease-duration, which is at least 1s"
-                    .to_owned(),
-            ));
-        }
-        Ok(Some(lease))
-    }
 }
 
 /// What a scheduler is started with that serves these names, or else those of the configuration, or else `defaults`.
@@ -147,12 +103,9 @@ pub fn options(
     } else if let Some(profile) = alias(&settings) {
         settings.config.profiles.push(profile);
     }
-    Ok(SchedulerOptions {
-        settings,
-        scheduler_name: None,
-        identity: identity(),
-        ..SchedulerOptions::default()
-    })
+    let defaults = SchedulerOptions::default();
+    let identity = identity(&defaults.identity);
+    Ok(SchedulerOptions { settings, scheduler_name: None, identity, ..defaults })
 }
 
 /// The default profile of a configuration file, for pods that ask for Berth by name, unless one is called so.
@@ -161,15 +114,6 @@ fn alias(settings: &Settings) -> Option<Profile> {
     let is_called = |name: &str| profiles.iter().find(|p| p.scheduler_name == name);
     let default = is_called(DEFAULT_SCHEDULER_NAME).filter(|_| is_called(SCHEDULER_NAME).is_none())?;
     Some(Profile { scheduler_name: SCHEDULER_NAME.to_owned(), ..default.clone() })
-}
-
-/// Machine, process, and something that tells apart processes of containers that take themselves for one machine.
-fn identity() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "berth" } else { host.trim() };
-    let SchedulerOptions { identity, .. } = SchedulerOptions::default();
-    let random = identity.rsplit_once('-').map_or(identity.as_str(), |(_, random)| random);
-    format!("{host}_{}_{random}", std::process::id())
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use super::admission_args::{self, AdmissionArgs};
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::rules_args::RulesArgs;
-use super::scheduler;
 use super::server_args::ServerArgs;
+use super::{enforcer, scheduler};
 use crate::Answer;
 use crate::cluster::apply::{Applied, apply};
 use crate::cluster::log::LogArgs;
@@ -45,8 +45,9 @@ const DEFAULT_NODES: u64 = 3;
 
 /// Run a Kubernetes cluster with simulated nodes, scheduled by Berth
 ///
-/// One process: an API server with the workload controllers, simulated nodes, and the scheduler, which serves pods of
-/// the schedulerNames `default-scheduler` and `berth`. Prints the line that makes kubectl use it, and goes on until
+/// One process: an API server with the workload controllers, simulated nodes, the scheduler, which serves pods of the
+/// schedulerNames `default-scheduler` and `berth`, and the enforcer, which evicts pods whose rules required during
+/// execution do not hold any more. Prints the line that makes kubectl use it, and goes on until
 /// Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -86,6 +87,9 @@ pub struct Args {
     /// of --config]
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
+    /// Do not hold running pods to their rules required during execution
+    #[arg(long)]
+    no_enforcer: bool,
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
@@ -161,14 +165,26 @@ async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) 
             admission_args::follow(admission, server.admin_config(), &mut parts).await?;
         }
         let client = connect::client(server.admin_config())?;
+        let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
         start_parts(args, settings, &server, &mut parts)?;
         let scheduler = berth_scheduler::start(server.admin_config(), scheduler, parts.stop_token()).await?;
         let snapshot = scheduler.snapshot();
         parts.start("scheduler", |_| scheduler.stopped());
+        let enforced = match enforcer {
+            Some(options) => {
+                let config = server.admin_config();
+                let enforcer = berth_enforcer::start(config, options, parts.stop_token()).await?;
+                let enforced = enforcer.snapshot();
+                parts.start("enforcer", |_| enforcer.stopped());
+                Some(enforced)
+            }
+            None => None,
+        };
         output::kubeconfig_line(server.kubeconfig_path())?;
         output::note(&format!("ready after {:.1} s at {}", begin.elapsed().as_secs_f64(), server.url()));
-        let work = attend(args, client, manifests, ran, snapshot, &stop);
+        let shown = Shown { scheduler: snapshot, enforcer: enforced };
+        let work = attend(args, client, manifests, ran, shown, &stop);
         tokio::select! {
             answer = work => answer,
             failed = parts.failed() => failed.map(|()| Answer::Good),
@@ -210,13 +226,19 @@ impl Args {
     }
 }
 
+/// What the parts show of themselves.
+struct Shown {
+    scheduler: watch::Receiver<Snapshot>,
+    enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
+}
+
 /// What is done while the parts run.
 async fn attend(
     args: &Args,
     client: Client,
     manifests: Vec<Manifest>,
     ran: HashSet<Key>,
-    scheduler: watch::Receiver<Snapshot>,
+    shown: Shown,
     stop: &CancellationToken,
 ) -> Result<Answer, CliError> {
     if args.no_summary && !args.exit_when_settled {
@@ -224,7 +246,8 @@ async fn attend(
         stop.cancelled().await;
         return Ok(Answer::Good);
     }
-    let mut overview = Overview::start(client.clone(), Live::new(!args.no_summary));
+    let Shown { scheduler, enforcer } = shown;
+    let mut overview = Overview::start(client.clone(), Live::new(!args.no_summary), enforcer);
     let work = async {
         let applied = overview.until(apply(&client, manifests)).await?;
         overview.aside(|| tell(applied));

@@ -184,7 +184,12 @@ impl Brakes {
 
     /// Before candidates are asked about: how many pods there are, and how many would go if nothing held them.
     /// Tells when that engages or releases the brake on the whole cluster.
-    pub(crate) fn survey(&mut self, n_pods: usize, n_would_go: usize, now: Timestamp) -> Option<ClusterBrake> {
+    pub(crate) fn survey(
+        &mut self,
+        n_pods: usize,
+        n_would_go: usize,
+        now: Timestamp,
+    ) -> Option<ClusterBrake> {
         self.expire(now);
         self.cluster_limit = limit(self.options.max_cluster_share, n_pods, LEAST_CLUSTER_LIMIT);
         let n = self.entries.len() + n_would_go;
@@ -207,8 +212,8 @@ impl Brakes {
         self.engaged_at.is_some()
     }
 
-    /// Evictions of the last window, reserved ones included.
-    pub(crate) fn n_evictions(&self) -> usize {
+    #[cfg(test)]
+    fn n_evictions(&self) -> usize {
         self.entries.len()
     }
 
@@ -328,11 +333,7 @@ impl Brakes {
         }
         self.entries.sort_by_key(|entry| entry.at);
         self.rounds.adopt(memory.rounds, now);
-        let mut recent: Vec<Timestamp> = self.recent.drain(..).collect();
-        recent.extend(self.entries.iter().map(|entry| of_millis(entry.at)));
-        recent.sort_unstable();
-        recent.dedup();
-        self.recent = recent.into();
+        self.recent = self.entries.iter().map(|entry| of_millis(entry.at)).collect();
         self.expire(now);
     }
 
@@ -377,13 +378,7 @@ impl Brakes {
     }
 
     /// When one more of those that count `n` now may go, of whom no more than `limit` may within a window.
-    fn room_at(
-        &self,
-        n: usize,
-        limit: usize,
-        counts: impl Fn(&Entry) -> bool,
-        now: Timestamp,
-    ) -> Timestamp {
+    fn room_at(&self, n: usize, limit: usize, counts: impl Fn(&Entry) -> bool, now: Timestamp) -> Timestamp {
         // So many have to be forgotten first.
         let n_over = (n + 1).saturating_sub(limit.max(1));
         let last = self.entries.iter().filter(|e| counts(e)).nth(n_over.saturating_sub(1));

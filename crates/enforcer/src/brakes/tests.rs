@@ -215,7 +215,8 @@ fn a_clock_that_is_set_back_makes_nothing_last_longer_than_a_window() {
 
 #[test]
 fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
-    let mut brakes = Brakes::new(BrakeOptions { max_per_node: 1_000_000, max_per_namespace: 1_000_000, ..loose() });
+    let mut brakes =
+        Brakes::new(BrakeOptions { max_per_node: 1_000_000, max_per_namespace: 1_000_000, ..loose() });
     brakes.survey(1_000_000, 0, at(0));
     let name = "n".repeat(253);
     let (mut n, mut i) = (0, 0);

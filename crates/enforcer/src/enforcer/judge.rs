@@ -73,7 +73,8 @@ impl Enforcer {
         self.metrics.judged(now.elapsed());
         let mut stay = Stay::default();
         let look_again = now + self.options.look_again;
-        let going: HashSet<ViolationKey> = self.going.values().flat_map(|g| g.cures.iter().cloned()).collect();
+        let going: HashSet<ViolationKey> =
+            self.going.values().flat_map(|g| g.cures.iter().cloned()).collect();
         for Stays { key, reason } in stays.iter().filter(|s| !going.contains(&s.key)) {
             stay.hold("nobody_helps", look_again);
             self.say_rule_stays(key, reason);

@@ -1,9 +1,9 @@
 //! What the server tells, and which rules break and hold by it.
 
 use berth_api::object::Pod;
+use berth_engine::ViolationKey;
 use berth_watch::feed::PodChange;
 use berth_watch::sources::{PodEvent, Told};
-use berth_engine::ViolationKey;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -106,8 +106,7 @@ impl Enforcer {
             self.say_bad_grace(pod, text);
         }
         let given = self.pods.get(namespace, name).and_then(|facts| facts.grace);
-        let first =
-            ViolationKey { namespace: namespace.clone(), name: name.clone(), term: String::new() };
+        let first = ViolationKey { namespace: namespace.clone(), name: name.clone(), term: String::new() };
         let broken = self.patience.range(first..);
         let keys: Vec<ViolationKey> =
             broken.take_while(|k| k.namespace == *namespace && k.name == *name).cloned().collect();
@@ -151,7 +150,9 @@ impl Enforcer {
             let rules = &self.rules;
             self.going.retain(|_, going| going.cures.iter().any(|key| rules.contains_key(key)));
         }
-        if self.patience.ripen(now) > 0 || (is_new && !(self.shown.held.is_empty() && self.reserved.is_empty())) {
+        if self.patience.ripen(now) > 0
+            || (is_new && !(self.shown.held.is_empty() && self.reserved.is_empty()))
+        {
             self.judge_soon(now);
         }
     }

@@ -1,0 +1,204 @@
+//! `berth enforcer`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces};
+use berth_engine::Settings;
+
+use super::connection_args::ConnectionArgs;
+use super::lease_args::{LeaseArgs, identity};
+use super::node_args::duration;
+use super::rules_args::RulesArgs;
+use crate::Answer;
+use crate::cluster::log::LogArgs;
+use crate::cluster::runtime;
+use crate::error::CliError;
+use crate::output;
+
+/// Name of the Lease unless another one is given.
+const LEASE: &str = "berth-enforcer";
+
+/// Hold running pods to their rules required during execution, by eviction
+///
+/// A pod goes when such a rule was broken for its grace, its going makes the rule hold again, it fits elsewhere with
+/// all its rules, its PodDisruptionBudget allows it, and no more go than the limits let. Everybody who stays is told
+/// why, by an event.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  berth enforcer --dry-run -v
+  berth enforcer --context staging --exempt-namespace monitoring
+  berth enforcer --leader-elect --listen 0.0.0.0:10260 --max-cluster-share 5%
+
+A pod's own grace is in its annotation scheduling.berth.dev/eviction-grace, such as 90s.
+
+Exit codes: 0 ended by SIGINT or SIGTERM, 2 bad input or usage, or it could not go on
+
+docs/enforcer.md tells how it works and what its metrics mean.")]
+pub struct Args {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Evict nobody and write nothing: say in the log who would go
+    #[arg(long)]
+    dry_run: bool,
+    /// How long node affinity may be broken before somebody goes
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    node_affinity_grace: Duration,
+    /// How long pod affinity may be broken before somebody goes
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pod_affinity_grace: Duration,
+    /// How long pod anti-affinity may be broken before somebody goes
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pod_anti_affinity_grace: Duration,
+    /// Evict pods that fit nowhere else, too
+    #[arg(long)]
+    evict_without_target: bool,
+    /// Never evict pods of this namespace; may be given several times
+    #[arg(long, value_name = "NAMESPACE")]
+    exempt_namespace: Vec<String>,
+    /// The window in which evictions are counted
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    window: Duration,
+    /// Evictions per second, at most
+    #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = rate)]
+    evictions_per_second: f64,
+    /// Evictions from one node within the window, at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_evictions_per_node: u32,
+    /// Evictions from one namespace within the window, at most
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_evictions_per_namespace: u32,
+    /// The part of the cluster's pods that may go within the window, at least 5; when more would go, none does for
+    /// the length of a window
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = share)]
+    max_cluster_share: f64,
+    /// The part of one workload's pods that may go within the window, at least 1
+    #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = share)]
+    max_workload_share: f64,
+    /// How often in a row a workload's pods may be evicted for the same term and come back into the same violation
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    max_repeats: u32,
+    /// The window in which repeats are counted
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    repeat_window: Duration,
+    /// Namespace of the ConfigMap `berth-enforcer`, in which evictions are accounted for
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    ledger_namespace: String,
+    #[command(flatten)]
+    rules: RulesArgs,
+    /// Serve /healthz, /readyz and /metrics here; without it they are served nowhere
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Enforces until told to stop.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    args.log.start();
+    let mut options = options(args.rules.settings(&[])?);
+    options.leader_election = args.lease.options(LEASE, &options.identity)?;
+    args.set(&mut options);
+    runtime::run(async move |stop| {
+        let config = args.connection.options().config().await?;
+        let running = berth_enforcer::start(config, options, stop).await?;
+        if let Some(address) = running.http_address() {
+            output::note(&format!("healthz, readyz and metrics are at http://{address}"));
+        }
+        running.stopped().await?;
+        Ok(Answer::Good)
+    })
+}
+
+impl Args {
+    fn set(&self, options: &mut EnforcerOptions) {
+        options.graces = Graces {
+            node_affinity: self.node_affinity_grace,
+            pod_affinity: self.pod_affinity_grace,
+            pod_anti_affinity: self.pod_anti_affinity_grace,
+        };
+        options.brakes = BrakeOptions {
+            window: self.window,
+            evictions_per_second: self.evictions_per_second,
+            max_per_node: self.max_evictions_per_node,
+            max_per_namespace: self.max_evictions_per_namespace,
+            max_cluster_share: self.max_cluster_share,
+            max_workload_share: self.max_workload_share,
+            max_repeats: self.max_repeats,
+            repeat_window: self.repeat_window,
+        };
+        options.dry_run = self.dry_run;
+        options.evict_without_target = self.evict_without_target;
+        options.exempt_namespaces.clone_from(&self.exempt_namespace);
+        options.ledger_namespace.clone_from(&self.ledger_namespace);
+        options.listen = self.listen;
+    }
+}
+
+/// What an enforcer with the default limits is started with.
+pub fn options(settings: Settings) -> EnforcerOptions {
+    let defaults = EnforcerOptions::default();
+    let identity = identity(&defaults.identity);
+    EnforcerOptions { settings, identity, ..defaults }
+}
+
+/// `10%` or `0.1`.
+fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    let share = share.ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "write it like 10%, from 0% to 100%".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=1000.0).contains(rate));
+    rate.ok_or_else(|| "must be a number from 0.001 to 1000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches};
+
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> EnforcerOptions {
+        let command = Args::augment_args(Command::new("enforcer"));
+        let matches = command.try_get_matches_from([&["enforcer"], arguments].concat()).unwrap();
+        let args = Args::from_arg_matches(&matches).unwrap();
+        let mut options = options(args.rules.settings(&[]).unwrap());
+        options.leader_election = args.lease.options(LEASE, "me").unwrap();
+        args.set(&mut options);
+        options
+    }
+
+    #[test]
+    fn the_flags_defaults_are_the_enforcers_own() {
+        let (parsed, default) = (parsed(&[]), EnforcerOptions::default());
+        assert_eq!((parsed.graces, parsed.brakes), (default.graces, default.brakes));
+        assert_eq!(parsed.ledger_namespace, default.ledger_namespace);
+        assert!(!parsed.dry_run && !parsed.evict_without_target && parsed.leader_election.is_none());
+    }
+
+    #[test]
+    fn flags_are_taken_over() {
+        let options = parsed(&[
+            "--leader-elect",
+            "--node-affinity-grace=1s",
+            "--max-cluster-share=5%",
+            "--max-workload-share",
+            "0.25",
+            "--exempt-namespace=a",
+            "--exempt-namespace=b",
+        ]);
+        assert_eq!(options.leader_election.unwrap().name, "berth-enforcer");
+        assert_eq!(options.graces.node_affinity, Duration::from_secs(1));
+        assert_eq!((options.brakes.max_cluster_share, options.brakes.max_workload_share), (0.05, 0.25));
+        assert_eq!(options.exempt_namespaces, ["a", "b"]);
+        assert!(share("101%").is_err() && share("ten").is_err() && rate("0").is_err());
+    }
+}
