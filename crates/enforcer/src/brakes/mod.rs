@@ -240,19 +240,9 @@ impl Brakes {
         let options = &self.options;
         let workload_limit = limit(options.max_workload_share, candidate.n_workload_pods, 1);
         let (per_namespace, per_node) = (options.max_per_namespace as usize, options.max_per_node as usize);
-        type Of = fn(&Entry) -> &String;
-        let limits: [(Brake, &str, &HashMap<String, usize>, Of, usize); 3] = [
-            (Brake::Workload, candidate.workload, &self.n_by_workload, |e| &e.workload, workload_limit),
-            (Brake::Namespace, candidate.namespace, &self.n_by_namespace, |e| &e.namespace, per_namespace),
-            (Brake::Node, candidate.node, &self.n_by_node, |e| &e.node, per_node),
-        ];
-        for (brake, name, counts, of, limit) in limits {
-            let n = counts.get(name).copied().unwrap_or(0);
-            if n >= limit {
-                let until = self.room_at(n, limit, |e| of(e) == name, now);
-                return Err(self.held(brake, n + 1, limit, until));
-            }
-        }
+        self.check_limit(Brake::Workload, candidate.workload, workload_limit, now)?;
+        self.check_limit(Brake::Namespace, candidate.namespace, per_namespace, now)?;
+        self.check_limit(Brake::Node, candidate.node, per_node, now)?;
         let entry = Entry {
             at: millis(now),
             uid: candidate.uid.to_owned(),
@@ -287,6 +277,20 @@ impl Brakes {
         }
         self.recent.push_back(now);
         Ok(())
+    }
+
+    fn check_limit(&self, brake: Brake, name: &str, limit: usize, now: Timestamp) -> Result<(), Held> {
+        type Of = fn(&Entry) -> &String;
+        let (counts, of): (_, Of) = match brake {
+            Brake::Workload => (&self.n_by_workload, |e| &e.workload),
+            Brake::Namespace => (&self.n_by_namespace, |e| &e.namespace),
+            _ => (&self.n_by_node, |e| &e.node),
+        };
+        let n = counts.get(name).copied().unwrap_or(0);
+        if n < limit {
+            return Ok(());
+        }
+        Err(self.held(brake, n + 1, limit, self.room_at(n, limit, |e| of(e) == name, now)))
     }
 
     fn check_cluster(&self, now: Timestamp) -> Result<(), Held> {

@@ -1,0 +1,171 @@
+//! The API server has a bad day. After each, exactly those went who had to, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use berth_enforcer::{BrakeOptions, EnforcerOptions};
+use berth_faults::{Fault, Proxy, is_eviction, is_resumed_watch};
+use serde_json::{Value, json};
+
+use super::support::*;
+
+const N_PODS: usize = 24;
+
+/// Pods on three nodes, of which the first is about to lose its label; and who is on it.
+struct Scene {
+    world: World,
+    proxy: Proxy,
+    all: BTreeSet<String>,
+    concerned: BTreeSet<String>,
+}
+
+async fn scene() -> Scene {
+    let world = World::start(3, 1).await;
+    let proxy = world.proxy().await;
+    for node in ["node-1", "node-2", "node-3"] {
+        world.label_node(node, "disk", json!("ssd")).await;
+    }
+    world.create(REPLICA_SETS, replica_set(N_PODS, on_nodes_with(pod("web", "web"), "disk", "ssd"))).await;
+    let pods = world.until_ready("web", N_PODS).await;
+    let all = uids(&pods);
+    let concerned = pods.iter().filter(|p| p.spec.node_name == "node-1").cloned().collect::<Vec<_>>();
+    assert!(concerned.len() >= 4, "the scheduler spreads them: {}", concerned.len());
+    Scene { world, proxy, all, concerned: uids(&concerned) }
+}
+
+impl Scene {
+    async fn break_rules(&self) {
+        self.world.label_node("node-1", "disk", Value::Null).await;
+    }
+
+    /// Everybody who had to go went, nobody else did, and nobody was told twice.
+    async fn ends_well(&self, enforcer: Enforcer, least_faults: usize) {
+        let n = self.concerned.len();
+        enforcer.until("done", |s| s.n_broken == 0 && s.n_began >= n as u64 && s.n_going == 0).await;
+        let after = self.world.until_ready("web", N_PODS).await;
+        assert!(after.iter().all(|p| p.spec.node_name != "node-1"), "everybody is where they may be");
+        let gone: BTreeSet<String> = self.all.difference(&uids(&after)).cloned().collect();
+        assert_eq!(gone, self.concerned, "who went is not who had to");
+        assert_eq!(self.world.journal.n_ended("web"), n, "more went than had to");
+        nobody_was_told_twice(&[&self.proxy]);
+        let n_faults = self.proxy.n_faults();
+        assert!(n_faults >= least_faults, "only {n_faults} faults: this showed nothing");
+        enforcer.stopped().await;
+    }
+}
+
+/// The server was asked once for each pod, by whomever.
+pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
+    let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+    for passed in proxies.iter().flat_map(|proxy| proxy.passed()) {
+        if passed.path.ends_with("/eviction") {
+            *asked.entry(passed.path).or_default() += 1;
+        }
+    }
+    assert!(asked.values().all(|n| *n == 1), "told more than once: {asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evictions_answered_with_errors_or_not_at_all_are_looked_up() {
+    let scene = scene().await;
+    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
+    let mut n = 0;
+    scene.proxy.rule(move |request| {
+        if !is_eviction(request) {
+            return Fault::None;
+        }
+        n += 1;
+        match n % 7 {
+            1 => Fault::Answer(500),
+            2 => Fault::LoseAnswer,
+            3 => Fault::Answer(409),
+            4 => Fault::HangAfter,
+            5 => Fault::Answer(429),
+            6 => Fault::Hang,
+            _ => Fault::None,
+        }
+    });
+    scene.break_rules().await;
+    scene.ends_well(enforcer, 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_fails_for_a_while_look_ups_and_the_ledger_too() {
+    let scene = scene().await;
+    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
+    let mut n = 0;
+    scene.proxy.rule(move |request| {
+        n += 1;
+        match n {
+            n if n < 60 && is_eviction(request) => Fault::LoseAnswer,
+            n if n < 60 && n % 2 == 0 => Fault::Answer(500),
+            n if n < 60 && n % 3 == 0 => Fault::Answer(409),
+            _ => Fault::None,
+        }
+    });
+    scene.break_rules().await;
+    scene.ends_well(enforcer, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_evicted_who_cannot_be_accounted_for() {
+    let scene = scene().await;
+    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
+    scene.proxy.rule(|request| {
+        let is_write = request.method != http::Method::GET;
+        if is_write && request.uri.path().contains("/configmaps") { Fault::Answer(403) } else { Fault::None }
+    });
+    scene.break_rules().await;
+    until("the ledger was refused several times", async || {
+        let n = scene.proxy.n_faults();
+        if n >= 3 { Ok(()) } else { Err(n) }
+    })
+    .await;
+    assert_eq!((enforcer.shows().n_evicted, scene.world.journal.n_ended("web")), (0, 0));
+    scene.proxy.rule(|_| Fault::None);
+    scene.ends_well(enforcer, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_noticed() {
+    let scene = scene().await;
+    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
+    let hang_until = tokio::time::Instant::now() + Duration::from_secs(3);
+    scene.proxy.cut();
+    scene.proxy.rule(move |_| match tokio::time::Instant::now() < hang_until {
+        true => Fault::Hang,
+        false => Fault::None,
+    });
+    scene.break_rules().await;
+    scene.ends_well(enforcer, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_that_break_and_versions_that_expire_lose_nothing() {
+    let scene = scene().await;
+    let mut n = 0;
+    scene.proxy.rule(move |request| {
+        n += usize::from(is_resumed_watch(request));
+        if is_resumed_watch(request) && n % 3 == 0 { Fault::Answer(410) } else { Fault::None }
+    });
+    let brakes = BrakeOptions { evictions_per_second: 10.0, ..hasty().brakes };
+    let enforcer = start_enforcer(scene.proxy.config(), EnforcerOptions { brakes, ..hasty() }).await;
+    enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
+    let cutter = tokio::spawn({
+        let proxy = scene.proxy.clone();
+        async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(70)).await;
+                proxy.cut();
+            }
+        }
+    });
+    scene.break_rules().await;
+    enforcer.until("done", |s| s.n_broken == 0 && s.n_began > 0).await;
+    cutter.abort();
+    scene.ends_well(enforcer, 3).await;
+}

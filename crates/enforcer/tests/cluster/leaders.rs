@@ -1,0 +1,135 @@
+//! Two replicas, of which one leads.
+
+use std::time::Duration;
+
+use berth_enforcer::{BrakeOptions, EnforcerOptions};
+use berth_faults::{Fault, Proxy, is_eviction};
+use berth_watch::lease::LeaseOptions;
+use serde_json::{Value, json};
+
+use super::faults::nobody_was_told_twice;
+use super::support::*;
+
+const N_PODS: usize = 20;
+/// As many may go.
+const BUDGET: usize = 4;
+
+fn replica(name: &str) -> EnforcerOptions {
+    let lease = LeaseOptions {
+        lease_duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_millis(1500),
+        retry_period: Duration::from_millis(200),
+        ..LeaseOptions::new("kube-system", "berth-enforcer", name)
+    };
+    let brakes = BrakeOptions { max_per_node: BUDGET as u32, window: LONG, ..hasty().brakes };
+    EnforcerOptions { leader_election: Some(lease), identity: name.to_owned(), brakes, ..hasty() }
+}
+
+/// A cluster with all pods on one node, and room on another.
+async fn world() -> World {
+    let world = World::start(2, 1).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    world.create(REPLICA_SETS, replica_set(N_PODS, on_nodes_with(pod("web", "web"), "disk", "ssd"))).await;
+    world.until_ready("web", N_PODS).await;
+    world.label_node("node-2", "disk", json!("ssd")).await;
+    world
+}
+
+async fn two_replicas(world: &World) -> (Proxy, Enforcer, Proxy, Enforcer) {
+    let first_proxy = world.proxy().await;
+    let first = start_enforcer(first_proxy.config(), replica("first")).await;
+    first.until("leader", |s| s.leads && s.is_ready()).await;
+    let second_proxy = world.proxy().await;
+    let second = start_enforcer(second_proxy.config(), replica("second")).await;
+    second.until("waiting for the lease", |s| s.is_ready()).await;
+    assert!(!second.shows().leads);
+    (first_proxy, first, second_proxy, second)
+}
+
+/// The budget is spent, and not more than that.
+async fn is_spent(world: &World, leader: &Enforcer) {
+    leader.until("at its limit", |s| s.leads && s.held.get("node_limit") == Some(&(N_PODS - BUDGET))).await;
+    world.until_ready("web", N_PODS).await;
+    assert_eq!(world.journal.n_ended("web"), BUDGET);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_killed_between_decision_and_eviction_costs_no_budget_and_loses_nobody() {
+    let world = world().await;
+    let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
+    // It has decided, and written that down; what it sends never arrives.
+    first_proxy.rule(|request| if is_eviction(request) { Fault::Hang } else { Fault::None });
+    world.label_node("node-1", "disk", Value::Null).await;
+    until("the first one has decided", async || {
+        let n = first_proxy.n_faults();
+        if n >= BUDGET { Ok(()) } else { Err(n) }
+    })
+    .await;
+    first.running.abort();
+    first_proxy.rule(|_| Fault::Hang);
+    second.until("leader", |s| s.leads).await;
+    is_spent(&world, &second).await;
+    nobody_was_told_twice(&[&first_proxy, &second_proxy]);
+    second.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_leader_evicted_counts_for_the_next_one() {
+    let world = world().await;
+    let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
+    // The server carries them out, and the leader never learns of it.
+    let mut n = 0;
+    first_proxy.rule(move |request| {
+        n += usize::from(is_eviction(request));
+        match is_eviction(request) {
+            true if n <= 2 => Fault::HangAfter,
+            true => Fault::Hang,
+            false => Fault::None,
+        }
+    });
+    world.label_node("node-1", "disk", Value::Null).await;
+    until("two have gone", async || {
+        let n = world.journal.n_ended("web");
+        if n == 2 { Ok(()) } else { Err(n) }
+    })
+    .await;
+    first.running.abort();
+    first_proxy.rule(|_| Fault::Hang);
+    second.until("leader", |s| s.leads).await;
+    is_spent(&world, &second).await;
+    nobody_was_told_twice(&[&first_proxy, &second_proxy]);
+    second.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_cannot_renew_stops_evicting_before_another_one_starts() {
+    let world = world().await;
+    let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
+    // Everything works for it but the lease.
+    first_proxy.rule(|request| match request.uri.path() {
+        path if path.contains("/leases") => Fault::Hang,
+        _ if is_eviction(request) => Fault::Delay(Duration::from_millis(150)),
+        _ => Fault::None,
+    });
+    first.until("no leader any more", |s| !s.leads).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    first.until("aware that rules broke", |s| s.n_due == N_PODS).await;
+    second.until("leader", |s| s.leads).await;
+    is_spent(&world, &second).await;
+    assert_eq!(first.shows().n_evicted, 0);
+    nobody_was_told_twice(&[&first_proxy, &second_proxy]);
+    second.stopped().await;
+    drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_stopped_gives_the_lease_back() {
+    let world = world().await;
+    let (_first_proxy, first, _second_proxy, second) = two_replicas(&world).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    is_spent(&world, &first).await;
+    first.stopped().await;
+    second.until("leader", |s| s.leads).await;
+    is_spent(&world, &second).await;
+    second.stopped().await;
+}

@@ -1,0 +1,180 @@
+//! Who stays, and what is said about it.
+
+use std::time::Duration;
+
+use berth_enforcer::{BrakeOptions, EnforcerOptions};
+use serde_json::{Value, json};
+
+use super::support::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disruption_budget_blocks_and_once_it_allows_the_pod_goes() {
+    let world = World::start(2, 1).await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}});
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    world.create(budgets, budget).await;
+    let enforcer = world.enforce(hasty()).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    world.create(REPLICA_SETS, replica_set(2, on_nodes_with(pod("web", "web"), "disk", "ssd"))).await;
+    let pods = world.until_ready("web", 2).await;
+    until("the budget is about both", async || {
+        let status = world.get(&format!("{budgets}/web")).await["status"].clone();
+        if status["currentHealthy"] == 2 { Ok(()) } else { Err(status) }
+    })
+    .await;
+    enforcer.until("aware of both", |s| s.n_pods == 2).await;
+    world.label_node("node-2", "disk", json!("ssd")).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    // Asked again and again, and refused each time.
+    enforcer.until("refused", |s| s.n_refused >= 6 && s.held.contains_key("refused")).await;
+    assert_eq!((world.journal.n_ended("web"), enforcer.shows().n_evicted), (0, 0));
+    let event = world.until_event("Pod", &pods[0].metadata.name, "EvictionRefused").await;
+    assert!(event["note"].as_str().unwrap().contains("disruption budget"), "{event}");
+    world.patch(&format!("{budgets}/web"), json!({"spec": {"minAvailable": 1}})).await;
+    enforcer.until("done", |s| s.n_evicted == 2 && s.n_broken == 0).await;
+    let after = world.until_ready("web", 2).await;
+    assert!(after.iter().all(|p| p.spec.node_name == "node-2"));
+    assert_eq!(world.journal.n_ended("web"), 2);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_without_a_place_to_go_to_stays_with_an_event_until_there_is_one() {
+    let world = World::start(2, 1).await;
+    let enforcer = world.enforce(hasty()).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    world.create(REPLICA_SETS, replica_set(1, on_nodes_with(pod("web", "web"), "disk", "ssd"))).await;
+    let pods = world.until_ready("web", 1).await;
+    enforcer.until("aware of it", |s| s.n_pods == 1).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    let shown = enforcer.until("holding it", |s| s.held.get("no_target") == Some(&1)).await;
+    assert_eq!((shown.n_evicted, shown.n_due), (0, 1));
+    for (kind, name) in [("Pod", pods[0].metadata.name.as_str()), ("ReplicaSet", "web")] {
+        let event = world.until_event(kind, name, "EvictionHeld").await;
+        let note = event["note"].as_str().unwrap();
+        assert!(note.contains("disk") && note.contains("no node would take it"), "{note}");
+    }
+    assert_eq!(world.journal.n_ended("web"), 0);
+    world.label_node("node-2", "disk", json!("ssd")).await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0 && s.held.is_empty()).await;
+    world.until_ready("web", 1).await;
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_proof_a_pod_goes_although_it_fits_nowhere() {
+    let world = World::start(1, 1).await;
+    let enforcer = world.enforce(EnforcerOptions { evict_without_target: true, ..hasty() }).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    world.run(on_nodes_with(pod("web", "web"), "disk", "ssd")).await;
+    enforcer.until("aware of it", |s| s.n_pods == 1).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    world.until_gone("web").await;
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back() {
+    let world = World::start(4, 1).await;
+    let brakes = BrakeOptions { max_cluster_share: 0.1, window: LONG, ..hasty().brakes };
+    let options = EnforcerOptions { brakes, evict_without_target: true, ..hasty() };
+    let enforcer = world.enforce(options).await;
+    let nodes = ["node-1", "node-2", "node-3", "node-4"];
+    for node in nodes {
+        world.label_node(node, "disk", json!("ssd")).await;
+    }
+    world.create(REPLICA_SETS, replica_set(24, on_nodes_with(pod("web", "web"), "disk", "ssd"))).await;
+    let before = uids(&world.until_ready("web", 24).await);
+    enforcer.until("aware of all", |s| s.n_pods == 24).await;
+    for node in nodes {
+        world.label_node(node, "disk", json!("hdd")).await;
+    }
+    let shown = enforcer.until("braking", |s| s.is_brake_engaged && s.n_due >= 19).await;
+    assert!(shown.held.get("cluster_share").is_some_and(|n| *n >= 19), "{shown:?}");
+    let event = world.until_event("ConfigMap", "berth-enforcer", "EvictionBrakeEngaged").await;
+    assert!(event["note"].as_str().unwrap().contains("change them back"), "{event}");
+    for node in nodes {
+        world.label_node(node, "disk", json!("ssd")).await;
+    }
+    enforcer.until("released", |s| !s.is_brake_engaged && s.n_broken == 0).await;
+    let after = uids(&world.until_ready("web", 24).await);
+    // Of 24 pods 10 % are 2, and of a small cluster at least 5 may go; while more would, none does.
+    let n_gone = before.difference(&after).count();
+    assert!(n_gone <= berth_enforcer::LEAST_CLUSTER_LIMIT, "{n_gone} are gone");
+    assert_eq!(world.journal.n_ended("web"), n_gone);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workload_that_is_put_back_into_the_same_violation_is_held_back() {
+    let world = World::start(2, 2).await;
+    let brakes = BrakeOptions { max_repeats: 2, ..hasty().brakes };
+    let enforcer = world.enforce(EnforcerOptions { brakes, ..hasty() }).await;
+    // Its template says where it runs, and so does its rule.
+    let quiet = with_term(pod("quiet", "quiet"), "podAntiAffinity", "loud", ZONE);
+    world.create(REPLICA_SETS, replica_set(1, with(quiet, "nodeName", json!("node-1")))).await;
+    world.until_ready("quiet", 1).await;
+    world.run(with(pod("loud", "loud"), "nodeName", json!("node-1"))).await;
+    let shown = enforcer.until("holding it", |s| s.held.get("repeats") == Some(&1)).await;
+    assert_eq!((shown.n_evicted, shown.n_due), (2, 1));
+    let event = world.until_event("ReplicaSet", "quiet", "EvictionHeld").await;
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("evicted 2 times in a row") && note.contains("nodeName"), "{note}");
+    // Whoever comes after it holds it back as well.
+    enforcer.stopped().await;
+    let brakes = BrakeOptions { max_repeats: 2, ..hasty().brakes };
+    let enforcer = world.enforce(EnforcerOptions { brakes, ..hasty() }).await;
+    enforcer.until("holding it", |s| s.held.get("repeats") == Some(&1)).await;
+    assert_eq!(world.journal.n_ended("quiet"), 2);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_in_exempt_namespaces_are_left_alone() {
+    let world = World::start(2, 1).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}});
+    world.create("/api/v1/namespaces", namespace).await;
+    let exempt_namespaces = vec!["monitoring".to_owned()];
+    let enforcer = world.enforce(EnforcerOptions { exempt_namespaces, ..hasty() }).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    for namespace in ["monitoring", "kube-system", "default"] {
+        let mut pod = on_nodes_with(pod("web", "web"), "disk", "ssd");
+        pod["metadata"]["namespace"] = json!(namespace);
+        world.run(pod).await;
+    }
+    enforcer.until("aware of all", |s| s.n_pods == 3).await;
+    world.label_node("node-2", "disk", json!("ssd")).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    world.until_gone("web").await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0).await;
+    assert_eq!(world.journal.n_ended("web"), 1);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_touches_nothing() {
+    let world = World::start(2, 1).await;
+    let proxy = world.proxy().await;
+    let lease = berth_watch::lease::LeaseOptions::new("kube-system", "berth-enforcer", "dry");
+    let options = EnforcerOptions { dry_run: true, leader_election: Some(lease), ..hasty() };
+    let enforcer = start_enforcer(proxy.config(), options).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    world.run(on_nodes_with(pod("web", "web"), "disk", "ssd")).await;
+    let stuck = with_grace(on_nodes_with(pod("stuck", "stuck"), "disk", "ssd"), "not a duration");
+    world.run(with(stuck, "nodeSelector", json!({HOSTNAME: "node-1"}))).await;
+    enforcer.until("aware of them", |s| s.n_pods == 2).await;
+    world.label_node("node-2", "disk", json!("ssd")).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    let shown = enforcer.until("done", |s| s.n_would_evict == 1 && s.held.get("no_target") == Some(&1)).await;
+    assert_eq!((shown.n_evicted, shown.leads), (0, false));
+    // It looks again, and still writes nothing: no eviction, event, condition, lease or ledger.
+    world.run(pod("another", "x")).await;
+    enforcer.until("aware of more", |s| s.n_pods == 3).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    enforcer.stopped().await;
+    let written: Vec<_> = proxy.passed().into_iter().filter(|p| p.method != http::Method::GET).collect();
+    assert!(written.is_empty(), "{written:?}");
+    assert!(!proxy.passed().is_empty() && world.events().await.is_empty());
+    assert_eq!(world.journal.ended().len(), 0);
+}

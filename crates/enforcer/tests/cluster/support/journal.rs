@@ -1,0 +1,72 @@
+//! What became of pods, as a watch of the server tells it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use berth_api::object::Pod;
+use berth_watch::{Event, FollowOptions};
+
+/// What is seen of a pod.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    pub name: String,
+    pub node: String,
+    /// Whether it was told to go.
+    pub ends: bool,
+    /// Reasons and whether the condition was true, of `DisruptionTarget`, as they followed each other.
+    pub disruption: Vec<String>,
+}
+
+/// All pods there ever were, by uid.
+#[derive(Clone, Default)]
+pub struct Journal {
+    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+}
+
+impl Journal {
+    /// Watches from the beginning on: nothing has happened yet.
+    pub async fn start(client: kube::Client) -> Journal {
+        let journal = Journal::default();
+        let mut pods = berth_watch::follow::<Pod>(client, FollowOptions::new("/api/v1/pods"));
+        let Some(Event::Restarted(none)) = pods.next().await else { panic!("a watch starts with a list") };
+        assert!(none.is_empty(), "the journal starts before there are pods");
+        let kept = journal.clone();
+        tokio::spawn(async move {
+            while let Some(event) = pods.next().await {
+                match event {
+                    Event::Applied(pod) => kept.note(&pod, false),
+                    Event::Deleted(pod) => kept.note(&pod, true),
+                    Event::Restarted(pods) => pods.iter().for_each(|pod| kept.note(pod, false)),
+                }
+            }
+        });
+        journal
+    }
+
+    fn note(&self, pod: &Pod, is_gone: bool) {
+        let mut entries = self.entries.lock().unwrap();
+        let entry = entries.entry(pod.metadata.uid.clone()).or_default();
+        entry.name.clone_from(&pod.metadata.name);
+        if !pod.spec.node_name.is_empty() {
+            entry.node.clone_from(&pod.spec.node_name);
+        }
+        entry.ends |= is_gone || pod.metadata.deletion_timestamp.is_some();
+        let target = pod.status.conditions.iter().find(|c| c.condition_type == "DisruptionTarget");
+        if let Some(condition) = target {
+            let said = format!("{}: {}", condition.reason, condition.message);
+            if entry.disruption.last() != Some(&said) {
+                entry.disruption.push(said);
+            }
+        }
+    }
+
+    /// Pods that were told to go, or are gone.
+    pub fn ended(&self) -> Vec<Entry> {
+        self.entries.lock().unwrap().values().filter(|e| e.ends).cloned().collect()
+    }
+
+    /// How often a pod of this name, or of a name that begins so, was told to go.
+    pub fn n_ended(&self, prefix: &str) -> usize {
+        self.ended().iter().filter(|e| e.name.starts_with(prefix)).count()
+    }
+}

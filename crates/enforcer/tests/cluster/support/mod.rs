@@ -1,0 +1,277 @@
+//! A cluster with a scheduler and an enforcer on it, and what looks at them.
+
+pub mod journal;
+pub mod objects;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::object::Pod;
+use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces, Running, Snapshot};
+use berth_faults::Proxy;
+use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
+use berth_minicluster::controllers::{self, ControllerOptions};
+use berth_minicluster::{ApiServer, ServerOptions};
+use berth_scheduler::SchedulerOptions;
+use berth_watch::call::{self, CallError};
+use http::Method;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::journal::Journal;
+pub use self::objects::*;
+
+/// Far longer than anything here takes.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(30);
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+/// An hour: as good as for ever.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+/// A cluster without an enforcer.
+pub struct World {
+    pub server: ApiServer,
+    pub client: kube::Client,
+    pub journal: Journal,
+    stop: CancellationToken,
+}
+
+/// An enforcer under test.
+pub struct Enforcer {
+    pub running: Running,
+    pub stop: CancellationToken,
+}
+
+/// No patience, no limits, and quick to notice that something is wrong.
+pub fn hasty() -> EnforcerOptions {
+    EnforcerOptions {
+        graces: Graces {
+            node_affinity: Duration::ZERO,
+            pod_affinity: Duration::ZERO,
+            pod_anti_affinity: Duration::ZERO,
+        },
+        brakes: BrakeOptions {
+            evictions_per_second: 1000.0,
+            max_per_node: 1000,
+            max_per_namespace: 1000,
+            max_cluster_share: 1.0,
+            max_workload_share: 1.0,
+            ..BrakeOptions::default()
+        },
+        request_timeout: Duration::from_millis(700),
+        first_backoff: Duration::from_millis(100),
+        longest_backoff: Duration::from_millis(500),
+        look_again: Duration::from_millis(200),
+        watch_idle_timeout: Duration::from_secs(2),
+        ..EnforcerOptions::default()
+    }
+}
+
+/// Shows the log of a test that is run with `RUST_LOG`.
+fn show_log() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+}
+
+impl World {
+    /// Nodes `node-1` (or `node-01`) to `node-n` by turns in `zone-1` to `zone-z`.
+    pub async fn start(n_nodes: usize, n_zones: usize) -> World {
+        show_log();
+        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let client = berth_watch::connect::client(server.admin_config()).unwrap();
+        let journal = Journal::start(client.clone()).await;
+        let stop = CancellationToken::new();
+        let mut options = ControllerOptions::default();
+        options.node_monitor_grace_period = LONG;
+        let admin = berth_watch::connect::client(server.admin_config()).unwrap();
+        tokio::spawn(controllers::run(admin, options, stop.clone()));
+        let kubelet = KubeletOptions {
+            make: vec![NodeTemplate::new(n_nodes, n_zones)],
+            credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),
+            pods: PodTimings {
+                start_after: Duration::from_millis(20),
+                stop_after: Duration::from_millis(300),
+                ..PodTimings::default()
+            },
+            ..KubeletOptions::default()
+        };
+        tokio::spawn(berth_kubelet::run(server.admin_config(), kubelet, stop.clone()));
+        let scheduler = SchedulerOptions {
+            first_backoff: Duration::from_millis(100),
+            longest_backoff: Duration::from_millis(500),
+            ..SchedulerOptions::default()
+        };
+        tokio::spawn(berth_scheduler::run(server.admin_config(), scheduler, stop.clone()));
+        let world = World { server, client, journal, stop };
+        until("all nodes are there", async || {
+            let nodes = world.get("/api/v1/nodes").await;
+            let n = nodes["items"].as_array().map_or(0, Vec::len);
+            if n == n_nodes { Ok(()) } else { Err(n) }
+        })
+        .await;
+        world
+    }
+
+    pub async fn enforce(&self, options: EnforcerOptions) -> Enforcer {
+        start_enforcer(self.server.admin_config(), options).await
+    }
+
+    pub async fn proxy(&self) -> Proxy {
+        Proxy::start(self.server.admin_config()).await
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
+        let content_type = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        call::json(&self.client, call::with_body(method, path, content_type, body), TIMEOUT).await
+    }
+
+    pub async fn create(&self, path: &str, object: Value) -> Value {
+        self.send(Method::POST, path, object).await.unwrap()
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        self.send(Method::GET, path, Value::Null).await.unwrap()
+    }
+
+    pub async fn patch(&self, path: &str, patch: Value) {
+        self.send(Method::PATCH, path, patch).await.unwrap();
+    }
+
+    /// Deletes a pod and waits until it has gone.
+    pub async fn delete_pod(&self, name: &str) {
+        let path = format!("{PODS}/{name}");
+        self.send(Method::DELETE, &path, json!({"gracePeriodSeconds": 0})).await.unwrap();
+        self.until_gone(name).await;
+    }
+
+    pub async fn until_gone(&self, name: &str) {
+        let path = format!("{PODS}/{name}");
+        until(&format!("{name} is gone"), async || match self.send(Method::GET, &path, Value::Null).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => Err(other.map(|pod| pod["status"]["phase"].clone())),
+        })
+        .await;
+    }
+
+    pub async fn label(&self, path: &str, key: &str, value: Value) {
+        self.patch(path, json!({"metadata": {"labels": {key: value}}})).await;
+    }
+
+    pub async fn label_node(&self, node: &str, key: &str, value: Value) {
+        self.label(&format!("/api/v1/nodes/{node}"), key, value).await;
+    }
+
+    pub async fn pods(&self) -> Vec<Pod> {
+        berth_watch::list(&self.client, &berth_watch::FollowOptions::new("/api/v1/pods")).await.unwrap()
+    }
+
+    /// Waits until so many pods of an app are ready on nodes, and no others of it are there; returns them.
+    pub async fn until_ready(&self, app: &str, n: usize) -> Vec<Pod> {
+        until(&format!("{n} pods of {app} are ready"), async || {
+            let mut pods = self.pods().await;
+            pods.retain(|p| p.metadata.labels.get("app").is_some_and(|a| a == app));
+            let is_ready = |p: &Pod| {
+                p.metadata.deletion_timestamp.is_none()
+                    && p.status.conditions.iter().any(|c| c.condition_type == "Ready" && c.status == "True")
+            };
+            if pods.len() == n && pods.iter().all(is_ready) {
+                return Ok(pods);
+            }
+            let describe = |p: &Pod| (p.key(), p.spec.node_name.clone(), p.status.phase.clone());
+            Err(pods.iter().map(describe).collect::<Vec<_>>())
+        })
+        .await
+    }
+
+    /// Creates a pod and waits until it is ready; returns its node.
+    pub async fn run(&self, pod: Value) -> String {
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        let path = format!("/api/v1/namespaces/{}/pods", pod["metadata"]["namespace"].as_str().unwrap());
+        self.create(&path, pod).await;
+        until(&format!("{name} is ready"), async || {
+            let pod = self.get(&format!("{path}/{name}")).await;
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let is_ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+            if is_ready { Ok(pod["spec"]["nodeName"].as_str().unwrap().to_owned()) } else { Err(conditions) }
+        })
+        .await
+    }
+
+    /// The first event with a reason about an object, once it is there.
+    pub async fn until_event(&self, kind: &str, name: &str, reason: &str) -> Value {
+        until(&format!("an event {reason} of {kind} {name}"), async || {
+            let events = self.events().await;
+            let is_it = |e: &&Value| {
+                e["reason"] == reason && e["regarding"]["name"] == name && e["regarding"]["kind"] == kind
+            };
+            let all = || events.iter().map(|e| (e["reason"].clone(), e["note"].clone())).collect::<Vec<_>>();
+            events.iter().find(is_it).cloned().ok_or_else(all)
+        })
+        .await
+    }
+
+    /// All events of the enforcer.
+    pub async fn events(&self) -> Vec<Value> {
+        let events = self.get("/apis/events.k8s.io/v1/events").await;
+        let mut events = events["items"].as_array().cloned().unwrap_or_default();
+        events.retain(|e| e["reportingController"] == "berth-enforcer");
+        events
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+pub async fn start_enforcer(config: kube::Config, options: EnforcerOptions) -> Enforcer {
+    let stop = CancellationToken::new();
+    let running = berth_enforcer::start(config, options, stop.clone()).await.unwrap();
+    Enforcer { running, stop }
+}
+
+impl Enforcer {
+    /// Waits until what it shows is as wished.
+    pub async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot {
+        let mut snapshot = self.running.snapshot();
+        let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
+        match waited {
+            Ok(Ok(shown)) => shown.clone(),
+            _ => panic!("not {what}: {:?}", *self.running.snapshot().borrow()),
+        }
+    }
+
+    pub async fn stopped(self) {
+        self.stop.cancel();
+        self.running.stopped().await.unwrap();
+    }
+
+    pub fn shows(&self) -> Snapshot {
+        self.running.snapshot().borrow().clone()
+    }
+}
+
+/// The uids of pods.
+pub fn uids(pods: &[Pod]) -> BTreeSet<String> {
+    pods.iter().map(|p| p.metadata.uid.clone()).collect()
+}
+
+/// Asks until the answer is `Ok`, and panics with the last other answer when that takes too long.
+pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>) -> T {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(last) if tokio::time::Instant::now() > deadline => panic!("not in time: {what}: {last:?}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}

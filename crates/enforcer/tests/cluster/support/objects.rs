@@ -1,0 +1,64 @@
+//! Objects that tests are made of.
+
+use serde_json::{Value, json};
+
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
+
+/// A pod that asks for next to nothing.
+pub fn pod(name: &str, app: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": app}, "annotations": {}},
+        "spec": {
+            "schedulerName": "berth",
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "c", "image": "registry.example/i:1",
+                "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}}],
+        },
+    })
+}
+
+/// The same, on nodes with a label only, as long as it runs.
+pub fn on_nodes_with(mut pod: Value, key: &str, value: &str) -> Value {
+    let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+    pod["spec"]["affinity"]["nodeAffinity"][EXECUTING] = json!({"nodeSelectorTerms": [term]});
+    pod
+}
+
+/// The same, near (`podAffinity`) or away from (`podAntiAffinity`) pods of an app, as long as it runs.
+pub fn with_term(mut pod: Value, kind: &str, app: &str, topology_key: &str) -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology_key});
+    pod["spec"]["affinity"][kind][EXECUTING] = json!([term]);
+    pod
+}
+
+/// The same, with a field of its `spec`.
+pub fn with(mut pod: Value, field: &str, value: Value) -> Value {
+    pod["spec"][field] = value;
+    pod
+}
+
+/// The same, with a grace of its own.
+pub fn with_grace(mut pod: Value, grace: &str) -> Value {
+    pod["metadata"]["annotations"]["scheduling.berth.dev/eviction-grace"] = json!(grace);
+    pod
+}
+
+/// So many of a pod.
+pub fn replica_set(replicas: usize, pod: Value) -> Value {
+    let mut metadata = pod["metadata"].clone();
+    let (name, namespace, labels) =
+        (metadata["name"].take(), metadata["namespace"].take(), metadata["labels"].clone());
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]},
+                "spec": pod["spec"]},
+        },
+    })
+}
