@@ -31,6 +31,8 @@ pub(crate) struct PodFacts {
     pub(crate) grace: Option<Duration>,
     /// When it appeared: by this process' clock if it saw it, otherwise by the server's.
     pub(crate) seen_at: Timestamp,
+    /// Whether it is on its way out; it is none of its workload's pods any more then.
+    ends: bool,
 }
 
 /// What is new about a pod that was told.
@@ -47,8 +49,9 @@ pub(crate) enum PodNews {
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pods: HashMap<Key, PodFacts>,
-    /// The workloads of these pods, with how many each has.
+    /// The workloads of these pods, with how many each has besides those that end.
     workloads: HashMap<Arc<Workload>, usize>,
+    n_stay: usize,
 }
 
 /// `90s`, `5m`, `1h30m` or a bare `0`; never negative.
@@ -99,7 +102,9 @@ impl Pods {
         let key = key(&metadata.namespace, &metadata.name);
         let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
         let grace_before = known.and_then(|known| known.grace);
-        if known.is_some_and(|known| *known.workload == workload && known.grace == read) {
+        let ends = metadata.deletion_timestamp.is_some();
+        let is_same = |k: &PodFacts| *k.workload == workload && k.grace == read && k.ends == ends;
+        if known.is_some_and(is_same) {
             return PodNews::Nothing;
         }
         let is_new = known.is_none();
@@ -109,8 +114,11 @@ impl Pods {
             Some((workload, _)) => workload.clone(),
             None => Arc::new(workload),
         };
-        *self.workloads.entry(workload.clone()).or_default() += 1;
-        let facts = PodFacts { uid: metadata.uid.as_str().into(), workload, grace: read, seen_at };
+        if !ends {
+            *self.workloads.entry(workload.clone()).or_default() += 1;
+            self.n_stay += 1;
+        }
+        let facts = PodFacts { uid: metadata.uid.as_str().into(), workload, grace: read, seen_at, ends };
         self.pods.insert(key, facts);
         match text {
             Some(text) if read.is_none() && (is_new || grace_before.is_some()) => {
@@ -130,7 +138,8 @@ impl Pods {
     }
 
     fn discount(&mut self, key: &Key) {
-        let Some(known) = self.pods.remove(key) else { return };
+        let Some(known) = self.pods.remove(key).filter(|known| !known.ends) else { return };
+        self.n_stay -= 1;
         if let Some(n) = self.workloads.get_mut(&known.workload) {
             *n -= 1;
             if *n == 0 {
@@ -143,14 +152,14 @@ impl Pods {
         self.pods.get(&key(namespace, name))
     }
 
-    /// How many pods a workload has.
+    /// How many pods a workload has, besides those that end.
     pub(crate) fn n_of(&self, workload: &Workload) -> usize {
         self.workloads.get(workload).copied().unwrap_or(0)
     }
 
-    /// How many pods run.
-    pub(crate) fn len(&self) -> usize {
-        self.pods.len()
+    /// How many pods run and do not end.
+    pub(crate) fn n_stay(&self) -> usize {
+        self.n_stay
     }
 }
 
@@ -190,16 +199,21 @@ mod tests {
         }
         pods.set(&pod("alone", None, None), SEEN);
         let workload = pods.get("default", "a").unwrap().workload.clone();
-        assert_eq!((&*workload.name, pods.n_of(&workload), pods.len()), ("default/ReplicaSet/web", 2, 3));
+        assert_eq!((&*workload.name, pods.n_of(&workload), pods.n_stay()), ("default/ReplicaSet/web", 2, 3));
         assert_eq!(&*pods.get("default", "alone").unwrap().workload.name, "default/Pod/alone");
         pods.set(&pod("a", Some("web"), None), SEEN);
         pods.remove("default", "b", "another");
         assert_eq!(pods.n_of(&workload), 2);
+        let mut ending = pod("b", Some("web"), None);
+        ending.metadata.deletion_timestamp = Some("2027-01-15T08:10:00Z".to_owned());
+        pods.set(&ending, SEEN);
+        assert_eq!((pods.n_of(&workload), pods.n_stay()), (1, 2));
+        assert_eq!(&*pods.get("default", "b").unwrap().uid, "uid-b");
         pods.remove("default", "b", "uid-b");
         let mut ended = pod("a", Some("web"), None);
         ended.status.phase = "Succeeded".to_owned();
         pods.set(&ended, SEEN);
-        assert_eq!((pods.n_of(&workload), pods.len(), pods.workloads.len()), (0, 1, 1));
+        assert_eq!((pods.n_of(&workload), pods.n_stay(), pods.workloads.len()), (0, 1, 1));
     }
 
     #[test]

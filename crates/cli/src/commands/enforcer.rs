@@ -70,10 +70,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_evictions_per_namespace: u32,
     /// The part of the cluster's pods that may go within the window, at least 5; when more would go, none does for
-    /// the length of a window
+    /// the length of a window. 100% is no limit
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = share)]
     max_cluster_share: f64,
-    /// The part of one workload's pods that may go within the window, at least 1
+    /// The part of one workload's pods that may go within the window, at least 1. 100% is no limit
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = share)]
     max_workload_share: f64,
     /// How often in a row a workload's pods may be evicted for the same term and come back into the same violation

@@ -38,9 +38,10 @@ pub struct BrakeOptions {
     /// Evictions from one namespace within the window, at most.
     pub max_per_namespace: u32,
     /// The share of the cluster's pods, between 0 and 1, that may go within the window; at least 5 pods may. When
-    /// more would go, none does for the length of a window, and from then on no more than these.
+    /// more would go, none does for the length of a window, and from then on no more than these. 1 is no limit.
     pub max_cluster_share: f64,
-    /// The share of one workload's pods, between 0 and 1, that may go within the window; at least one pod may.
+    /// The share of one workload's pods, between 0 and 1, that may go within the window; at least one pod may. 1 is
+    /// no limit.
     pub max_workload_share: f64,
     /// How often in a row a workload's pods may be evicted for the same term, each time replaced into the same
     /// violation, within `repeat_window`.
@@ -160,8 +161,11 @@ fn before(time: Timestamp, wait: Duration) -> Timestamp {
     time.saturating_sub(wait).unwrap_or(Timestamp::MIN)
 }
 
-/// A share of so many, rounded down, and no less than `least`.
+/// A share of so many, rounded down, and no less than `least`. The whole is no limit.
 fn limit(share: f64, n: usize, least: usize) -> usize {
+    if share >= 1.0 {
+        return usize::MAX;
+    }
     ((n as f64 * share.clamp(0.0, 1.0)) as usize).max(least)
 }
 

@@ -158,7 +158,7 @@ impl Enforcer {
 
     fn survey(&mut self, n_would_go: usize, now: Instant) {
         let time = Timestamp::now();
-        match self.brakes.survey(self.pods.len(), n_would_go, time) {
+        match self.brakes.survey(self.pods.n_stay(), n_would_go, time) {
             Some(ClusterBrake::Engaged(held)) => {
                 tracing::warn!(would_go = held.n, limit = held.limit, "the brake holds: {held}");
                 self.say_brake(&held);

@@ -4,11 +4,14 @@ use berth_api::object::Pod;
 use berth_engine::ViolationKey;
 use berth_watch::feed::PodChange;
 use berth_watch::sources::{PodEvent, Told};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::Enforcer;
 use crate::pods::PodNews;
+
+/// Servers tell the second only in which an object was created.
+const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
 
 impl Enforcer {
     pub(super) fn take(&mut self, told: Told) {
@@ -85,8 +88,9 @@ impl Enforcer {
         if let Some(before) = before.as_deref().filter(|_| change == PodChange::Removed) {
             self.pods.remove(&metadata.namespace, &metadata.name, before);
         }
-        // A pod that was there before this process looked is as old as it says.
-        let created = metadata.creation_timestamp.as_deref().and_then(|t| t.parse().ok());
+        // A pod that was there before this process looked is as old as it says, at the end of that second.
+        let created = metadata.creation_timestamp.as_deref().and_then(|t| t.parse::<Timestamp>().ok());
+        let created = created.and_then(|at| at.checked_add(LATEST_IN_A_SECOND).ok());
         let seen_at = created.filter(|_| !self.is_complete).unwrap_or_else(Timestamp::now);
         let news = self.pods.set(pod, seen_at);
         if let Some(before) = before

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_enforcer::{BrakeOptions, EnforcerOptions};
+use berth_enforcer::{BrakeOptions, EnforcerOptions, Snapshot};
 use berth_faults::{Fault, Proxy, is_eviction};
 use berth_watch::lease::LeaseOptions;
 use serde_json::{Value, json};
@@ -48,7 +48,9 @@ async fn two_replicas(world: &World) -> (Proxy, Enforcer, Proxy, Enforcer) {
 
 /// The budget is spent, and not more than that.
 async fn is_spent(world: &World, leader: &Enforcer) {
-    leader.until("at its limit", |s| s.leads && s.held.get("node_limit") == Some(&(N_PODS - BUDGET))).await;
+    let n_left = N_PODS - BUDGET;
+    let is_at_limit = |s: &Snapshot| s.held.get("node_limit") == Some(&n_left);
+    leader.until("at its limit", |s| s.leads && s.n_broken == n_left && is_at_limit(s)).await;
     world.until_ready("web", N_PODS).await;
     assert_eq!(world.journal.n_ended("web"), BUDGET);
 }
