@@ -15,6 +15,11 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
+    /// The same, but for a command whose work it is to tell what happens.
+    pub fn telling(self) -> LogArgs {
+        LogArgs { verbose: self.verbose.max(1) }
+    }
+
     /// Makes it hold for the whole process. Asked for twice, the first stays.
     pub fn start(self) {
         let berth = match self.verbose {
@@ -25,7 +30,7 @@ impl LogArgs {
         };
         // What the client and the connections say is of interest only to who looks for every step.
         let others = if self.verbose > 2 { "debug" } else { "error" };
-        let mine = ["cli", "kubelet", "minicluster", "scheduler", "watch"]
+        let mine = ["admission", "cli", "enforcer", "kubelet", "minicluster", "scheduler", "watch"]
             .map(|room| format!("berth_{room}={berth}"));
         let default = format!("{others},berth={berth},{}", mine.join(","));
         let filter = EnvFilter::try_from_env("BERTH_LOG").unwrap_or_else(|_| EnvFilter::new(default));

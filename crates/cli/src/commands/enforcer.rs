@@ -27,7 +27,7 @@ const LEASE: &str = "berth-enforcer";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  berth enforcer --dry-run -v
+  berth enforcer --dry-run
   berth enforcer --context staging --exempt-namespace monitoring
   berth enforcer --leader-elect --listen 0.0.0.0:10260 --max-cluster-share 5%
 
@@ -82,9 +82,9 @@ pub struct Args {
     /// The window in which repeats are counted
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     repeat_window: Duration,
-    /// Namespace of the ConfigMap `berth-enforcer`, in which evictions are accounted for
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    ledger_namespace: String,
+    /// Namespace of the ConfigMap `berth-enforcer`, in which evictions are accounted for [default: that of the Lease]
+    #[arg(long, value_name = "NAMESPACE")]
+    ledger_namespace: Option<String>,
     #[command(flatten)]
     rules: RulesArgs,
     /// Serve /healthz, /readyz and /metrics here; without it they are served nowhere
@@ -98,7 +98,7 @@ pub struct Args {
 
 /// Enforces until told to stop.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
-    args.log.start();
+    if args.dry_run { args.log.telling() } else { args.log }.start();
     let mut options = options(args.rules.settings(&[])?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
     args.set(&mut options);
@@ -133,7 +133,8 @@ impl Args {
         options.dry_run = self.dry_run;
         options.evict_without_target = self.evict_without_target;
         options.exempt_namespaces.clone_from(&self.exempt_namespace);
-        options.ledger_namespace.clone_from(&self.ledger_namespace);
+        options.ledger_namespace =
+            self.ledger_namespace.clone().unwrap_or_else(|| self.lease.namespace().to_owned());
         options.listen = self.listen;
     }
 }
@@ -188,6 +189,7 @@ mod tests {
     fn flags_are_taken_over() {
         let options = parsed(&[
             "--leader-elect",
+            "--leader-elect-resource-namespace=berth-system",
             "--node-affinity-grace=1s",
             "--max-cluster-share=5%",
             "--max-workload-share",
@@ -196,6 +198,7 @@ mod tests {
             "--exempt-namespace=b",
         ]);
         assert_eq!(options.leader_election.unwrap().name, "berth-enforcer");
+        assert_eq!(options.ledger_namespace, "berth-system");
         assert_eq!(options.graces.node_affinity, Duration::from_secs(1));
         assert_eq!((options.brakes.max_cluster_share, options.brakes.max_workload_share), (0.05, 0.25));
         assert_eq!(options.exempt_namespaces, ["a", "b"]);

@@ -31,6 +31,11 @@ pub struct LeaseArgs {
 }
 
 impl LeaseArgs {
+    /// Where the Lease is, and what else whoever leads keeps.
+    pub fn namespace(&self) -> &str {
+        &self.leader_elect_resource_namespace
+    }
+
     /// How to be elected, if that is wanted. `name` is the Lease's unless another one is given.
     ///
     /// # Errors

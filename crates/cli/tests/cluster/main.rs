@@ -9,6 +9,7 @@
 mod check;
 mod client;
 mod commands;
+mod enforcer;
 mod examples;
 mod faults;
 mod process;
