@@ -21,7 +21,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, bench, completions, enforcer, explain, install, kubelet, replay, scheduler, simulate, up, webhook,
+    apiserver, bench, completions, enforcer, explain, install, kubelet, replay, scheduler, simulate, up,
+    webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
