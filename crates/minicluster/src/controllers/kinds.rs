@@ -21,6 +21,8 @@ const fn cluster(api_version: &'static str, kind: &'static str, plural: &'static
     Kind { api_version, kind, plural, namespaced: false }
 }
 
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
 pub(crate) static NAMESPACES: Kind = cluster("v1", "Namespace", "namespaces");
 pub(crate) static NODES: Kind = cluster("v1", "Node", "nodes");
 pub(crate) static PODS: Kind = namespaced("v1", "Pod", "pods");
@@ -47,6 +49,10 @@ pub(crate) static SERVICES: Kind = namespaced("v1", "Service", "services");
 pub(crate) static PERSISTENT_VOLUMES: Kind = cluster("v1", "PersistentVolume", "persistentvolumes");
 pub(crate) static PRIORITY_CLASSES: Kind =
     cluster("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses");
+pub(crate) static CLUSTER_ROLES: Kind = cluster(RBAC, "ClusterRole", "clusterroles");
+pub(crate) static CLUSTER_ROLE_BINDINGS: Kind = cluster(RBAC, "ClusterRoleBinding", "clusterrolebindings");
+pub(crate) static ROLES: Kind = namespaced(RBAC, "Role", "roles");
+pub(crate) static ROLE_BINDINGS: Kind = namespaced(RBAC, "RoleBinding", "rolebindings");
 pub(crate) static STORAGE_CLASSES: Kind = cluster("storage.k8s.io/v1", "StorageClass", "storageclasses");
 pub(crate) static MUTATING_WEBHOOKS: Kind = cluster(
     "admissionregistration.k8s.io/v1",
@@ -60,7 +66,7 @@ pub(crate) static VALIDATING_WEBHOOKS: Kind = cluster(
 );
 
 /// Every kind that is stored.
-pub(crate) static ALL: [&Kind; 23] = [
+pub(crate) static ALL: [&Kind; 27] = [
     &NAMESPACES,
     &NODES,
     &PODS,
@@ -80,6 +86,10 @@ pub(crate) static ALL: [&Kind; 23] = [
     &SECRETS,
     &SERVICES,
     &PERSISTENT_VOLUMES,
+    &CLUSTER_ROLES,
+    &CLUSTER_ROLE_BINDINGS,
+    &ROLES,
+    &ROLE_BINDINGS,
     &PRIORITY_CLASSES,
     &STORAGE_CLASSES,
     &MUTATING_WEBHOOKS,

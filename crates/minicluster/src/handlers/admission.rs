@@ -10,7 +10,7 @@ use crate::admission::Phase;
 use crate::resource::find;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, RequestInfo, Shared};
-use crate::store::{Filter, key};
+use crate::store::{Filter, Reader, Store, key};
 use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -32,10 +32,13 @@ struct Known {
 }
 
 impl Admission {
-    /// Asks the cluster's webhooks and, after them, `local`.
-    pub fn new(local: Option<Arc<dyn crate::Admission>>) -> Admission {
+    /// Asks the webhooks that are configured in a store and, after them, `local`.
+    pub fn new(store: &Store, local: Option<Arc<dyn crate::Admission>>) -> Admission {
+        let store = store.reader();
+        let resolver =
+            Arc::new(move |namespace: &str, name: &str, port| resolve(&store, namespace, name, port));
         Admission {
-            webhooks: Webhooks::new(None),
+            webhooks: Webhooks::new(resolver),
             mutating: Mutex::default(),
             validating: Mutex::default(),
             local,
@@ -59,6 +62,23 @@ impl Admission {
         }
         known.hooks.clone()
     }
+}
+
+/// Where a service leads. Pods are simulated, so only a service of type `ExternalName` leads anywhere.
+fn resolve(store: &Reader, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+    let services = find("", "v1", "services");
+    let found = services.and_then(|services| store.get(services, namespace, name));
+    let service = found.ok_or_else(|| format!("service {name:?} not found"))?.value();
+    let spec = &service["spec"];
+    if let (Some("ExternalName"), Some(host)) = (spec["type"].as_str(), spec["externalName"].as_str()) {
+        let is_v6 = host.contains(':');
+        return Ok(if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") });
+    }
+    let ports = spec["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    if !ports.iter().any(|served| served["port"].as_u64() == Some(u64::from(port))) {
+        return Err(format!("no service port {port} found for service {name:?}"));
+    }
+    Err(format!("no endpoints available for service {name:?}"))
 }
 
 /// What a request does to one object, for admission.

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::admission::{self, Act};
-use super::{write, write_failed};
+use super::{sent, write_failed};
 use crate::resource::find;
 use crate::resource::strategy::now;
 use crate::server::status::{Cause, Status};
@@ -20,9 +20,9 @@ const ATTEMPTS: usize = 64;
 /// # Errors
 /// The binding is malformed, the pod is not there, not the one meant, being deleted or bound already.
 pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let dry_run = write::is_dry_run(&request.query)?;
-    let mut binding = write::parse_object(&request.headers, &request.body)?;
-    write::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
+    let dry_run = sent::is_dry_run(&request.query)?;
+    let mut binding = sent::parse_object(&request.headers, &request.body)?;
+    sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
     let mut warnings = Vec::new();
     let act = Act::create(dry_run);
     admission::mutate(shared, request, act, Some(&mut binding), &mut warnings).await?;
@@ -107,14 +107,19 @@ fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> 
     }
     let condition =
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
+    set_condition(pod, condition);
+    Ok(())
+}
+
+/// Gives a pod a condition that holds, unless it holds already.
+pub fn set_condition(pod: &mut Value, condition: Value) {
     let conditions = &mut pod["status"]["conditions"];
     match conditions.as_array_mut() {
-        Some(list) => match list.iter_mut().find(|c| c["type"] == "PodScheduled") {
+        Some(list) => match list.iter_mut().find(|c| c["type"] == condition["type"]) {
             Some(old) if old["status"] == "True" => {}
             Some(old) => *old = condition,
             None => list.push(condition),
         },
         None => *conditions = Value::Array(vec![condition]),
     }
-    Ok(())
 }

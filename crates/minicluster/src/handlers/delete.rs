@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admission::{self, Act};
-use super::{answer_object, convert, list, write, write_failed};
+use super::binding::set_condition;
+use super::{answer_object, convert, list, sent, write, write_failed};
 use crate::resource::Resource;
-use crate::resource::strategy::{self, Context};
+use crate::resource::strategy::{self, Context, now};
 use crate::server::body::{Body, Items, ListBody};
 use crate::server::status::{self, Status};
 use crate::server::{ApiRequest, Reply, Shared};
@@ -31,8 +32,8 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
     /// Whether it is only tried.
     pub dry_run: bool,
-    /// Whether admission has had its say already: about an eviction, and is not asked about the deletion then.
-    pub admitted: bool,
+    /// Whether it is an eviction, which admission has been asked about already, and which the pod's conditions tell.
+    pub evicts: bool,
 }
 
 impl DeleteOptions {
@@ -50,14 +51,14 @@ impl DeleteOptions {
                 })?),
             },
             propagation_policy: Some(query.get("propagationPolicy").to_owned()).filter(|p| !p.is_empty()),
-            dry_run: write::is_dry_run(query)?,
+            dry_run: sent::is_dry_run(query)?,
             ..DeleteOptions::default()
         };
         if query.flag("orphanDependents")? == Some(true) {
             options.propagation_policy = Some("Orphan".to_owned());
         }
         if !request.body.is_empty() {
-            let body = write::parse_object(&request.headers, &request.body)?;
+            let body = sent::parse_object(&request.headers, &request.body)?;
             options.take_value(&body)?;
         }
         match options.propagation_policy.as_deref() {
@@ -193,13 +194,16 @@ pub async fn delete_object(
         let old = current.value();
         check_preconditions(shown, name, &current, &old, options)?;
         strategy::admit_delete(&context, resource, &old)?;
-        if !options.admitted {
+        if !options.evicts {
             warnings.truncate(told);
             let act = Act { operation: Operation::Delete, old: Some(&old), dry_run: options.dry_run };
             admission::mutate(shared, request, act, None, warnings).await?;
             admission::validate(shared, request, act, None, warnings).await?;
         }
         let mut new = old.clone();
+        if options.evicts {
+            set_condition(&mut new, disruption_target());
+        }
         let gone = strategy::begin_deletion(resource, &mut new, options);
         if !gone && new == old {
             return Ok(Deleted::Ending(current));
@@ -218,6 +222,12 @@ pub async fn delete_object(
         }
     }
     Err(Status::modified(shown, name))
+}
+
+/// The condition of an evicted pod, by which Jobs tell evictions from failures.
+fn disruption_target() -> Value {
+    json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 }
 
 fn check_preconditions(

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Act};
 use super::delete::{DeleteOptions, delete_object};
-use super::{write, write_failed};
+use super::{sent, write_failed};
 use crate::resource::strategy::{Context, admit_eviction, now};
 use crate::resource::{Resource, find};
 use crate::server::status::{Cause, Status};
@@ -27,18 +27,18 @@ const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruptio
 /// The pod is not there, or its budget does not allow the eviction now.
 pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let mut eviction = write::parse_object(&request.headers, &request.body)?;
+    let mut eviction = sent::parse_object(&request.headers, &request.body)?;
     // `policy/v1beta1` says the same.
     if eviction["apiVersion"] == "policy/v1beta1" {
         eviction["apiVersion"] = Value::from("policy/v1");
     }
-    write::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
-    let dry_run = write::is_dry_run(&request.query)?;
+    sent::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
+    let dry_run = sent::is_dry_run(&request.query)?;
     let mut warnings = Vec::new();
     let act = Act::create(dry_run);
     admission::mutate(shared, request, act, Some(&mut eviction), &mut warnings).await?;
     admission::validate(shared, request, act, Some(&eviction), &mut warnings).await?;
-    let mut options = DeleteOptions { dry_run, admitted: true, ..DeleteOptions::default() };
+    let mut options = DeleteOptions { dry_run, evicts: true, ..DeleteOptions::default() };
     options.take_value(&eviction["deleteOptions"])?;
     let budgets = find("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::no_such_path)?;
     for _ in 0..ATTEMPTS {

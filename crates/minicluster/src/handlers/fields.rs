@@ -46,7 +46,8 @@ fn invalid_option(request: &ApiRequest, field: &str, reason: &str, message: Stri
 }
 
 /// Reads what was sent, or what a patch made, as an object of a kind. Fields that the kind does not have are
-/// dropped; the request says whether that is an error or a warning. A kind without a type is left as it is.
+/// dropped; the request says whether that is an error or a warning, and so of fields that were there twice. A kind
+/// without a type is left as it is.
 ///
 /// # Errors
 /// A value has the wrong type, or there are unknown fields and the request does not want them.
@@ -54,6 +55,7 @@ pub fn read(
     request: &ApiRequest,
     (group, version, kind): (&str, &str, &str),
     value: &mut Value,
+    duplicates: &[String],
     warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
     let validation = validation(request)?;
@@ -62,10 +64,11 @@ pub fn read(
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
     };
     let unknown = decode(ty, value).map_err(|error| cannot(&error.to_string()))?;
-    if unknown.is_empty() {
+    if unknown.is_empty() && duplicates.is_empty() {
         return Ok(());
     }
-    let told = unknown.iter().map(|path| format!("unknown field {path:?}"));
+    let twice = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
+    let told = twice.chain(unknown.iter().map(|path| format!("unknown field {path:?}")));
     match validation {
         Validation::Ignore => {}
         Validation::Warn => warnings.extend(told),

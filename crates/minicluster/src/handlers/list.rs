@@ -170,7 +170,7 @@ fn page(shared: &Shared, info: &RequestInfo, query: &Query, filter: &Filter) -> 
                 };
                 // Nothing of the resource changed since: the objects of then are those of now.
                 let unchanged = || {
-                    let (_, events) = shared.store.events_after(resource, asked, 1).ok()?;
+                    let (_, events) = shared.store.events_for(resource, &Filter::default(), asked, 1).ok()?;
                     events.is_empty().then(|| Arc::new(objects))
                 };
                 (asked, kept.or_else(unchanged).ok_or_else(too_old)?, 0)

@@ -14,6 +14,8 @@ mod log;
 pub mod paths;
 mod review;
 mod scale;
+mod sent;
+mod strict_json;
 pub mod watch;
 mod write;
 

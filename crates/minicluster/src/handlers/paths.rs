@@ -37,7 +37,7 @@ pub fn answer(
             let path = parts.join("/");
             let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
             let document = match parts.first() {
-                Some(&"openapi") => openapi::document(&path),
+                Some(&"openapi") => openapi::document(&path, shared.extensions),
                 _ => discovery::document(&path, accept, address(shared)),
             };
             let document = document.ok_or_else(Status::no_such_path)?;

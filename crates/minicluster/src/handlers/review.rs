@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::write;
+use super::sent;
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Attributes, Reply, Shared, User, refusal};
 
@@ -23,8 +23,8 @@ const MAX_TOKEN_SECONDS: i64 = 366 * 24 * 3600;
 /// The review is malformed.
 pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
-    let mut review = write::parse_object(&request.headers, &request.body)?;
-    write::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
+    let mut review = sent::parse_object(&request.headers, &request.body)?;
+    sent::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
     let status = match resource.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
         "TokenReview" => token_status(shared, &review["spec"]),
@@ -130,8 +130,8 @@ fn token_status(shared: &Shared, spec: &Value) -> Value {
 /// There is no such account, or the life asked for is too short.
 pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let mut token_request = write::parse_object(&request.headers, &request.body)?;
-    write::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut token_request)?;
+    let mut token_request = sent::parse_object(&request.headers, &request.body)?;
+    sent::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut token_request)?;
     let account = super::find(shared, info)?.value();
     let asked = &token_request["spec"]["expirationSeconds"];
     let seconds = asked.as_i64().unwrap_or(DEFAULT_TOKEN_SECONDS);

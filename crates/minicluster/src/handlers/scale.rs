@@ -5,7 +5,9 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::write;
+use super::write::{self, Part};
+use super::{fields, sent};
+use crate::resource::Resource;
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Reply, Shared, Verb};
 
@@ -23,23 +25,31 @@ pub fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> 
 /// # Errors
 /// The scale is malformed or not valid, or the object changed since.
 pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let dry_run = write::is_dry_run(&request.query)?;
-    let sent = match request.info.verb {
-        Verb::Update => {
-            let mut value = write::parse_object(&request.headers, &request.body)?;
-            write::agree_with_path(request, "autoscaling", "v1", "Scale", &mut value)?;
-            Some(value)
-        }
-        _ => None,
-    };
-    let mut warnings = Vec::new();
-    let object = write::change_object(shared, request, dry_run, &mut warnings, |current, warnings| {
-        let scale = match &sent {
-            Some(scale) => scale.clone(),
-            None => write::patched(request, &scale_of(current), warnings)?,
+    let dry_run = sent::is_dry_run(&request.query)?;
+    let applies = sent::is_apply(request);
+    let sent = if request.info.verb == Verb::Update || applies {
+        let mut value = if applies {
+            sent::parse_yaml(&request.body)?
+        } else {
+            sent::parse_object(&request.headers, &request.body)?
         };
-        let replicas = replicas(&scale, &request.info.name)?;
-        let mut new = current.clone();
+        sent::agree_with_path(request, "autoscaling", "v1", "Scale", &mut value)?;
+        Some(value)
+    } else {
+        None
+    };
+    let resource = super::stored(&request.info)?;
+    let part = Some(Part { shown: scale_of, taken: with_replicas });
+    let mut warnings = Vec::new();
+    let object = write::change_object(shared, request, dry_run, part, &mut warnings, |current, warnings| {
+        let scale = match &sent {
+            Some(scale) if applies => {
+                return fields::applied(request, resource, Some(current), applied(resource, scale, request)?);
+            }
+            Some(scale) => scale.clone(),
+            None => sent::patched(request, &scale_of(current), warnings)?,
+        };
+        let mut new = with_replicas(current, &scale, &request.info.name)?;
         for field in ["resourceVersion", "uid"] {
             match &scale["metadata"][field] {
                 Value::String(text) => new["metadata"][field] = Value::from(text.as_str()),
@@ -50,11 +60,30 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
                 }
             }
         }
-        new["spec"]["replicas"] = Value::from(replicas);
         Ok(new)
     })
     .await?;
     Ok(Reply::value(StatusCode::OK, &scale_of(&object.value())).with_warnings(warnings))
+}
+
+/// The object with the replicas of a scale.
+fn with_replicas(object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+    let mut new = object.clone();
+    new["spec"]["replicas"] = Value::from(replicas(scale, name)?);
+    Ok(new)
+}
+
+/// What applying a scale applies to the object it is a part of.
+fn applied(resource: &Resource, scale: &Value, request: &ApiRequest) -> Result<Value, Box<Status>> {
+    let mut object = json!({
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind,
+        "metadata": {"name": scale["metadata"]["name"], "namespace": scale["metadata"]["namespace"]},
+    });
+    if !scale["spec"]["replicas"].is_null() {
+        object["spec"] = json!({"replicas": replicas(scale, &request.info.name)?});
+    }
+    Ok(object)
 }
 
 fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {

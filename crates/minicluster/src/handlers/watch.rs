@@ -53,7 +53,7 @@ pub fn watch(
     let slot = shared.watch_slot()?;
     let current = shared.store.revision();
     // Before the first look, so that no change is missed.
-    let changes = shared.store.changes(resource);
+    let changes = shared.store.changes_for(resource, &filter);
     let from_state = match (send_initial, asked) {
         (Some(send), _) => send,
         (None, version) => version.unwrap_or(0) == 0,
@@ -71,7 +71,7 @@ pub fn watch(
         (revision, VecDeque::from(objects))
     } else {
         let position = asked.filter(|asked| *asked > 0).unwrap_or(current);
-        if let Err(error) = shared.store.events_after(resource, position, 0) {
+        if let Err(error) = shared.store.events_for(resource, &filter, position, 0) {
             return Err(Status::expired(error.to_string()));
         }
         (position, VecDeque::new())
@@ -172,7 +172,7 @@ impl Watcher {
                 return self.bookmarks.then(|| self.bookmark(false));
             }
             self.changes.mark_unchanged();
-            match self.shared.store.events_after(self.stored, self.position, BATCH) {
+            match self.shared.store.events_for(self.stored, &self.filter, self.position, BATCH) {
                 Err(error) => {
                     self.ended = true;
                     return Some(error_frame(&Status::expired(error.to_string())));
@@ -191,6 +191,11 @@ impl Watcher {
                     if n_told == BATCH {
                         continue;
                     }
+                    // After a look, so that it says how far others have come, too.
+                    if self.bookmarks && Instant::now() >= self.next_bookmark {
+                        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                        return Some(self.bookmark(false));
+                    }
                 }
             }
             tokio::select! {
@@ -203,10 +208,7 @@ impl Watcher {
                     self.ended = true;
                     return self.bookmarks.then(|| self.bookmark(false));
                 }
-                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
-                    return Some(self.bookmark(false));
-                }
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {}
                 () = self.shared.stop.cancelled() => return None,
             }
         }

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::StatusCode;
 use serde_json::Value;
 
 use super::admission::{self, Act};
+use super::sent::{agree_with_path, is_apply, is_dry_run, parse_strictly, parse_yaml, patched};
 use super::{answer_object, convert, fields, write_failed};
-use crate::patch;
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
-use crate::schema::{protobuf, type_of};
 use crate::server::status::Status;
-use crate::server::{ApiRequest, Query, Reply, Shared, Verb};
+use crate::server::{ApiRequest, Attributes, Reply, RequestInfo, Shared, Verb, refusal};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
 use crate::webhook::Operation;
 
@@ -21,151 +19,6 @@ use crate::webhook::Operation;
 const NAME_ATTEMPTS: usize = 8;
 /// How often a change is tried again on a newer version of the object.
 const CHANGE_ATTEMPTS: usize = 64;
-
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// The media type of a server-side apply; what is sent may be JSON too, which is YAML.
-const APPLY: &str = "application/apply-patch+yaml";
-const PATCH_TYPES: &[&str] = &[
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    APPLY,
-];
-
-/// Whether the request is only to be tried.
-///
-/// # Errors
-/// The parameter has another value than `All`.
-pub fn is_dry_run(query: &Query) -> Result<bool, Box<Status>> {
-    let mut dry_run = false;
-    for value in query.all("dryRun") {
-        if value != "All" {
-            return Err(Status::bad_request(format!(
-                "dryRun: Unsupported value: {value:?}: supported values: \"All\""
-            )));
-        }
-        dry_run = true;
-    }
-    Ok(dry_run)
-}
-
-/// Reads an object that was sent as JSON, YAML or protobuf.
-///
-/// # Errors
-/// The media type is another, or the text is malformed or not an object.
-pub fn parse_object(headers: &HeaderMap, body: &Bytes) -> Result<Value, Box<Status>> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let value = match media_type.as_str() {
-        "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
-            Status::bad_request(format!("the object provided is not valid JSON: {error}"))
-        })?,
-        "application/yaml" => parse_yaml(body)?,
-        PROTOBUF => protobuf::decode(body).map_err(|error| {
-            Status::bad_request(format!("the object provided is not valid protobuf: {error}"))
-        })?,
-        _ => return Err(unsupported_media_type(&["application/json", "application/yaml", PROTOBUF])),
-    };
-    match value {
-        Value::Object(_) => Ok(value),
-        _ => Err(Status::bad_request("the object provided is unrecognized: a JSON object is expected")),
-    }
-}
-
-fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
-    let malformed = |error: &dyn std::fmt::Display| {
-        Status::bad_request(format!("the object provided is not valid YAML: {error}"))
-    };
-    let text = std::str::from_utf8(body).map_err(|error| malformed(&error))?;
-    let mut manifests =
-        berth_api::read::collect_manifests(text, "body").map_err(|error| malformed(&error))?;
-    match (manifests.pop(), manifests.is_empty()) {
-        (Some(manifest), true) => Ok(manifest.value),
-        _ => Err(malformed(&"exactly one object is expected")),
-    }
-}
-
-/// What was sent is of a type that is not understood.
-pub fn unsupported_media_type(accepted: &[&str]) -> Box<Status> {
-    Status::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
-        format!(
-            "the body of the request was in an unknown format - accepted media types include: {}",
-            accepted.join(", ")
-        ),
-    )
-}
-
-/// Checks that an object is of the kind the path leads to, and fills in what the path says.
-///
-/// # Errors
-/// Kind, namespace or name contradict the path.
-pub fn agree_with_path(
-    request: &ApiRequest,
-    group: &str,
-    version: &str,
-    kind: &str,
-    value: &mut Value,
-) -> Result<(), Box<Status>> {
-    let info = &request.info;
-    let wanted = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    for (field, wanted) in [("apiVersion", wanted.as_str()), ("kind", kind)] {
-        match &value[field] {
-            Value::Null => value[field] = Value::from(wanted),
-            Value::String(text) if text == wanted || text.is_empty() => value[field] = Value::from(wanted),
-            other => {
-                return Err(Status::bad_request(format!(
-                    "the {field} in the data ({}) does not match the expected {field} ({wanted})",
-                    other.as_str().map_or_else(|| other.to_string(), str::to_owned)
-                )));
-            }
-        }
-    }
-    let metadata = &mut value["metadata"];
-    if metadata.is_null() {
-        *metadata = Value::Object(serde_json::Map::new());
-    }
-    let Some(metadata) = metadata.as_object_mut() else {
-        return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
-    };
-    for field in ["name", "namespace", "generateName", "uid", "resourceVersion"] {
-        match metadata.get(field) {
-            None | Some(Value::String(_)) => {}
-            Some(Value::Null) => {
-                metadata.remove(field);
-            }
-            Some(_) => {
-                return Err(Status::bad_request(format!(
-                    "metadata.{field}: Invalid value: a string is expected"
-                )));
-            }
-        }
-    }
-    let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
-    if !info.resource.namespaced {
-        metadata.remove("namespace");
-    } else if namespace.is_empty() {
-        metadata.insert("namespace".to_owned(), Value::from(info.namespace.as_str()));
-    } else if namespace != info.namespace {
-        return Err(Status::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request ({namespace} != {})",
-            info.namespace
-        )));
-    }
-    if !info.name.is_empty() {
-        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
-        if name.is_empty() {
-            metadata.insert("name".to_owned(), Value::from(info.name.as_str()));
-        } else if name != info.name {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                info.name
-            )));
-        }
-    }
-    Ok(())
-}
 
 /// Answers the creation of an object.
 ///
@@ -175,13 +28,19 @@ pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let info = &request.info;
     let resource = super::stored(info)?;
     let dry_run = is_dry_run(&request.query)?;
-    let mut value = parse_object(&request.headers, &request.body)?;
-    agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut value)?;
     let mut warnings = Vec::new();
-    fields::read(request, request.info.sent_kind(), &mut value, &mut warnings)?;
-    let value = convert::stored_value(info.resource, value);
+    let value = read(request, &mut warnings)?;
     let object = create_object(shared, request, resource, value, dry_run, &mut warnings).await?;
     Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
+}
+
+/// The object that was sent, as it is stored.
+fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<Status>> {
+    let RequestInfo { resource, .. } = request.info;
+    let mut sent = parse_strictly(&request.headers, &request.body)?;
+    agree_with_path(request, resource.group, resource.version, resource.kind, &mut sent.value)?;
+    fields::read(request, request.info.sent_kind(), &mut sent.value, &sent.duplicates, warnings)?;
+    Ok(convert::stored_value(resource, sent.value))
 }
 
 /// Creates an object that was read, with all that belongs to it.
@@ -265,37 +124,60 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let dry_run = is_dry_run(&request.query)?;
     let mut warnings = Vec::new();
     let sent = match info.verb {
-        Verb::Update => {
-            let mut value = parse_object(&request.headers, &request.body)?;
-            agree_with_path(
-                request,
-                info.resource.group,
-                info.resource.version,
-                info.resource.kind,
-                &mut value,
-            )?;
-            fields::read(request, info.sent_kind(), &mut value, &mut warnings)?;
-            Some(convert::stored_value(info.resource, value))
-        }
+        Verb::Update => Some(read(request, &mut warnings)?),
         _ => None,
     };
-    let object = change_object(shared, request, dry_run, &mut warnings, |current, warnings| match &sent {
-        Some(value) => Ok(value.clone()),
-        None => patched(request, current, warnings),
-    })
-    .await?;
+    if let Some(value) = sent.as_ref().filter(|_| may_come_to_be(shared, info)) {
+        let told = warnings.clone();
+        match create_by_update(shared, request, value.clone(), dry_run, &mut warnings).await {
+            Ok(object) => {
+                return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
+            }
+            // Somebody else was faster: theirs is changed.
+            Err(status) if status.reason == "AlreadyExists" => warnings = told,
+            Err(status) => return Err(status),
+        }
+    }
+    let object =
+        change_object(shared, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
+            Some(value) => Ok(value.clone()),
+            None => patched(request, current, warnings),
+        })
+        .await?;
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
 }
 
-/// The media type of the body, without parameters.
-fn media_type(request: &ApiRequest) -> &str {
-    let value = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+/// Whether an update of what is not there creates it: kube-apiserver has that for a few resources.
+fn may_come_to_be(shared: &Shared, info: &RequestInfo) -> bool {
+    info.resource.create_on_update && info.subresource.is_none() && super::find(shared, info).is_err()
 }
 
-/// Whether the request is a server-side apply.
-fn is_apply(request: &ApiRequest) -> bool {
-    request.info.verb == Verb::Patch && media_type(request) == APPLY
+async fn create_by_update(
+    shared: &Arc<Shared>,
+    request: &ApiRequest,
+    mut value: Value,
+    dry_run: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Arc<Object>, Box<Status>> {
+    let info = &request.info;
+    let what = Attributes {
+        verb: "create",
+        group: info.resource.group,
+        resource: info.resource.plural,
+        namespace: &info.namespace,
+        ..Attributes::default()
+    };
+    if !shared.allows(&request.user, &what) {
+        return Err(Status::forbidden(info.resource, "", &refusal(&request.user, &what)));
+    }
+    if let Some(uid) = value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+        return Err(Status::conflict(info.resource, &info.name, &why));
+    }
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    create_object(shared, request, super::stored(info)?, value, dry_run, warnings).await
 }
 
 /// Answers a server-side apply: the object is changed, or created if it is not there.
@@ -331,11 +213,20 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
             Err(status) => return Err(status),
         }
     }
-    let object = change_object(shared, request, dry_run, &mut warnings, |current, _| {
+    let object = change_object(shared, request, dry_run, None, &mut warnings, |current, _| {
         fields::applied(request, resource, Some(current), sent.clone())
     })
     .await?;
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
+}
+
+/// How a subresource shows the object it is a part of, for those who are asked about a change.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// The part of an object.
+    pub shown: fn(&Value) -> Value,
+    /// The object with a part that was changed. The text is the object's name.
+    pub taken: fn(&Value, &Value, &str) -> Result<Value, Box<Status>>,
 }
 
 /// Changes an object: reads it, transforms it, writes it back, and does so again if it changed in between and
@@ -348,6 +239,7 @@ pub async fn change_object(
     shared: &Arc<Shared>,
     request: &ApiRequest,
     dry_run: bool,
+    part: Option<Part>,
     warnings: &mut Vec<String>,
     transform: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Box<Status>>,
 ) -> Result<Arc<Object>, Box<Status>> {
@@ -365,12 +257,21 @@ pub async fn change_object(
         if !is_apply(request) {
             fields::track(request, resource, Some(&old), &mut new)?;
         }
-        let act = Act { operation: Operation::Update, old: Some(&old), dry_run };
-        if admission::mutate(shared, request, act, Some(&mut new), warnings).await? {
+        let shown = |object: &Value| part.map(|part| (part.shown)(object));
+        let old_shown = shown(&old);
+        let old_asked = old_shown.as_ref().unwrap_or(&old);
+        let act = Act { operation: Operation::Update, old: Some(old_asked), dry_run };
+        let mut asked = shown(&new);
+        if admission::mutate(shared, request, act, Some(asked.as_mut().unwrap_or(&mut new)), warnings).await?
+        {
+            if let (Some(part), Some(asked)) = (part, &asked) {
+                new = (part.taken)(&new, asked, &info.name)?;
+            }
             strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
         }
         strategy::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
-        admission::validate(shared, request, act, Some(&new), warnings).await?;
+        let asked = shown(&new);
+        admission::validate(shared, request, act, Some(asked.as_ref().unwrap_or(&new)), warnings).await?;
         if new == old {
             return Ok(current);
         }
@@ -419,35 +320,4 @@ fn check_identity(
         Verb::Patch => Err(Status::modified(info.resource, &info.name)),
         _ => Ok(true),
     }
-}
-
-/// The object after the patch that was sent.
-///
-/// # Errors
-/// The media type is unknown, or the patch cannot be applied.
-pub fn patched(
-    request: &ApiRequest,
-    current: &Value,
-    warnings: &mut Vec<String>,
-) -> Result<Value, Box<Status>> {
-    let resource = request.info.resource;
-    let (group, version, kind) = request.info.sent_kind();
-    let parse = || -> Result<Value, Box<Status>> {
-        serde_json::from_slice(&request.body)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
-    };
-    // Patches are written in the form the resource shows.
-    let shown = convert::shown_value(resource, current.clone());
-    let patched = match media_type(request) {
-        "application/json-patch+json" => patch::json::apply(&shown, &parse()?),
-        "application/merge-patch+json" => patch::merge::apply(&shown, &parse()?),
-        "application/strategic-merge-patch+json" => match type_of(group, version, kind) {
-            Some(ty) => patch::strategic::apply(ty, &shown, &parse()?),
-            None => patch::merge::apply(&shown, &parse()?),
-        },
-        _ => return Err(unsupported_media_type(PATCH_TYPES)),
-    };
-    let mut value = patched.map_err(|error| fields::patch_failed(&error))?;
-    fields::read(request, request.info.sent_kind(), &mut value, warnings)?;
-    Ok(convert::stored_value(resource, value))
 }

@@ -67,6 +67,8 @@ pub struct Resource {
     pub subresources: &'static [Subresource],
     /// Where objects are.
     pub storage: Storage,
+    /// Whether an update of what is not there creates it.
+    pub create_on_update: bool,
     /// What field selectors may name.
     pub selectable_fields: &'static [SelectableField],
 }
@@ -94,6 +96,11 @@ impl Resource {
     /// A subresource by the last segment of its path.
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|s| s.name == name)
+    }
+
+    /// The place among the selectable fields of the one by which many watches select: each node watches its own pods.
+    pub fn watched_field(&self) -> Option<usize> {
+        self.selectable_fields.iter().position(|field| field.name == "spec.nodeName")
     }
 
     /// Whether changes of `status` go only through the subresource `status`.

@@ -42,6 +42,7 @@ const BASE: Resource = Resource {
     verbs: ALL_VERBS,
     subresources: &[],
     storage: Storage::Own,
+    create_on_update: false,
     selectable_fields: &[],
 };
 
@@ -104,6 +105,7 @@ pub static RESOURCES: &[Resource] = &[
         plural: "events",
         singular: "event",
         short_names: &["ev"],
+        create_on_update: true,
         selectable_fields: EVENT_FIELDS,
         ..BASE
     },
@@ -191,6 +193,7 @@ pub static RESOURCES: &[Resource] = &[
         plural: "services",
         singular: "service",
         short_names: &["svc"],
+        create_on_update: true,
         categories: &["all"],
         subresources: &[sub("status", "", "v1", "Service", CHANGE)],
         selectable_fields: &[
@@ -327,13 +330,21 @@ pub static RESOURCES: &[Resource] = &[
         selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
         ..BASE
     },
-    Resource { group: "coordination.k8s.io", kind: "Lease", plural: "leases", singular: "lease", ..BASE },
+    Resource {
+        group: "coordination.k8s.io",
+        kind: "Lease",
+        plural: "leases",
+        singular: "lease",
+        create_on_update: true,
+        ..BASE
+    },
     Resource {
         group: "events.k8s.io",
         kind: "Event",
         plural: "events",
         singular: "event",
         short_names: &["ev"],
+        create_on_update: true,
         storage: Storage::Shared("", "events"),
         selectable_fields: NEW_EVENT_FIELDS,
         ..BASE
@@ -352,6 +363,7 @@ pub static RESOURCES: &[Resource] = &[
         kind: "ClusterRoleBinding",
         plural: "clusterrolebindings",
         singular: "clusterrolebinding",
+        create_on_update: true,
         namespaced: false,
         ..BASE
     },
@@ -360,6 +372,7 @@ pub static RESOURCES: &[Resource] = &[
         kind: "ClusterRole",
         plural: "clusterroles",
         singular: "clusterrole",
+        create_on_update: true,
         namespaced: false,
         ..BASE
     },
@@ -368,6 +381,7 @@ pub static RESOURCES: &[Resource] = &[
         kind: "RoleBinding",
         plural: "rolebindings",
         singular: "rolebinding",
+        create_on_update: true,
         ..BASE
     },
     Resource { group: "rbac.authorization.k8s.io", kind: "Role", plural: "roles", singular: "role", ..BASE },

@@ -19,6 +19,9 @@ use super::semantics;
 /// Where references between definitions point to.
 pub(super) const REFERENCE: &str = "#/components/schemas/";
 
+/// The field of the proposals that Kubernetes' own types lack.
+const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
+
 /// A kind whose type is known here.
 pub(super) struct Kind {
     pub(super) group: &'static str,
@@ -130,6 +133,13 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
         _ => return,
     };
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.insert("requiredDuringSchedulingRequiredDuringExecution".to_owned(), field);
+        properties.insert(PROPOSED_FIELD.to_owned(), field);
+    }
+}
+
+/// Takes them out again, for a server that does not know them.
+pub(super) fn remove_proposed_fields(schema: &mut Value) {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.remove(PROPOSED_FIELD);
     }
 }

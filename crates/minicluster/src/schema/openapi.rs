@@ -14,16 +14,18 @@ use crate::discovery::Document;
 use crate::resource::{RESOURCES, Storage};
 
 /// The answer to `GET` of `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`; `None` for
-/// any other path.
-pub fn document(path: &str) -> Option<Document> {
+/// any other path. `extensions`: with the proposals' fields.
+pub fn document(path: &str, extensions: bool) -> Option<Document> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let body = match segments.as_slice() {
         ["openapi", "v3"] => {
-            static INDEX: OnceLock<Bytes> = OnceLock::new();
-            INDEX.get_or_init(index).clone()
+            static INDEXES: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
+            INDEXES[usize::from(extensions)].get_or_init(|| index(extensions)).clone()
         }
-        ["openapi", "v3", "api", version] => of_version("", version)?,
-        ["openapi", "v3", "apis", group, version] if !group.is_empty() => of_version(group, version)?,
+        ["openapi", "v3", "api", version] => of_version("", version, extensions)?,
+        ["openapi", "v3", "apis", group, version] if !group.is_empty() => {
+            of_version(group, version, extensions)?
+        }
         _ => return None,
     };
     Some(Document { content_type: "application/json", body })
@@ -32,7 +34,8 @@ pub fn document(path: &str) -> Option<Document> {
 struct Version {
     group: &'static str,
     version: &'static str,
-    document: OnceLock<Bytes>,
+    /// Without and with the proposals' fields.
+    documents: [OnceLock<Bytes>; 2],
 }
 
 fn versions() -> &'static [Version] {
@@ -42,7 +45,7 @@ fn versions() -> &'static [Version] {
         for resource in RESOURCES {
             if !versions.iter().any(|v| v.group == resource.group && v.version == resource.version) {
                 let (group, version) = (resource.group, resource.version);
-                versions.push(Version { group, version, document: OnceLock::new() });
+                versions.push(Version { group, version, documents: Default::default() });
             }
         }
         versions
@@ -58,22 +61,24 @@ impl Version {
         }
     }
 
-    fn bytes(&self) -> Bytes {
-        self.document.get_or_init(|| make(self.group, self.version).to_string().into()).clone()
+    fn bytes(&self, extensions: bool) -> Bytes {
+        let document = &self.documents[usize::from(extensions)];
+        document.get_or_init(|| make(self.group, self.version, extensions).to_string().into()).clone()
     }
 }
 
-fn of_version(group: &str, version: &str) -> Option<Bytes> {
-    versions().iter().find(|v| v.group == group && v.version == version).map(Version::bytes)
+fn of_version(group: &str, version: &str, extensions: bool) -> Option<Bytes> {
+    let found = versions().iter().find(|v| v.group == group && v.version == version)?;
+    Some(found.bytes(extensions))
 }
 
 /// The paths of the documents, each with a hash of its content: clients keep a document for as long as that
 /// is the same.
-fn index() -> Bytes {
+fn index(extensions: bool) -> Bytes {
     let mut paths = Map::new();
     for version in versions() {
         let mut hasher = DefaultHasher::new();
-        version.bytes().hash(&mut hasher);
+        version.bytes(extensions).hash(&mut hasher);
         let path = version.path();
         let url = format!("/openapi/v3/{path}?hash={:016X}", hasher.finish());
         paths.insert(path, json!({ "serverRelativeURL": url }));
@@ -81,7 +86,7 @@ fn index() -> Bytes {
     json!({ "paths": paths }).to_string().into()
 }
 
-fn make(group: &'static str, version: &'static str) -> Value {
+fn make(group: &'static str, version: &'static str, extensions: bool) -> Value {
     let in_version = || RESOURCES.iter().filter(|r| r.group == group && r.version == version);
     // Subresources may be of kinds of other groups, such as `Scale`.
     let is_used = |kind: &definitions::Kind| {
@@ -92,6 +97,9 @@ fn make(group: &'static str, version: &'static str) -> Value {
     };
     let mut schemas = definitions::generate(is_used, true);
     for schema in schemas.values_mut() {
+        if !extensions {
+            definitions::remove_proposed_fields(schema);
+        }
         as_openapi(schema);
     }
     for kind in KINDS.iter().filter(|kind| is_used(kind)) {
@@ -197,7 +205,7 @@ mod tests {
     use crate::schema::definitions::referred;
 
     fn get(path: &str) -> Value {
-        let document = document(path).expect(path);
+        let document = document(path, true).expect(path);
         serde_json::from_slice(&document.body).expect("documents are JSON")
     }
 
@@ -214,8 +222,22 @@ mod tests {
             assert!(url.starts_with(&format!("/openapi/v3/{path}?hash=")), "{url}");
             assert_eq!(get(&format!("/openapi/v3/{path}"))["openapi"], "3.0.0");
         }
-        assert!(document("/openapi/v3/apis/none/v1").is_none());
-        assert!(document("/openapi/v2").is_none());
+        assert!(document("/openapi/v3/apis/none/v1", true).is_none());
+        assert!(document("/openapi/v2", true).is_none());
+    }
+
+    #[test]
+    fn the_proposals_fields_are_there_only_with_extensions() {
+        for (path, extensions) in [("/openapi/v3/api/v1", true), ("/openapi/v3/apis/apps/v1", false)] {
+            let document = document(path, extensions).expect(path);
+            let text = std::str::from_utf8(&document.body).expect("text");
+            assert_eq!(
+                text.contains("requiredDuringSchedulingRequiredDuringExecution"),
+                extensions,
+                "{path}"
+            );
+            assert!(text.contains("requiredDuringSchedulingIgnoredDuringExecution"), "{path}");
+        }
     }
 
     #[test]

@@ -56,11 +56,12 @@ impl Shared {
     /// What requests to a server share.
     pub fn new(store: Store, tokens: Tokens, url: String, options: &ServerOptions) -> Shared {
         let limits = options.limits.clone();
+        let admission = handlers::Admission::new(&store, options.admission.clone());
         Shared {
             store,
             tokens,
             metrics: Metrics::default(),
-            admission: handlers::Admission::new(options.admission.clone()),
+            admission,
             roles: Roles::default(),
             extensions: options.extensions,
             url,

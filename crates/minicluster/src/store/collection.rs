@@ -7,6 +7,8 @@ use tokio::sync::watch;
 
 use super::object::{EventType, Facts, Object};
 use super::selector::Filter;
+use super::topics::Topics;
+use crate::resource::Resource;
 
 /// How much history a collection keeps for watchers that lag or come back.
 #[derive(Clone, Copy, Debug)]
@@ -74,11 +76,13 @@ pub struct Collection {
     bounds: HistoryBounds,
     /// Tells watchers that there is something new.
     head: watch::Sender<u64>,
+    /// Those who watch only objects with one value of one field.
+    topics: Topics,
 }
 
 impl Collection {
     /// An empty collection, whose history begins after `floor`.
-    pub fn new(floor: u64, bounds: HistoryBounds) -> Collection {
+    pub fn new(resource: &Resource, floor: u64, bounds: HistoryBounds) -> Collection {
         Collection {
             objects: Objects::new(),
             n_objects: 0,
@@ -87,6 +91,7 @@ impl Collection {
             floor,
             bounds,
             head: watch::Sender::new(floor),
+            topics: Topics::new(resource.watched_field()),
         }
     }
 
@@ -149,7 +154,9 @@ impl Collection {
             EventType::Added | EventType::Modified => self.put(object.clone()),
         };
         let revision = object.revision;
-        self.remember(Event { event_type, object, previous });
+        let event = Event { event_type, object, previous };
+        self.topics.tell(&event);
+        self.remember(event);
         self.head.send_replace(revision);
     }
 
@@ -162,6 +169,7 @@ impl Collection {
             let Some(oldest) = self.history.pop_front() else { break };
             self.history_bytes -= oldest.object.size();
             self.floor = oldest.object.revision;
+            self.topics.forget(&oldest);
         }
         // What an event replaced is only asked for its facts, but keeps its bytes alive with it: the bound on bytes
         // still holds within a factor of two, since the event that wrote it is counted as well.
@@ -179,6 +187,32 @@ impl Collection {
         Ok(self.history.range(start..).take(limit).cloned().collect())
     }
 
+    /// Up to `limit` events after a version, oldest first, among them all of objects whose watched field had or has a
+    /// value.
+    ///
+    /// # Errors
+    /// Changes after that version that concern the value have been forgotten.
+    pub fn events_of(&self, value: &str, revision: u64, limit: usize) -> Result<Vec<Event>, TooOld> {
+        match self.topics.revisions_after(value, revision) {
+            // Told of none by the topic, which has not been there as long.
+            None => self.events_after(revision, limit),
+            Some(Err(oldest)) => Err(TooOld { asked: revision, oldest }),
+            Some(Ok(revisions)) => {
+                let event = |revision: u64| {
+                    let at = self.history.binary_search_by_key(&revision, |event| event.object.revision);
+                    at.ok().and_then(|at| self.history.get(at)).cloned()
+                };
+                Ok(revisions.take(limit).filter_map(event).collect())
+            }
+        }
+    }
+
+    /// A signal that fires after every change of objects whose watched field had or has a value.
+    pub fn changes_of(&mut self, value: &str) -> watch::Receiver<u64> {
+        let now = *self.head.borrow();
+        self.topics.subscribe(value, now)
+    }
+
     /// A signal that fires after every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
@@ -192,14 +226,22 @@ mod tests {
     use super::*;
     use crate::resource::find;
 
+    fn pods() -> &'static Resource {
+        find("", "v1", "pods").unwrap()
+    }
+
+    fn on_node(name: &str, node: &str, revision: u64) -> Arc<Object> {
+        let value = json!({"metadata": {"name": name, "namespace": "n"}, "spec": {"nodeName": node}});
+        Arc::new(Object::encode(pods(), value, revision, EventType::Modified))
+    }
+
     fn object(name: &str, label: &str, revision: u64) -> Arc<Object> {
-        let pods = find("", "v1", "pods").unwrap();
         let value = json!({"metadata": {"name": name, "namespace": "n", "labels": {"l": label}}});
-        Arc::new(Object::encode(pods, value, revision, EventType::Modified))
+        Arc::new(Object::encode(pods(), value, revision, EventType::Modified))
     }
 
     fn seen(collection: &Collection, after: u64, labels: &str) -> Vec<(EventType, u64)> {
-        let filter = Filter::parse(find("", "v1", "pods").unwrap(), None, labels, "").unwrap();
+        let filter = Filter::parse(pods(), None, labels, "").unwrap();
         let events = collection.events_after(after, usize::MAX).unwrap();
         events.iter().filter_map(|e| Some((e.seen_through(&filter)?, e.object.revision))).collect()
     }
@@ -207,7 +249,7 @@ mod tests {
     #[test]
     fn watchers_see_objects_enter_and_leave_their_selection() {
         use EventType::{Added, Deleted, Modified};
-        let mut collection = Collection::new(10, HistoryBounds::default());
+        let mut collection = Collection::new(pods(), 10, HistoryBounds::default());
         collection.apply(object("a", "x", 11), Added);
         collection.apply(object("a", "x", 12), Modified);
         collection.apply(object("a", "y", 13), Modified);
@@ -224,7 +266,7 @@ mod tests {
 
     #[test]
     fn forgotten_history_is_an_error() {
-        let mut collection = Collection::new(10, HistoryBounds { events: 2, bytes: usize::MAX });
+        let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 2, bytes: usize::MAX });
         assert_eq!(collection.events_after(9, 1).unwrap_err(), TooOld { asked: 9, oldest: 10 });
         for revision in 11..15 {
             collection.apply(object("a", "x", revision), EventType::Modified);
@@ -238,11 +280,43 @@ mod tests {
     fn history_is_bounded_by_bytes() {
         let size = object("a", "x", 1).size();
         let mut collection =
-            Collection::new(0, HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 });
+            Collection::new(pods(), 0, HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 });
         for revision in 1..=9 {
             collection.apply(object("a", "x", revision), EventType::Modified);
         }
         assert_eq!(collection.events_after(6, 9).unwrap().len(), 3);
         assert!(collection.events_after(5, 9).is_err());
+    }
+
+    #[test]
+    fn whoever_watches_one_node_hears_of_its_pods_only() {
+        use EventType::{Added, Deleted, Modified};
+        let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 4, bytes: usize::MAX });
+        let revisions = |collection: &Collection, after| {
+            let events = collection.events_of("n1", after, usize::MAX)?;
+            Ok(events.iter().map(|event| event.object.revision).collect::<Vec<_>>())
+        };
+        collection.apply(on_node("early", "n1", 11), Added);
+        let mut changes = collection.changes_of("n1");
+        collection.apply(on_node("a", "n2", 12), Added);
+        assert!(!changes.has_changed().unwrap());
+        collection.apply(on_node("b", "", 13), Added);
+        collection.apply(on_node("b", "n1", 14), Modified);
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        assert_eq!(revisions(&collection, 10), Ok(vec![11, 12, 13, 14]), "from before it was watched: all");
+        assert_eq!(revisions(&collection, 11), Ok(vec![14]));
+        assert_eq!(revisions(&collection, 14), Ok(vec![]));
+        collection.apply(on_node("b", "n3", 15), Modified);
+        assert!(changes.has_changed().unwrap(), "it left the node");
+        collection.apply(on_node("b", "n3", 16), Deleted);
+        collection.apply(on_node("c", "n3", 17), Added);
+        collection.apply(on_node("d", "n3", 18), Added);
+        // 14 is forgotten, and 15 is not.
+        assert_eq!(revisions(&collection, 14), Ok(vec![15]));
+        assert_eq!(revisions(&collection, 13), Err(TooOld { asked: 13, oldest: 14 }));
+        collection.apply(on_node("d", "n3", 19), Modified);
+        assert_eq!(revisions(&collection, 15), Ok(vec![]), "others' changes make no version too old");
+        assert!(collection.events_after(14, 9).is_err());
     }
 }

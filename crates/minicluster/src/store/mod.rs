@@ -10,6 +10,7 @@ mod selector;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod writer;
 
 use std::path::Path;
@@ -94,7 +95,7 @@ struct Shelves {
 
 impl Shelves {
     fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Shelves {
-        let collection = |_: &Resource| RwLock::new(Collection::new(floor, bounds));
+        let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds));
         Shelves {
             collections: RESOURCES.iter().map(collection).collect(),
             revision: AtomicU64::new(revision),
@@ -150,6 +151,17 @@ pub struct Store {
     pub snapshots: Snapshots,
 }
 
+/// Reads a store's objects, and does not keep it open.
+#[derive(Clone, Debug)]
+pub struct Reader(Arc<Shelves>);
+
+impl Reader {
+    /// An object.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.0.get(resource, namespace, name)
+    }
+}
+
 impl Store {
     /// A store in memory, whose versions begin after `revision`. Beginning at the time of day keeps a client from
     /// mistaking a version of an earlier store for one of this one.
@@ -203,6 +215,11 @@ impl Store {
         self.shelves.revision()
     }
 
+    /// Reads its objects.
+    pub fn reader(&self) -> Reader {
+        Reader(self.shelves.clone())
+    }
+
     /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.shelves.get(resource, namespace, name)
@@ -224,18 +241,31 @@ impl Store {
         self.shelves.read(resource).changes()
     }
 
-    /// Up to `limit` events after a version, and the version up to which they are all there are.
+    /// A signal that fires after every change of a resource's objects that may concern a filter.
+    pub fn changes_for(&self, resource: &Resource, filter: &Filter) -> watch::Receiver<u64> {
+        match filter.bound_to(resource) {
+            Some(value) => self.shelves.lock(resource).changes_of(value),
+            None => self.changes(resource),
+        }
+    }
+
+    /// Up to `limit` events after a version that may concern a filter, and the version up to which they are all there
+    /// are.
     ///
     /// # Errors
     /// Changes after that version have been forgotten.
-    pub fn events_after(
+    pub fn events_for(
         &self,
         resource: &Resource,
+        filter: &Filter,
         revision: u64,
         limit: usize,
     ) -> Result<(u64, Vec<Event>), TooOld> {
         let collection = self.shelves.read(resource);
-        let events = collection.events_after(revision, limit)?;
+        let events = match filter.bound_to(resource) {
+            Some(value) => collection.events_of(value, revision, limit)?,
+            None => collection.events_after(revision, limit)?,
+        };
         let up_to = if events.len() < limit {
             self.revision()
         } else {

@@ -83,6 +83,12 @@ impl Filter {
         self.fields.iter().find(|f| f.equal && f.place == FieldPlace::Name).map(|f| f.value.as_str())
     }
 
+    /// The value that the resource's watched field must have, if the field selector says so.
+    pub fn bound_to(&self, resource: &Resource) -> Option<&str> {
+        let place = FieldPlace::Index(resource.watched_field()?);
+        self.fields.iter().find(|f| f.equal && f.place == place).map(|f| f.value.as_str())
+    }
+
     /// Whether an object is selected.
     pub fn matches(&self, facts: &Facts) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| *facts.namespace == *namespace)

@@ -106,13 +106,13 @@ async fn everything_is_there_after_a_restart() {
     assert_eq!(before, after);
     let seen = |fields: &str| -> Vec<(EventType, u64)> {
         let filter = Filter::parse(pods(), None, "", fields).unwrap();
-        let (_, events) = store.events_after(pods(), asked_at, usize::MAX).unwrap();
+        let (_, events) = store.events_for(pods(), &Filter::default(), asked_at, usize::MAX).unwrap();
         events.iter().filter_map(|e| Some((e.seen_through(&filter)?, e.object.revision))).collect()
     };
     assert_eq!(seen(""), [(EventType::Modified, 104), (EventType::Deleted, 105)]);
     assert_eq!(seen("spec.nodeName="), [(EventType::Deleted, 104), (EventType::Deleted, 105)]);
     assert_eq!(seen("spec.nodeName=m"), [(EventType::Added, 104)]);
-    assert!(store.events_after(pods(), 99, 1).is_err());
+    assert!(store.events_for(pods(), &Filter::default(), 99, 1).is_err());
     assert_eq!(write(&store, Change::Create, pod("d", "")).await.unwrap().revision, 106);
 }
 

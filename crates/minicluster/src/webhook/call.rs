@@ -1,7 +1,6 @@
 //! Calling webhooks.
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,13 +20,15 @@ const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
 /// Clients that are kept; each has its connections.
 const MAX_CLIENTS: usize = 64;
 
-/// Finds the address of a service, given its namespace, name and port.
-pub type Resolver = Arc<dyn Fn(&str, &str, u16) -> Option<SocketAddr> + Send + Sync>;
+/// Finds where a service is reached (`HOST:PORT`), given its namespace, name and port.
+///
+/// # Errors
+/// It leads nowhere; the text says why.
+pub type Resolver = Arc<dyn Fn(&str, &str, u16) -> Result<String, String> + Send + Sync>;
 
 /// Calls webhooks over HTTPS, and keeps the connections.
-#[derive(Default)]
 pub struct Webhooks {
-    resolver: Option<Resolver>,
+    resolver: Resolver,
     clients: Mutex<HashMap<Endpoint, Client>>,
 }
 
@@ -44,7 +45,7 @@ struct Unanswered(String);
 
 impl Webhooks {
     /// Calls webhooks at addresses, and those that are services where `resolver` finds them.
-    pub fn new(resolver: Option<Resolver>) -> Webhooks {
+    pub fn new(resolver: Resolver) -> Webhooks {
         Webhooks { resolver, clients: Mutex::default() }
     }
 
@@ -146,7 +147,7 @@ impl Webhooks {
             Ok(Err(unanswered)) => Err(unanswered),
             Err(_) => Err(Unanswered(format!(
                 "failed to call webhook: Post {:?}: context deadline exceeded",
-                hook.target.to_string()
+                hook.url()
             ))),
         };
         match called {
@@ -173,7 +174,7 @@ impl Webhooks {
             return Err(Unanswered("no supported version of AdmissionReview; v1 is sent".to_owned()));
         }
         let failed = |why: &dyn std::fmt::Display| {
-            Unanswered(format!("failed to call webhook: Post {:?}: {why}", hook.target.to_string()))
+            Unanswered(format!("failed to call webhook: Post {:?}: {why}", hook.url()))
         };
         let (endpoint, path) = self.endpoint(hook).map_err(|why| failed(&why))?;
         let client = self.client(endpoint).map_err(|error| failed(&error))?;
@@ -204,13 +205,7 @@ impl Webhooks {
                 Ok((Endpoint { origin, server_name: None, roots }, uri.path().to_owned()))
             }
             Target::Service { namespace, name, port, path } => {
-                let found = self.resolver.as_ref().and_then(|resolver| resolver(namespace, name, *port));
-                let address = found.ok_or_else(|| {
-                    format!(
-                        "service {namespace}/{name} has no address outside of the simulated cluster; \
-                         set clientConfig.url instead"
-                    )
-                })?;
+                let address = (self.resolver)(namespace, name, *port)?;
                 let server_name = Some(format!("{name}.{namespace}.svc"));
                 let path = if path.is_empty() { "/" } else { path };
                 Ok((Endpoint { origin: format!("https://{address}"), server_name, roots }, path.to_owned()))
@@ -234,6 +229,13 @@ impl Webhooks {
         }
         clients.insert(endpoint, client.clone());
         Ok(client)
+    }
+}
+
+impl Hook {
+    /// Where it is asked, for messages.
+    fn url(&self) -> String {
+        format!("{}?timeout={}s", self.target, self.timeout.as_secs())
     }
 }
 

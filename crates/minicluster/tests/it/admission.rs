@@ -219,3 +219,97 @@ async fn a_webhook_sees_equivalent_events_in_the_form_it_asks_for() {
     assert_eq!(seen[0]["object"]["note"], "m");
     assert_eq!(seen[0]["object"]["apiVersion"], "events.k8s.io/v1");
 }
+
+#[tokio::test]
+async fn connections_to_a_webhook_are_kept_and_certificates_may_change() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
+    let server = server().await;
+    let admin = admin(&server);
+    configure(&admin, VALIDATING, responder.webhook("w.example.com", json!({}))).await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(post(&admin, PODS, &pod(name)).await.0, StatusCode::CREATED);
+    }
+    assert_eq!(responder.connections(), 1);
+    let old = responder.webhook("w.example.com", json!({}))["clientConfig"]["caBundle"].clone();
+    responder.rotate();
+    assert_eq!(post(&admin, PODS, &pod("d")).await.0, StatusCode::CREATED, "over the old connection");
+    let webhook = responder.webhook("w.example.com", json!({}));
+    assert_ne!(webhook["clientConfig"]["caBundle"], old);
+    let path = format!("{VALIDATING}/w.example.com");
+    let (code, answer) = merge(&admin, &path, &json!({"webhooks": [webhook]})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(post(&admin, PODS, &pod("e")).await.0, StatusCode::CREATED);
+    assert_eq!(responder.connections(), 2);
+    let stranger = Responder::start(|_, _| None).await.webhook("w.example.com", json!({}));
+    let mut distrustful = webhook;
+    distrustful["clientConfig"]["caBundle"] = stranger["clientConfig"]["caBundle"].clone();
+    merge(&admin, &path, &json!({"webhooks": [distrustful]})).await;
+    let (code, refused) = post(&admin, PODS, &pod("f")).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("failed calling webhook \"w.example.com\": failed to call webhook: Post"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_webhook_may_be_a_service_that_leads_out_of_the_cluster() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
+    let server = server().await;
+    let admin = admin(&server);
+    let mut webhook = responder.service("w.example.com");
+    webhook["clientConfig"]["service"]["port"] = json!(responder.address().port());
+    configure(&admin, VALIDATING, webhook).await;
+    let url = format!("https://hook.default.svc:{}/w.example.com?timeout=10s", responder.address().port());
+    let refused = async |why: &str| {
+        let (code, refused) = post(&admin, PODS, &pod("p")).await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+        let call =
+            format!("failed calling webhook \"w.example.com\": failed to call webhook: Post \"{url}\"");
+        assert_eq!(refused["message"], format!("Internal error occurred: {call}: {why}"));
+    };
+    refused("service \"hook\" not found").await;
+    let services = "/api/v1/namespaces/default/services";
+    let spec = json!({"selector": {"app": "hook"}, "ports": [{"port": responder.address().port()}]});
+    post(&admin, services, &json!({"metadata": {"name": "hook"}, "spec": spec})).await;
+    refused("no endpoints available for service \"hook\"").await;
+    delete(&admin, &format!("{services}/hook"), &Value::Null).await;
+    let spec = json!({"type": "ExternalName", "externalName": "127.0.0.1"});
+    let (code, answer) = post(&admin, services, &json!({"metadata": {"name": "hook"}, "spec": spec})).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    assert_eq!(warnings(&admin, Method::POST, PODS, &pod("p")).await, ["299 - \"reached\""]);
+}
+
+#[tokio::test]
+async fn a_webhook_about_scale_sees_and_changes_the_scale() {
+    let responder = Responder::start(|name, _| match name {
+        "caps.example.com" => Some(patch(json!([{"op": "replace", "path": "/spec/replicas", "value": 5}]))),
+        _ => Some(json!({"allowed": true})),
+    })
+    .await;
+    let server = server().await;
+    let admin = admin(&server);
+    let rules = json!([{"operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"],
+        "resources": ["deployments/scale"]}]);
+    for (path, name) in [(MUTATING, "caps.example.com"), (VALIDATING, "sees.example.com")] {
+        configure(&admin, path, responder.webhook(name, json!({"rules": rules}))).await;
+    }
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    post(&admin, deployments, &deployment).await;
+    let (code, scaled) =
+        merge(&admin, &format!("{deployments}/web/scale"), &json!({"spec": {"replicas": 9}})).await;
+    assert_eq!((code, &scaled["spec"]["replicas"]), (StatusCode::OK, &json!(5)), "{scaled}");
+    let seen = responder.seen.lock().unwrap();
+    assert_eq!(seen[0]["kind"], json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}));
+    assert_eq!(
+        (&seen[0]["object"]["kind"], &seen[0]["object"]["spec"]),
+        (&json!("Scale"), &json!({"replicas": 9}))
+    );
+    assert_eq!(seen[0]["oldObject"]["spec"], json!({"replicas": 1}));
+    assert_eq!(seen[1]["object"]["spec"], json!({"replicas": 5}));
+    assert_eq!(seen[1]["resource"]["resource"], "deployments");
+}

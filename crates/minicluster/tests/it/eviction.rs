@@ -46,6 +46,9 @@ async fn a_budget_is_spent_and_then_refuses() {
     assert_eq!((code, &done["status"]), (StatusCode::CREATED, &json!("Success")), "{done}");
     let (_, ending) = get(&client, &format!("{PODS}/a")).await;
     assert!(ending["metadata"]["deletionTimestamp"].is_string());
+    let conditions = ending["status"]["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("EvictionByEvictionAPI")));
     let (_, spent) = get(&client, &format!("{BUDGETS}/web")).await;
     assert_eq!(spent["status"]["disruptionsAllowed"], 0);
     assert!(spent["status"]["disruptedPods"]["a"].is_string());

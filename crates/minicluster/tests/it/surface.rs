@@ -1,10 +1,11 @@
 //! Forms of answers, checks of fields, server-side apply and webhooks over HTTP.
 
+use berth_minicluster::{ApiServer, ServerOptions};
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use crate::responder::Responder;
-use crate::support::{PODS, admin, call, get, merge, pod, post, send, server};
+use crate::support::{PODS, admin, call, get, merge, pod, post, put, send, server};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -101,6 +102,24 @@ async fn server_side_apply_creates_conflicts_and_takes_over() {
     assert_eq!(hpa["subresource"], "scale");
     assert_eq!(hpa["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
 
+    let applied = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"},
+        "spec": {"replicas": 4}});
+    let of = |manager: &str| format!("{DEPLOYMENTS}/web/scale?fieldManager={manager}");
+    let patch = "application/apply-patch+yaml";
+    let (code, status) = send(&client, Method::PATCH, &of("other"), patch, applied.to_string()).await;
+    assert_eq!(code, StatusCode::CONFLICT, "{status}");
+    assert_eq!(status["details"]["causes"][0]["field"], ".spec.replicas");
+    let forced = of("other&force=true");
+    let (code, scale) = send(&client, Method::PATCH, &forced, patch, applied.to_string()).await;
+    assert_eq!(
+        (code, &scale["kind"], &scale["spec"]["replicas"]),
+        (StatusCode::OK, &json!("Scale"), &json!(4))
+    );
+    let (_, object) = get(&client, &format!("{DEPLOYMENTS}/web")).await;
+    let managers = object["metadata"]["managedFields"].as_array().unwrap();
+    let other = managers.iter().find(|entry| entry["manager"] == "other").unwrap();
+    assert_eq!((&other["subresource"], &other["operation"]), (&json!("scale"), &json!("Apply")));
+
     let path = format!("{DEPLOYMENTS}/web");
     let (code, status) =
         send(&client, Method::PATCH, &path, "application/apply-patch+yaml", deployment(1).to_string()).await;
@@ -134,12 +153,6 @@ async fn webhooks_change_and_refuse() {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
         let (code, answer) = post(&client, &path, &configuration).await;
         assert_eq!(code, StatusCode::CREATED, "{answer}");
-        let mut refused = configuration;
-        refused["metadata"]["name"] = "cel".into();
-        refused["webhooks"][0]["matchConditions"] = json!([{"name": "a", "expression": "true"}]);
-        let (code, answer) = post(&client, &path, &refused).await;
-        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
-        assert_eq!(answer["details"]["causes"][0]["field"], "webhooks[0].matchConditions");
     }
     let (code, created) = post(&client, PODS, &pod("good")).await;
     assert_eq!((code, &created["metadata"]["labels"]), (StatusCode::CREATED, &json!({"added": "yes"})));
@@ -151,4 +164,62 @@ async fn webhooks_change_and_refuse() {
     );
     let (code, _) = call(&client, Method::DELETE, &format!("{PODS}/good"), &Value::Null).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn fields_that_are_there_twice_are_told() {
+    let server = server().await;
+    let client = admin(&server);
+    let text = r#"{"metadata": {"name": "p", "name": "q"},
+        "spec": {"containers": [{"name": "c", "image": "i", "image": "j"}], "nonsense": 1}}"#;
+    let strict = format!("{PODS}?fieldValidation=Strict");
+    let (code, refused) = send(&client, Method::POST, &strict, "application/json", text).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        refused["message"],
+        "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: duplicate field \"metadata.name\", \
+         duplicate field \"spec.containers[0].image\", unknown field \"spec.nonsense\""
+    );
+    let request = Request::post(PODS).header("content-type", "application/json");
+    let request = request.body(kube::client::Body::from(text.as_bytes().to_vec())).unwrap();
+    let response = client.send(request).await.unwrap();
+    let told: Vec<&str> =
+        response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
+    assert_eq!(told[0], "299 - \"duplicate field \\\"metadata.name\\\"\"");
+    assert_eq!(told.len(), 3);
+    let (_, created) = get(&client, &format!("{PODS}/q")).await;
+    assert_eq!(created["spec"]["containers"][0]["image"], "j", "the last one counts");
+}
+
+#[tokio::test]
+async fn an_update_creates_where_kubernetes_has_it_so() {
+    let server = server().await;
+    let client = admin(&server);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = |uid: &str| json!({"metadata": {"name": "l", "uid": uid, "resourceVersion": "7"}, "spec": {"holderIdentity": "me"}});
+    let path = format!("{leases}/l");
+    let (code, refused) = put(&client, &path, &lease("gone")).await;
+    assert_eq!(code, StatusCode::CONFLICT, "{refused}");
+    let (code, created) = put(&client, &path, &lease("")).await;
+    assert_eq!((code, &created["spec"]["holderIdentity"]), (StatusCode::CREATED, &json!("me")), "{created}");
+    let same = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}});
+    assert_eq!(put(&client, &path, &same).await.0, StatusCode::OK);
+    assert_eq!(put(&client, &format!("{PODS}/p"), &pod("p")).await.0, StatusCode::NOT_FOUND);
+    let configmap = json!({"metadata": {"name": "c"}});
+    let (code, _) = put(&client, "/api/v1/namespaces/default/configmaps/c", &configmap).await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn without_extensions_the_schema_is_kubernetes_own() {
+    let options = ServerOptions { extensions: false, ..ServerOptions::default() };
+    let server = ApiServer::start(options).await.unwrap();
+    let (_, document) = get(&admin(&server), "/openapi/v3/api/v1").await;
+    let affinity = &document["components"]["schemas"]["io.k8s.api.core.v1.PodAffinity"]["properties"];
+    let mut fields: Vec<&String> = affinity.as_object().unwrap().keys().collect();
+    fields.sort();
+    assert_eq!(
+        fields,
+        ["preferredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingIgnoredDuringExecution"]
+    );
 }

@@ -122,3 +122,29 @@ async fn both_forms_of_events_are_the_same_events() {
     let (_, list) = get(&client, "/api/v1/events?fieldSelector=involvedObject.name%3Dother").await;
     assert!(names(&list).is_empty());
 }
+
+#[tokio::test]
+async fn a_watch_of_one_node_goes_on_although_others_change() {
+    let server = server().await;
+    let client = admin(&server);
+    for name in ["mine", "other"] {
+        post(&client, PODS, &pod(name)).await;
+    }
+    let mut own = watch(&client, "/api/v1/pods?watch=true&fieldSelector=spec.nodeName%3Dn1").await.unwrap();
+    let mut unassigned =
+        watch(&client, "/api/v1/pods?watch=true&fieldSelector=spec.nodeName%3D").await.unwrap();
+    bind(&client, "other", "n2").await;
+    merge(&client, &format!("{PODS}/other"), &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let (_, bound) = {
+        bind(&client, "mine", "n1").await;
+        get(&client, &format!("{PODS}/mine")).await
+    };
+    let event = own.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("mine")));
+    assert_eq!(version(&event["object"]), version(&bound));
+    delete(&client, &format!("{PODS}/mine"), &json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(own.told().await, ("DELETED".to_owned(), "mine".to_owned()));
+    for wanted in [("ADDED", "mine"), ("ADDED", "other"), ("DELETED", "other"), ("DELETED", "mine")] {
+        assert_eq!(unassigned.told().await, (wanted.0.to_owned(), wanted.1.to_owned()));
+    }
+}

@@ -72,6 +72,26 @@ async fn jobs_know_their_pods() {
     always["metadata"]["name"] = json!("always");
     let (code, _) = post(&client, "/apis/batch/v1/namespaces/default/jobs", &always).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    let mut policies = job.clone();
+    policies["spec"]["template"]["spec"]["restartPolicy"] = json!("OnFailure");
+    policies["spec"]["maxFailedIndexes"] = json!(1);
+    policies["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "FailIndex",
+        "onExitCodes": {"operator": "In", "values": [0]}}]});
+    policies["spec"]["successPolicy"] = json!({"rules": [{}]});
+    let (code, refused) = post(&client, "/apis/batch/v1/namespaces/default/jobs", &policies).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        causes(&refused),
+        [
+            "spec.maxFailedIndexes",
+            "spec.successPolicy",
+            "spec.backoffLimitPerIndex",
+            "spec.template.spec.restartPolicy",
+            "spec.podFailurePolicy.rules[0].action",
+            "spec.podFailurePolicy.rules[0].onExitCodes.values[0]",
+            "spec.successPolicy.rules[0]",
+        ]
+    );
 }
 
 #[tokio::test]

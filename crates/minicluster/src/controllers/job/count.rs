@@ -5,10 +5,12 @@
 //! into the counter. A crash between two steps repeats a step, never a count. Succeeded indexes need no such list: the
 //! set of completed indexes tells by itself.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::indexes::Indexes;
+use super::per_index::{failed_indexes, remembering};
+use super::policy::{Failure, failure};
 use crate::controllers::view::{Job, JobStatus, Pod};
 
 /// Finalizer of pods that are to be counted.
@@ -51,10 +53,27 @@ pub(super) struct Counted {
     /// Pods whose finalizer is to be taken off once the status is written.
     pub(super) release: Vec<Arc<Pod>>,
     pub(super) completed: Indexes,
+    /// The indexes that failed for good.
+    pub(super) failed: Indexes,
+    /// The last failed pod of each index that is to have another; kept, if the Job goes on, until that is there.
+    pub(super) last: HashMap<i32, Arc<Pod>>,
 }
 
-/// Counts what has ended into `status`.
-pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus) -> Counted {
+impl Counted {
+    /// How many failures are not in the status because their pods are kept.
+    pub(super) fn n_kept(&self, job: &Job, status: &JobStatus) -> i32 {
+        let listed = &status.uncounted_terminated_pods.failed;
+        let kept = self.last.values().filter(|pod| {
+            is_tracked(pod)
+                && failure(job, pod) != Failure::Ignored
+                && !listed.iter().any(|uid| **uid == *pod.metadata.uid)
+        });
+        i32::try_from(kept.count()).unwrap_or(i32::MAX)
+    }
+}
+
+/// Counts what has ended into `status`. A Job that goes on keeps the pods that remember for their indexes.
+pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_on: bool) -> Counted {
     let completions = job.spec.completions.unwrap_or(i32::MAX);
     let mut completed = Indexes::parse(&status.completed_indexes, completions);
     let tracked: HashSet<&str> =
@@ -71,18 +90,33 @@ pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus) -> Cou
     settle(&mut uncounted.succeeded, &mut status.succeeded);
     settle(&mut uncounted.failed, &mut status.failed);
 
+    for pod in pods.iter().filter(|pod| is_tracked(pod) && job.is_indexed()) {
+        if outcome(job, pod) == Outcome::Succeeded
+            && let Some(index) = index_of(pod).filter(|&index| index < completions)
+        {
+            completed.insert(index);
+        }
+    }
+    let (mut failed, mut last) = (Indexes::default(), HashMap::new());
+    if job.is_indexed() && job.spec.backoff_limit_per_index.is_some() {
+        failed = failed_indexes(job, pods, status.failed_indexes.as_deref().unwrap_or_default());
+        last = remembering(job, pods, &completed, &failed);
+        status.failed_indexes = Some(failed.to_string());
+    }
+    let is_kept = |pod: &Pod| {
+        let of_index = index_of(pod).and_then(|index| last.get(&index));
+        goes_on && of_index.is_some_and(|last| last.metadata.uid == pod.metadata.uid)
+    };
     let listed: HashSet<String> = uncounted.succeeded.iter().chain(&uncounted.failed).cloned().collect();
     let mut release = Vec::new();
     for pod in pods.iter().filter(|pod| is_tracked(pod)) {
         let uid = pod.metadata.uid.to_string();
         match outcome(job, pod) {
             Outcome::Active | Outcome::Terminating => continue,
-            Outcome::Succeeded if job.is_indexed() => {
-                if let Some(index) = index_of(pod).filter(|&index| index < completions) {
-                    completed.insert(index);
-                }
-            }
+            Outcome::Succeeded if job.is_indexed() => {}
             Outcome::Succeeded if !listed.contains(&uid) => uncounted.succeeded.push(uid),
+            Outcome::Failed if is_kept(pod) => continue,
+            Outcome::Failed if failure(job, pod) == Failure::Ignored => {}
             Outcome::Failed if !listed.contains(&uid) => uncounted.failed.push(uid),
             Outcome::Succeeded | Outcome::Failed => {}
         }
@@ -92,7 +126,7 @@ pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus) -> Cou
         status.completed_indexes = completed.to_string();
         status.succeeded = completed.len();
     }
-    Counted { release, completed }
+    Counted { release, completed, failed, last }
 }
 
 /// Pods that have succeeded and failed, those not in the counters yet included.
@@ -131,13 +165,13 @@ mod tests {
             pod("c", "Running", true, None),
         ];
         for _ in 0..2 {
-            assert_eq!(count(&job, &ended, &mut status).release.len(), 2);
+            assert_eq!(count(&job, &ended, &mut status, true).release.len(), 2);
             assert_eq!((status.succeeded, status.failed, totals(&status)), (0, 0, (1, 1)));
         }
         // One finalizer is off, the other pod is gone altogether.
         let released = [pod("a", "Succeeded", false, None), pod("c", "Running", true, None)];
         for _ in 0..2 {
-            assert!(count(&job, &released, &mut status).release.is_empty());
+            assert!(count(&job, &released, &mut status, true).release.is_empty());
             assert_eq!((status.succeeded, status.failed, totals(&status)), (1, 1, (1, 1)));
         }
         assert_eq!(status.uncounted_terminated_pods, Default::default());
@@ -153,7 +187,7 @@ mod tests {
             pod("b", "Succeeded", true, Some(1)),
             pod("c", "Succeeded", true, Some(7)),
         ];
-        assert_eq!(count(&job, &pods, &mut status).release.len(), 3);
+        assert_eq!(count(&job, &pods, &mut status, true).release.len(), 3);
         assert_eq!((status.completed_indexes.as_str(), status.succeeded), ("0,1", 2));
     }
 }

@@ -49,6 +49,10 @@ impl Indexes {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = i32> + '_ {
+        self.0.iter().flat_map(|&(first, last)| first..=last)
+    }
+
     pub(super) fn len(&self) -> i32 {
         self.0.iter().map(|&(first, last)| last - first + 1).sum()
     }

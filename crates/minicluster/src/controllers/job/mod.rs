@@ -1,11 +1,10 @@
 //! Jobs: pods that run to their end, so many of them.
-//!
-//! Not here: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`. A Job that uses them runs as if they were not
-//! written.
 
 mod count;
 mod indexes;
+mod per_index;
 mod plan;
+mod policy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::count::{INDEX, TRACKING, is_tracked};
+use self::per_index::{FAILURES, Failures, IGNORED};
 use self::plan::{Plan, Uncounted, plan};
 use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
 use super::cache::{Cache, Index, ObjectKey};
@@ -213,10 +213,10 @@ impl Jobs {
             return Ok(());
         }
         self.expectations.expect_creations(key, plan.create.len());
-        let bodies = plan
-            .create
-            .iter()
-            .map(|index| Value::Object(new_pod(job, owner, *index)).to_string().into_bytes());
+        let bodies = plan.create.iter().map(|index| {
+            let failures = index.and_then(|index| plan.failures.get(&index));
+            Value::Object(new_pod(job, owner, *index, failures)).to_string().into_bytes()
+        });
         let batch = create_pods(&self.api, &self.recorder, about, bodies.collect()).await;
         self.expectations.creations_seen(key, batch.n_missing);
         batch.error.filter(|error| !error.is_namespace_terminating()).map_or(Ok(()), Err)
@@ -224,7 +224,12 @@ impl Jobs {
 }
 
 /// A pod of a Job, with the finalizer that keeps it until it is counted.
-fn new_pod(job: &Job, owner: Owner<'_>, index: Option<i32>) -> Map<String, Value> {
+fn new_pod(
+    job: &Job,
+    owner: Owner<'_>,
+    index: Option<i32>,
+    failures: Option<&Failures>,
+) -> Map<String, Value> {
     let mut pod = pod_from_template(&job.spec.template, owner);
     let metadata = object_at(&mut pod, "metadata");
     let mut finalizers = metadata.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -236,6 +241,13 @@ fn new_pod(job: &Job, owner: Owner<'_>, index: Option<i32>) -> Map<String, Value
     metadata.insert("generateName".to_owned(), format!("{name}-{index}-").into());
     for field in ["labels", "annotations"] {
         object_at(metadata, field).insert(INDEX.to_owned(), index.to_string().into());
+    }
+    if let Some(failures) = failures {
+        let annotations = object_at(metadata, "annotations");
+        annotations.insert(FAILURES.to_owned(), failures.counted.to_string().into());
+        if failures.ignored > 0 {
+            annotations.insert(IGNORED.to_owned(), failures.ignored.to_string().into());
+        }
     }
     let spec = object_at(&mut pod, "spec");
     spec.insert("hostname".to_owned(), format!("{name}-{index}").into());
@@ -265,7 +277,7 @@ mod tests {
             "spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}]}}},
         }))
         .unwrap();
-        let pod = Value::Object(new_pod(&job, Owner { kind: &JOBS, meta: &job.metadata }, Some(4)));
+        let pod = Value::Object(new_pod(&job, Owner { kind: &JOBS, meta: &job.metadata }, Some(4), None));
         assert_eq!(pod["metadata"]["generateName"], "j-4-");
         assert_eq!(pod["metadata"]["annotations"][INDEX], "4");
         assert_eq!(pod["metadata"]["finalizers"], json!([TRACKING]));

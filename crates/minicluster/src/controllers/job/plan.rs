@@ -1,11 +1,13 @@
 //! What a Job has to do next. Pure.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::count::{Counted, Outcome, count, index_of, is_tracked, outcome, totals};
+use super::per_index::{self, Failures};
+use super::policy::{self, Failure};
 use crate::controllers::pod_control::BURST;
 use crate::controllers::view::{Condition, Job, JobStatus, Pod, condition, set_condition};
 
@@ -22,6 +24,8 @@ pub(super) struct Plan {
     pub(super) delete: Vec<(Arc<Pod>, Uncounted)>,
     /// Pods to make, with their completion indexes if the Job is indexed.
     pub(super) create: Vec<Option<i32>>,
+    /// What the pods to make remember of their indexes' failures; only with `backoffLimitPerIndex`.
+    pub(super) failures: HashMap<i32, Failures>,
     /// When to look again although nothing changes.
     pub(super) look_again: Option<Timestamp>,
     /// The Job has outlived its time to live.
@@ -46,8 +50,7 @@ pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
         plan.expire(job, now);
         return plan;
     }
-    let Counted { release, completed } = count(job, pods, &mut plan.status);
-    plan.release = release;
+    let counted = count(job, pods, &mut plan.status, !is_ending(&job.status));
     let active: Vec<Arc<Pod>> =
         pods.iter().filter(|pod| outcome(job, pod) == Outcome::Active).cloned().collect();
     let n_terminating = pods.iter().filter(|pod| pod.metadata.is_deleting() && !pod.is_terminal()).count();
@@ -55,9 +58,11 @@ pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     plan.status.ready = number(active.iter().filter(|pod| pod.is_ready()).count());
     plan.status.terminating = number(n_terminating);
 
-    plan.decide(job, &active, now);
+    plan.decide(job, pods, &active, &counted, now);
     let failing = plan.status.has("FailureTarget");
-    if failing || plan.status.has("SuccessCriteriaMet") {
+    if is_ending(&plan.status) {
+        // Nothing is kept for what will not come.
+        plan.release = count(job, pods, &mut plan.status, false).release;
         let uncounted = if failing { Uncounted::No } else { Uncounted::Yes };
         plan.delete.extend(active.iter().map(|pod| (pod.clone(), uncounted)));
         if active.is_empty() && n_terminating == 0 {
@@ -65,20 +70,34 @@ pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
         }
         return plan;
     }
+    plan.release.clone_from(&counted.release);
     plan.suspend_or_resume(job, &active, now);
     if !job.spec.suspend && !job.metadata.is_deleting() {
-        plan.manage(job, pods, active, &completed, now);
+        plan.manage(job, pods, active, &counted, now);
     }
     plan
 }
 
+/// Whether the end of a Job is announced.
+fn is_ending(status: &JobStatus) -> bool {
+    status.has("FailureTarget") || status.has("SuccessCriteriaMet")
+}
+
 impl Plan {
     /// Sees whether the Job has succeeded or failed, and says so in a condition that announces its end.
-    fn decide(&mut self, job: &Job, active: &[Arc<Pod>], now: Timestamp) {
-        if self.status.has("FailureTarget") || self.status.has("SuccessCriteriaMet") {
+    fn decide(
+        &mut self,
+        job: &Job,
+        pods: &[Arc<Pod>],
+        active: &[Arc<Pod>],
+        counted: &Counted,
+        now: Timestamp,
+    ) {
+        if is_ending(&self.status) {
             return;
         }
         let (succeeded, failed) = totals(&self.status);
+        let failed = failed.saturating_add(counted.n_kept(job, &self.status));
         let started = self.status.start_time;
         let deadline = job
             .spec
@@ -86,27 +105,34 @@ impl Plan {
             .zip(started)
             .and_then(|(seconds, start)| start.checked_add(SignedDuration::from_secs(seconds)).ok());
         let limit = job.spec.backoff_limit.unwrap_or(6);
-        let failure = if failed > limit || has_restarted_too_often(job, active, limit) {
-            Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+        let failure = if let Some(message) = fails_job(job, pods) {
+            Some(("PodFailurePolicy", message))
+        } else if failed > limit || has_restarted_too_often(job, active, limit) {
+            Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit".to_owned()))
         } else if deadline.is_some_and(|deadline| deadline <= now) && !job.spec.suspend {
-            Some(("DeadlineExceeded", "Job was active longer than specified deadline"))
+            Some(("DeadlineExceeded", "Job was active longer than specified deadline".to_owned()))
         } else {
-            None
+            fails_by_indexes(job, counted).map(|(reason, message)| (reason, message.to_owned()))
         };
         if let Some((reason, message)) = failure {
-            set_condition(&mut self.status.conditions, told("FailureTarget", "True", reason, message, now));
-            self.event = Some((true, reason, message.to_owned()));
+            set_condition(&mut self.status.conditions, told("FailureTarget", "True", reason, &message, now));
+            self.event = Some((true, reason, message));
             return;
         }
         let complete = match job.spec.completions {
             None => succeeded > 0 && active.is_empty(),
             Some(completions) => succeeded >= completions,
         };
-        if complete {
-            let (reason, message) = ("CompletionsReached", "Reached expected number of succeeded pods");
+        let success = if job.is_indexed() { policy::success(job, &counted.completed) } else { None };
+        let success = match success {
+            Some(message) => Some(("SuccessPolicy", message)),
+            None => complete
+                .then(|| ("CompletionsReached", "Reached expected number of succeeded pods".to_owned())),
+        };
+        if let Some((reason, message)) = success {
             set_condition(
                 &mut self.status.conditions,
-                told("SuccessCriteriaMet", "True", reason, message, now),
+                told("SuccessCriteriaMet", "True", reason, &message, now),
             );
             return;
         }
@@ -170,16 +196,17 @@ impl Plan {
         job: &Job,
         pods: &[Arc<Pod>],
         mut active: Vec<Arc<Pod>>,
-        completed: &super::indexes::Indexes,
+        counted: &Counted,
         now: Timestamp,
     ) {
+        let is_over = |index: i32| counted.completed.contains(index) || counted.failed.contains(index);
         // The least useful last, so that they are the ones cut off.
         active.sort_by(|a, b| rank(a).cmp(&rank(b)));
         if job.is_indexed() {
             let completions = job.spec.completions.unwrap_or(0);
             let mut seen = HashSet::new();
             active.retain(|pod| {
-                let index = index_of(pod).filter(|&i| i < completions && !completed.contains(i));
+                let index = index_of(pod).filter(|&i| i < completions && !is_over(i));
                 let wanted = index.is_some_and(|index| seen.insert(index));
                 if !wanted {
                     self.delete.push((pod.clone(), Uncounted::Yes));
@@ -206,7 +233,8 @@ impl Plan {
         if n == 0 {
             return;
         }
-        if let Some(at) = backoff_ends(pods).filter(|&at| at > now) {
+        let per_index = job.is_indexed() && job.spec.backoff_limit_per_index.is_some();
+        if let Some(at) = backoff_ends(pods).filter(|&at| at > now && !per_index) {
             self.look_at(Some(at));
             return;
         }
@@ -217,10 +245,21 @@ impl Plan {
                 .filter(|pod| waits_for_end && pod.metadata.is_deleting() && !pod.is_terminal())
                 .filter_map(|pod| index_of(pod))
                 .collect();
-            let free = (0..job.spec.completions.unwrap_or(0)).filter(|index| {
-                !completed.contains(*index) && !taken.contains(index) && !held.contains(index)
-            });
+            let mut pauses = None;
+            let free = (0..job.spec.completions.unwrap_or(0))
+                .filter(|index| !is_over(*index) && !taken.contains(index) && !held.contains(index))
+                .filter(|index| {
+                    let last = counted.last.get(index).filter(|_| per_index);
+                    let pause = last.and_then(|last| per_index::backoff_ends(last)).filter(|&at| at > now);
+                    pauses = pauses.into_iter().chain(pause).min();
+                    pause.is_none()
+                });
             self.create.extend(free.take(n).map(Some));
+            self.look_at(pauses);
+            if per_index {
+                let next = |index: &i32| (*index, per_index::next(job, counted.last.get(index)));
+                self.failures = self.create.iter().flatten().map(next).collect();
+            }
         } else {
             self.create = vec![None; n];
         }
@@ -248,6 +287,29 @@ fn told(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -
     condition
 }
 
+/// Why the Job fails with one of its pods, if its policy says so.
+fn fails_job(job: &Job, pods: &[Arc<Pod>]) -> Option<String> {
+    let failed = pods.iter().filter(|pod| outcome(job, pod) == Outcome::Failed);
+    failed.into_iter().find_map(|pod| match policy::failure(job, pod) {
+        Failure::FailsJob(why) => Some(why),
+        _ => None,
+    })
+}
+
+/// Why the Job fails with its indexes, if they have limits of their own: reason and message.
+fn fails_by_indexes(job: &Job, counted: &Counted) -> Option<(&'static str, &'static str)> {
+    let n_failed = counted.failed.len();
+    if job.spec.max_failed_indexes.is_some_and(|max| n_failed > max) {
+        return Some((
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        ));
+    }
+    let all = job.spec.completions.unwrap_or(0);
+    let over = n_failed.saturating_add(counted.completed.len()) >= all;
+    (n_failed > 0 && over).then_some(("FailedIndexes", "Job has failed indexes"))
+}
+
 /// Containers that are restarted in place count against the limit, too.
 fn has_restarted_too_often(job: &Job, active: &[Arc<Pod>], limit: i32) -> bool {
     let policy = job.spec.template.pointer("/spec/restartPolicy").and_then(|policy| policy.as_str());
@@ -266,14 +328,18 @@ fn backoff_ends(pods: &[Arc<Pod>]) -> Option<Timestamp> {
     let last_success = ended("Succeeded").max();
     let failures = || ended("Failed").filter(|at| last_success.is_none_or(|success| *at > success));
     let last = failures().max()?;
-    let doubled =
-        FAILURE_BACKOFF.0.checked_shl(u32::try_from(failures().count() - 1).unwrap_or(u32::MAX).min(30));
-    let seconds = doubled.map_or(FAILURE_BACKOFF.1, |seconds| seconds.min(FAILURE_BACKOFF.1));
-    last.checked_add(SignedDuration::from_secs(seconds)).ok()
+    last.checked_add(pause(failures().count())).ok()
+}
+
+/// How long nothing is tried after so many failures (at least one).
+pub(super) fn pause(n_failures: usize) -> SignedDuration {
+    let (first, longest) = FAILURE_BACKOFF;
+    let doublings = u32::try_from(n_failures.saturating_sub(1)).unwrap_or(u32::MAX).min(30);
+    SignedDuration::from_secs(first.checked_shl(doublings).map_or(longest, |seconds| seconds.min(longest)))
 }
 
 /// When a pod ended: when its last container did, or the best there is.
-fn finished_at(pod: &Pod) -> Option<Timestamp> {
+pub(super) fn finished_at(pod: &Pod) -> Option<Timestamp> {
     let terminated =
         pod.status.container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
     let last = terminated.filter_map(|terminated| terminated.finished_at).max();

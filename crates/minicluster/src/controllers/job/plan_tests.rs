@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::count::{INDEX, TRACKING};
+use super::super::per_index::FAILURES;
 use super::*;
 
 const T0: &str = "2026-01-01T00:00:00Z";
@@ -13,17 +14,22 @@ fn job(spec: Value, status: Value) -> Job {
     serde_json::from_value(json!({"metadata": {"name": "j"}, "spec": spec, "status": status})).unwrap()
 }
 
-/// `name:state[:index]`, state one of Running, Succeeded, Failed (at T0), Deleting.
+/// `name:state[:index[:failures before]]`, state one of Running, Succeeded, Failed (at T0; `Failed7` with exit code 7),
+/// Deleting.
 fn pod(text: &str) -> Arc<Pod> {
     let mut parts = text.split(':');
     let (name, state, index) = (parts.next().unwrap(), parts.next().unwrap(), parts.next());
+    let failures = parts.next();
+    let code = state.strip_prefix("Failed").filter(|code| !code.is_empty());
+    let state = if code.is_some() { "Failed" } else { state };
+    let code: i32 = code.map_or(1, |code| code.parse().unwrap());
     let deleting = (state == "Deleting").then_some(T0);
     let phase = if state == "Deleting" { "Running" } else { state };
-    let finished = json!([{"state": {"terminated": {"finishedAt": T0}}}]);
+    let finished = json!([{"name": "c", "state": {"terminated": {"finishedAt": T0, "exitCode": code}}}]);
     Arc::new(
         serde_json::from_value(json!({
             "metadata": {"name": name, "uid": name, "finalizers": [TRACKING], "deletionTimestamp": deleting,
-                "annotations": index.map(|index| json!({INDEX: index}))},
+                "annotations": index.map(|index| json!({INDEX: index, FAILURES: failures.unwrap_or("0")}))},
             "status": {"phase": phase, "containerStatuses": (phase != "Running").then_some(finished)},
         }))
         .unwrap(),
@@ -176,4 +182,75 @@ fn a_suspended_job_starts_anew() {
         (Some(at(100)), Some(at(105)), 1)
     );
     assert!(conditions(&plan.status).is_empty());
+}
+
+#[test]
+fn an_index_with_a_limit_of_its_own_fails_by_itself() {
+    let spec = json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1,
+        "backoffLimit": 99});
+    // A failed pod is kept until the next one of its index is there, which remembers one failure more.
+    let (plan, kept) = settled(job(spec.clone(), json!({})), &["a:Failed:0:0", "b:Running:1"], at(10));
+    assert_eq!(plan.create, [Some(0), Some(2)]);
+    assert_eq!(plan.failures[&0], Failures { counted: 1, ignored: 0 });
+    assert_eq!(plan.failures[&2], Failures::default());
+    assert_eq!((plan.status.failed, plan.status.failed_indexes.as_deref()), (0, Some("")));
+    let (plan, _) = settled(kept.clone(), &["a:Failed:0:0", "c:Running:0:1", "b:Running:1"], at(10));
+    assert_eq!((plan.status.failed, plan.create), (1, vec![Some(2)]));
+    // It waits for its own failures only.
+    let (plan, _) = settled(kept.clone(), &["a:Failed:0:0"], at(9));
+    assert_eq!((plan.create, plan.look_again), (vec![Some(1), Some(2)], Some(at(10))));
+    // At its limit it is over, and the others go on.
+    let (plan, over) = settled(kept, &["c:Failed:0:1", "b:Running:1"], at(9));
+    assert_eq!((plan.status.failed_indexes.as_deref(), plan.create), (Some("0"), vec![Some(2)]));
+    assert!(conditions(&plan.status).is_empty());
+    let (plan, _) = settled(over.clone(), &["b:Succeeded:1", "d:Succeeded:2"], at(9));
+    assert_eq!(conditions(&plan.status), ["FailureTarget", "Failed"]);
+    assert_eq!(condition(&plan.status.conditions, "Failed").unwrap().reason, "FailedIndexes");
+    let mut strict = over;
+    strict.spec.max_failed_indexes = Some(0);
+    let (plan, _) = settled(strict, &["b:Running:1"], at(9));
+    assert_eq!(conditions(&plan.status), ["FailureTarget"]);
+    assert_eq!(
+        condition(&plan.status.conditions, "FailureTarget").unwrap().reason,
+        "MaxFailedIndexesExceeded"
+    );
+}
+
+#[test]
+fn policies_say_what_failure_and_success_are() {
+    let on = |action: &str, codes: &[i32]| json!({"action": action, "onExitCodes": {"operator": "In", "values": codes}});
+    let rules = json!({"rules": [on("Ignore", &[3]), on("FailJob", &[42])]});
+    let spec = json!({"completions": 2, "backoffLimit": 0, "podFailurePolicy": rules, "podReplacementPolicy": "Failed"});
+    let (plan, _) = settled(job(spec.clone(), json!({})), &["a:Failed3"], at(10));
+    assert_eq!((plan.status.failed, plan.create.len()), (0, 1), "an ignored failure is replaced");
+    let (plan, _) = settled(job(spec.clone(), json!({})), &["a:Failed42", "b:Running"], at(10));
+    assert_eq!((conditions(&plan.status), plan.delete.len()), (vec!["FailureTarget"], 1));
+    let why = condition(&plan.status.conditions, "FailureTarget").unwrap();
+    assert_eq!(why.reason, "PodFailurePolicy");
+    assert_eq!(
+        why.message,
+        "Container c for pod /a failed with exit code 42 matching FailJob rule at index 1"
+    );
+    let (plan, _) = settled(job(spec, json!({})), &["a:Failed1"], at(10));
+    assert_eq!(condition(&plan.status.conditions, "Failed").unwrap().reason, "BackoffLimitExceeded");
+
+    let spec = json!({"completions": 5, "parallelism": 5, "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "0"}]}});
+    let (plan, ending) = settled(job(spec, json!({})), &["a:Succeeded:0", "b:Running:1"], at(0));
+    assert_eq!((conditions(&plan.status), plan.delete.len()), (vec!["SuccessCriteriaMet"], 1));
+    let (plan, _) = settled(ending, &[], at(0));
+    let complete = condition(&plan.status.conditions, "Complete").unwrap();
+    assert_eq!(
+        (complete.reason.as_str(), complete.message.as_str()),
+        ("SuccessPolicy", "Matched rules at index 0")
+    );
+}
+
+#[test]
+fn an_index_fails_at_once_where_the_policy_says_so() {
+    let rules = json!([{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [7]}}]);
+    let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 5,
+        "podFailurePolicy": {"rules": rules}, "podReplacementPolicy": "Failed"});
+    let (plan, _) = settled(job(spec, json!({})), &["a:Failed7:1:0", "b:Running:0"], at(10));
+    assert_eq!((plan.status.failed_indexes.as_deref(), plan.create.len()), (Some("1"), 0));
 }

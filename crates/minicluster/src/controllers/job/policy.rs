@@ -123,11 +123,16 @@ mod tests {
             (failed(&[("main", 42)], "DisruptionTarget"), Failure::Ignored),
             (
                 failed(&[("main", 42)], "Ready"),
-                fails_job("Container main for pod n/p failed with exit code 42 matching FailJob rule at index 1"),
+                fails_job(
+                    "Container main for pod n/p failed with exit code 42 matching FailJob rule at index 1",
+                ),
             ),
             (failed(&[("side", 42)], "Ready"), Failure::FailsIndex),
             (failed(&[("main", 0), ("side", 2)], "Lost"), Failure::Counts),
-            (failed(&[("main", 1)], "Lost"), fails_job("Pod n/p has condition Lost matching FailJob rule at index 4")),
+            (
+                failed(&[("main", 1)], "Lost"),
+                fails_job("Pod n/p has condition Lost matching FailJob rule at index 4"),
+            ),
             (failed(&[("main", 0)], "Ready"), Failure::Counts),
         ] {
             assert_eq!(failure(&job, &pod), wanted, "{pod:?}");
@@ -146,7 +151,11 @@ mod tests {
         ] {
             let job = job(json!({"completions": 10, "successPolicy": {"rules": rules}}));
             let met = success(&job, &Indexes::parse(succeeded, 10));
-            assert_eq!(met, wanted.map(|i: i32| format!("Matched rules at index {i}")), "{rules} {succeeded}");
+            assert_eq!(
+                met,
+                wanted.map(|i: i32| format!("Matched rules at index {i}")),
+                "{rules} {succeeded}"
+            );
         }
     }
 }

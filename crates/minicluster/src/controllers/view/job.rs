@@ -28,6 +28,12 @@ pub(crate) struct JobSpec {
     #[serde(deserialize_with = "nullable")]
     pub(crate) completion_mode: String,
     pub(crate) backoff_limit: Option<i32>,
+    pub(crate) backoff_limit_per_index: Option<i32>,
+    pub(crate) max_failed_indexes: Option<i32>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) pod_failure_policy: PodFailurePolicy,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) success_policy: SuccessPolicy,
     pub(crate) active_deadline_seconds: Option<i64>,
     pub(crate) ttl_seconds_after_finished: Option<i32>,
     #[serde(deserialize_with = "nullable")]
@@ -42,6 +48,76 @@ pub(crate) struct JobSpec {
     /// Another controller's name, if that one sees to the Job.
     #[serde(deserialize_with = "nullable")]
     pub(crate) managed_by: String,
+}
+
+/// What becomes of failed pods; the first rule that matches decides.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodFailurePolicy {
+    pub(crate) rules: Vec<PodFailureRule>,
+}
+
+/// A rule of a `podFailurePolicy`: about exit codes, or about conditions.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodFailureRule {
+    pub(crate) action: PodFailureAction,
+    pub(crate) on_exit_codes: Option<OnExitCodes>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) on_pod_conditions: Vec<PodConditionPattern>,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum PodFailureAction {
+    FailJob,
+    FailIndex,
+    Ignore,
+    #[default]
+    #[serde(other)]
+    Count,
+}
+
+/// Exit codes of containers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct OnExitCodes {
+    /// Only this container.
+    pub(crate) container_name: Option<String>,
+    /// `In` or `NotIn`.
+    pub(crate) operator: String,
+    pub(crate) values: Vec<i64>,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodConditionPattern {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    status: String,
+}
+
+impl PodConditionPattern {
+    /// `True` unless the pattern says otherwise.
+    pub(crate) fn status(&self) -> &str {
+        if self.status.is_empty() { "True" } else { &self.status }
+    }
+}
+
+/// When an Indexed Job has succeeded before all its indexes have; any rule suffices.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SuccessPolicy {
+    pub(crate) rules: Vec<SuccessRule>,
+}
+
+/// So many of these indexes: all of them, or so many of all, if the other is not said.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SuccessRule {
+    pub(crate) succeeded_indexes: Option<String>,
+    pub(crate) succeeded_count: Option<i32>,
 }
 
 /// `status` of a Job. Times that are absent are written as `null`, so that a merge takes them away.
@@ -66,6 +142,8 @@ pub(crate) struct JobStatus {
     pub(crate) failed: i32,
     #[serde(deserialize_with = "nullable")]
     pub(crate) completed_indexes: String,
+    /// The indexes that failed for good; only with `backoffLimitPerIndex`.
+    pub(crate) failed_indexes: Option<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) uncounted_terminated_pods: UncountedTerminatedPods,
 }

@@ -6,10 +6,12 @@
 
 mod deletion;
 mod fields;
+mod job;
 mod kinds;
 mod metadata;
 mod node_restriction;
 mod pod;
+mod pod_update;
 mod rbac;
 mod service;
 mod template;
@@ -54,7 +56,8 @@ pub fn prepare_create(
     match resource.kind {
         "Pod" => pod::prepare_create(value),
         "Service" => service::allocate(context, value, None),
-        _ => workload::prepare_create(resource, value),
+        "Job" => job::prepare_create(value),
+        _ => {}
     }
     Ok(())
 }
@@ -137,7 +140,7 @@ pub fn prepare_update(
 ) -> Result<(), Box<Status>> {
     metadata::keep_fixed(resource, subresource, new, old)?;
     if is_pod(resource) {
-        pod::prepare_update(subresource, new, old);
+        pod_update::prepare_update(subresource, new, old);
     } else if subresource.is_empty() || subresource == "scale" {
         default_object(resource, new);
         if resource.kind == "Service" {
@@ -165,7 +168,7 @@ pub fn admit_update(
     metadata::validate_update(new, old, &mut causes);
     match (resource.kind, subresource) {
         (_, "status" | "finalize" | "ephemeralcontainers") => {}
-        ("Pod", _) => causes.0.extend(pod::validate_update(new, old)),
+        ("Pod", _) => causes.0.extend(pod_update::validate_update(new, old)),
         _ => {
             validate(context, resource, new, &mut causes);
             match resource.kind {

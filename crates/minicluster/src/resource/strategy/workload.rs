@@ -6,7 +6,7 @@ use berth_api::rules::Selector;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Causes, default, default_text, is_empty, object, text};
-use super::{Context, pod, template};
+use super::{Context, job, pod, template};
 use crate::resource::Resource;
 
 /// Whether the resource is a workload.
@@ -55,7 +55,7 @@ pub fn default_workload(resource: &Resource, value: &mut Value) {
             default(spec, "revisionHistoryLimit", 10);
             default_strategy(spec, "updateStrategy", json!({"maxUnavailable": 1, "maxSurge": 0}));
         }
-        "Job" => default_job(spec),
+        "Job" => job::default_job(spec),
         _ => {}
     }
 }
@@ -74,53 +74,8 @@ fn default_strategy(spec: &mut Map<String, Value>, key: &str, rolling: Value) {
     }
 }
 
-fn default_job(spec: &mut Map<String, Value>) {
-    let said = |spec: &Map<String, Value>, key: &str| spec.get(key).is_some_and(|v| !v.is_null());
-    // Completions alone stay open when only parallelism is said: the job is a work queue.
-    if !said(spec, "completions") && !said(spec, "parallelism") {
-        default(spec, "completions", 1);
-    }
-    default(spec, "parallelism", 1);
-    let limit = if said(spec, "backoffLimitPerIndex") { i32::MAX } else { 6 };
-    default(spec, "backoffLimit", limit);
-    default_text(spec, "completionMode", "NonIndexed");
-    default(spec, "suspend", false);
-    let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    default_text(spec, "podReplacementPolicy", replacement);
-    // Absent means false; once there, false is written.
-    if !said(spec, "manualSelector") {
-        spec.remove("manualSelector");
-    }
-}
-
-/// What only a new workload gets: a job's selector, and labels by which its pods are known.
-pub fn prepare_create(resource: &Resource, value: &mut Value) {
-    if resource.kind != "Job" {
-        return;
-    }
-    if value["spec"]["manualSelector"] != true {
-        let (name, uid) = (value["metadata"]["name"].clone(), value["metadata"]["uid"].clone());
-        if let Some(metadata) = object(&mut value["spec"]["template"], "metadata") {
-            default(metadata, "labels", json!({}));
-            if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-                for (key, label) in [
-                    ("batch.kubernetes.io/controller-uid", &uid),
-                    ("batch.kubernetes.io/job-name", &name),
-                    ("controller-uid", &uid),
-                    ("job-name", &name),
-                ] {
-                    default(labels, key, label.clone());
-                }
-            }
-        }
-        if is_empty(&value["spec"]["selector"]) {
-            value["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
-        }
-    }
-    default_labels_from_template(value);
-}
-
-fn default_labels_from_template(value: &mut Value) {
+/// Gives a workload without labels those of its pods.
+pub(super) fn default_labels_from_template(value: &mut Value) {
     let labels = value["spec"]["template"]["metadata"]["labels"].clone();
     if !is_empty(&labels)
         && let Some(metadata) = object(value, "metadata")
@@ -188,9 +143,7 @@ pub fn validate(context: &Context<'_>, resource: &Resource, value: &Value, cause
                 &spec["updateStrategy"]["rollingUpdate"]["partition"],
             );
         }
-        "Job" if spec["completionMode"] == "Indexed" && spec["completions"].is_null() => {
-            causes.required("spec.completions", "when completion mode is Indexed");
-        }
+        "Job" => job::validate(spec, causes),
         _ => {}
     }
 }
@@ -321,19 +274,7 @@ pub fn validate_update(resource: &Resource, new: &Value, old: &Value, causes: &m
                 );
             }
         }
-        "Job" => {
-            if new["template"] != old["template"] && old["suspend"] != true {
-                causes.immutable("spec.template", &Value::from("..."));
-            }
-            for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex"] {
-                if new[field] != old[field] {
-                    causes.immutable(&format!("spec.{field}"), &new[field]);
-                }
-            }
-            if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
-                causes.immutable("spec.completions", &new["completions"]);
-            }
-        }
+        "Job" => job::validate_update(new, old, causes),
         _ => {}
     }
 }
@@ -349,7 +290,9 @@ mod tests {
             let mut value = json!({"metadata": {"name": "w", "uid": "u"}, "spec": spec});
             let resource = find(group, "v1", plural).unwrap();
             default_workload(resource, &mut value);
-            prepare_create(resource, &mut value);
+            if resource.kind == "Job" {
+                job::prepare_create(&mut value);
+            }
             value
         };
         let deployment =

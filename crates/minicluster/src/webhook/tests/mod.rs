@@ -1,3 +1,4 @@
+#[allow(dead_code, reason = "the tests over HTTP use the rest")]
 mod responder;
 
 use std::sync::Arc;
@@ -44,7 +45,7 @@ fn patched(operations: Value) -> Option<Value> {
 
 async fn mutate(webhooks: &[Value]) -> Result<(Value, Vec<String>), Denied> {
     let mut warnings = Vec::new();
-    let called = Webhooks::new(None);
+    let called = Webhooks::new(nowhere());
     let mutated = called.mutate(&hooks(webhooks), &attributes(), Some(pod()), &mut warnings).await?;
     Ok((mutated.map(|mutated| mutated.object).unwrap_or_default(), warnings))
 }
@@ -119,7 +120,7 @@ async fn denials_are_told_in_the_references_words() {
     }
     let mut warnings = Vec::new();
     let all = hooks(&[responder.webhook("message", json!({})), responder.webhook("silent", json!({}))]);
-    let found = Webhooks::new(None).validate(&all, &attributes(), Some(&pod()), &mut warnings).await;
+    let found = Webhooks::new(nowhere()).validate(&all, &attributes(), Some(&pod()), &mut warnings).await;
     assert_eq!(found.map_err(|denied| denied.code), Err(403), "the first of the configuration is told");
 }
 
@@ -142,7 +143,11 @@ async fn a_webhook_without_an_answer_counts_as_its_policy_says() {
         ("hangs", json!({"timeoutSeconds": 1}), "context deadline exceeded"),
         ("other", json!({}), "expected response.uid="),
         ("half", json!({}), "but not response.patch"),
-        ("gone", json!({"clientConfig": gone}), "failed to call webhook: Post \"https://127.0.0.1:1/gone\""),
+        (
+            "gone",
+            json!({"clientConfig": gone}),
+            "failed to call webhook: Post \"https://127.0.0.1:1/gone?timeout=10s\"",
+        ),
         ("untrusted", json!({"clientConfig": untrusted}), "failed to call webhook"),
         ("old", json!({"admissionReviewVersions": ["v1beta1"]}), "no supported version"),
     ] {
@@ -170,19 +175,30 @@ async fn a_patch_that_does_not_fit_is_an_error_whatever_the_policy() {
     }
 }
 
+/// Finds no service.
+fn nowhere() -> Resolver {
+    Arc::new(|_, name, _| Err(format!("no endpoints available for service {name:?}")))
+}
+
 #[tokio::test]
 async fn services_are_found_by_the_resolver() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
     let webhooks = hooks(&[responder.service("svc")]);
     let mut warnings = Vec::new();
     let unresolved =
-        Webhooks::new(None).validate(&webhooks, &attributes(), Some(&pod()), &mut warnings).await;
-    assert!(unresolved.is_err_and(|denied| denied.message.contains("set clientConfig.url instead")));
+        Webhooks::new(nowhere()).validate(&webhooks, &attributes(), Some(&pod()), &mut warnings).await;
+    assert_eq!(
+        unresolved.map_err(|denied| denied.message),
+        Err("Internal error occurred: failed calling webhook \"svc\": failed to call webhook: Post \
+             \"https://hook.default.svc:443/svc?timeout=10s\": no endpoints available for service \"hook\""
+            .to_owned())
+    );
     let address = responder.address();
     let resolver: Resolver = Arc::new(move |namespace, name, port| {
-        ((namespace, name, port) == ("default", "hook", 443)).then_some(address)
+        let known = (namespace, name, port) == ("default", "hook", 443);
+        known.then(|| address.to_string()).ok_or_else(String::new)
     });
-    let called = Webhooks::new(Some(resolver));
+    let called = Webhooks::new(resolver);
     called.validate(&webhooks, &attributes(), Some(&pod()), &mut warnings).await.expect("allowed");
     assert_eq!(warnings, ["reached"]);
 }
@@ -191,7 +207,7 @@ async fn services_are_found_by_the_resolver() {
 async fn a_dry_run_reaches_only_webhooks_without_side_effects() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
     let attributes = Attributes { dry_run: true, ..attributes() };
-    let called = Webhooks::new(None);
+    let called = Webhooks::new(nowhere());
     let mut warnings = Vec::new();
     let safe = hooks(&[responder.webhook("safe", json!({"sideEffects": "NoneOnDryRun"}))]);
     called.validate(&safe, &attributes, Some(&pod()), &mut warnings).await.expect("allowed");

@@ -1,6 +1,7 @@
 //! A webhook over HTTPS that answers as a test wants.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -20,7 +21,9 @@ type Behaviour = Box<dyn Fn(&str, &Value) -> Option<Value> + Send + Sync>;
 /// A running webhook; it ends with the test's runtime.
 pub struct Responder {
     address: SocketAddr,
-    bundle: String,
+    bundle: Mutex<String>,
+    tls: Arc<Mutex<TlsAcceptor>>,
+    connections: Arc<AtomicUsize>,
     /// The requests of the reviews it got, oldest first.
     pub seen: Arc<Mutex<Vec<Value>>>,
 }
@@ -31,24 +34,31 @@ impl Responder {
     pub async fn start(
         behaviour: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static,
     ) -> Responder {
-        let names = ["127.0.0.1", "hook.default.svc"].map(str::to_owned);
-        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
-            .expect("a configuration");
-        let tls = TlsAcceptor::from(Arc::new(config));
+        let (tls, bundle) = certificate();
+        let (tls, bundle) = (Arc::new(Mutex::new(tls)), Mutex::new(bundle));
+        let connections = Arc::new(AtomicUsize::new(0));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let behaviour: Arc<Behaviour> = Arc::new(Box::new(behaviour));
-        tokio::spawn(accept(listener, tls, behaviour, seen.clone()));
-        let bundle = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());
-        Responder { address, bundle, seen }
+        tokio::spawn(accept(listener, tls.clone(), connections.clone(), behaviour, seen.clone()));
+        Responder { address, bundle, tls, connections, seen }
+    }
+
+    /// Another certificate from now on, for new connections.
+    pub fn rotate(&self) {
+        let (tls, bundle) = certificate();
+        *self.tls.lock().expect("no test panics with it") = tls;
+        *self.bundle.lock().expect("no test panics with it") = bundle;
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    fn bundle(&self) -> String {
+        self.bundle.lock().expect("no test panics with it").clone()
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -59,7 +69,7 @@ impl Responder {
     pub fn webhook(&self, name: &str, more: Value) -> Value {
         let mut webhook = json!({
             "name": name,
-            "clientConfig": {"url": format!("https://{}/{name}", self.address), "caBundle": self.bundle},
+            "clientConfig": {"url": format!("https://{}/{name}", self.address), "caBundle": self.bundle()},
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
@@ -73,7 +83,7 @@ impl Responder {
     /// The same with the webhook as a service.
     pub fn service(&self, name: &str) -> Value {
         let service = json!({"namespace": "default", "name": "hook", "path": format!("/{name}")});
-        self.webhook(name, json!({"clientConfig": {"service": service, "caBundle": self.bundle}}))
+        self.webhook(name, json!({"clientConfig": {"service": service, "caBundle": self.bundle()}}))
     }
 
     /// The names of the webhooks that were called, in order.
@@ -83,14 +93,33 @@ impl Responder {
     }
 }
 
+/// A certificate of its own signature, and what trusts it.
+fn certificate() -> (TlsAcceptor, String) {
+    let names = ["127.0.0.1", "hook.default.svc"].map(str::to_owned);
+    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a configuration");
+    let bundle = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());
+    (TlsAcceptor::from(Arc::new(config)), bundle)
+}
+
 async fn accept(
     listener: TcpListener,
-    tls: TlsAcceptor,
+    tls: Arc<Mutex<TlsAcceptor>>,
+    connections: Arc<AtomicUsize>,
     behaviour: Arc<Behaviour>,
     seen: Arc<Mutex<Vec<Value>>>,
 ) {
     while let Ok((stream, _)) = listener.accept().await {
-        let (tls, behaviour, seen) = (tls.clone(), behaviour.clone(), seen.clone());
+        connections.fetch_add(1, Ordering::SeqCst);
+        let tls = tls.lock().expect("no test panics with it").clone();
+        let (behaviour, seen) = (behaviour.clone(), seen.clone());
         tokio::spawn(async move {
             let Ok(stream) = tls.accept(stream).await else { return };
             let service = service_fn(|request| answer(request, behaviour.clone(), seen.clone()));

@@ -75,3 +75,29 @@ async fn a_suspended_job_has_no_pods_and_a_deleted_one_leaves_none_behind() {
     assert!(world.list(PODS).await.is_empty(), "foreground: the pods went first");
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_fails_by_its_policy_and_an_index_by_its_limit() {
+    let world = World::new(1).await;
+    let path = format!("{JOBS}/j");
+    let codes = |action: &str| json!({"action": action, "onExitCodes": {"operator": "In", "values": [42]}});
+    let spec = json!({"backoffLimit": 9, "podFailurePolicy": {"rules": [codes("FailJob")]}});
+    let created = world.create(JOBS, &job("fail-42", spec)).await;
+    assert_eq!(created["spec"]["podReplacementPolicy"], "Failed");
+    let failed = world.until("failed", &path, |job| has(job, "Failed")).await;
+    let reason = |job: &Value| {
+        let conditions = job["status"]["conditions"].as_array().unwrap().iter();
+        conditions.filter(|c| c["type"] == "Failed").map(|c| c["reason"].clone()).next().unwrap()
+    };
+    assert_eq!((reason(&failed), &failed["status"]["failed"]), (json!("PodFailurePolicy"), &json!(1)));
+    world.delete(&path, json!({"propagationPolicy": "Foreground"})).await;
+    world.until_gone(&path).await;
+
+    let spec =
+        json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
+    world.create(JOBS, &job("fail", spec)).await;
+    let failed = world.until("failed", &path, |job| has(job, "Failed")).await;
+    assert_eq!(reason(&failed), "FailedIndexes");
+    assert_eq!((&failed["status"]["failedIndexes"], &failed["status"]["failed"]), (&json!("0,1"), &json!(2)));
+    world.end().await;
+}

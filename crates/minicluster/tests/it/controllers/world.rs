@@ -306,12 +306,18 @@ async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<Stri
         let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
         let (phase, ready) = match image {
             "succeed" => ("Succeeded", "False"),
-            "fail" => ("Failed", "False"),
+            "fail" | "fail-42" => ("Failed", "False"),
             "stuck" => ("Running", "False"),
             _ => ("Running", "True"),
         };
         let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": now()});
-        let patch = json!({"metadata": {"uid": metadata["uid"]}, "status": {"phase": phase, "conditions": [condition]}});
+        let mut status = json!({"phase": phase, "conditions": [condition]});
+        if image == "fail-42" {
+            let container = &pod["spec"]["containers"][0]["name"];
+            let ended = json!({"terminated": {"exitCode": 42, "finishedAt": now()}});
+            status["containerStatuses"] = json!([{"name": container, "image": image, "state": ended}]);
+        }
+        let patch = json!({"metadata": {"uid": metadata["uid"]}, "status": status});
         let content = "application/strategic-merge-patch+json";
         send(client, http::Method::PATCH, &format!("{path}/status"), content, patch.to_string()).await;
     }
