@@ -4,6 +4,8 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::world::{PODS, Reply, World, pod, post, rules};
+use crate::client::{eventually, list, text};
+use crate::process::Berth;
 
 const GUARD: &str = "bindingGuard: {enabled: true}\n";
 
@@ -16,7 +18,9 @@ pub async fn bind(client: &Client, name: &str, node: &str) -> Reply {
 pub async fn zones(admin: &Client) {
     for zone in ["z1", "z2"] {
         let labels = json!({"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": zone});
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": zone, "labels": labels}});
+        let amounts = json!({"cpu": "64", "memory": "64Gi", "pods": "110"});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": zone, "labels": labels},
+            "status": {"allocatable": amounts, "capacity": amounts}});
         assert_eq!(post(admin, "/api/v1/nodes", &node).await.code, 201);
     }
 }
@@ -69,4 +73,53 @@ async fn two_schedulers_cannot_both_win() {
         "node(s) didn't match pod anti-affinity rules",
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_schedulers_that_want_different_zones_end_up_in_one() {
+    const N_GROUPS: usize = 15;
+    let world = World::new("webhook-schedulers", true).await;
+    let webhook = world.webhook(GUARD, &[]).await;
+    let rules = rules("", &["pods/binding"], &["CREATE"]);
+    world
+        .register(
+            "Validating",
+            "berth",
+            webhook.entry("bindings.berth.dev", "/validate-bindings", "Fail", rules),
+        )
+        .await;
+    zones(&world.admin).await;
+    let kubeconfig = world.room.file("kubeconfig").display().to_string();
+    let scheduler = |name: &str| {
+        Berth::start(&world.room, name, &["scheduler", "--kubeconfig", &kubeconfig, "--scheduler-name", name])
+    };
+    let _schedulers = ["one", "other"].map(scheduler);
+    let wanting = |name: String, group: &str, scheduler: &str, zone: &str| {
+        let mut pod = grouped(&name, group, "podAffinity");
+        pod["spec"]["schedulerName"] = scheduler.into();
+        let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        pod["spec"]["affinity"]["nodeAffinity"] = json!({"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchExpressions": [zone]}}]});
+        pod
+    };
+    for i in 0..N_GROUPS {
+        let group = format!("g{i}");
+        let (one, other) = (
+            wanting(format!("{group}-one"), &group, "one", "z1"),
+            wanting(format!("{group}-other"), &group, "other", "z2"),
+        );
+        let (one, other) = tokio::join!(post(&world.admin, PODS, &one), post(&world.admin, PODS, &other));
+        assert_eq!((one.code, other.code), (201, 201));
+    }
+    let pods = eventually("all pods are bound", async || {
+        let pods = list(&world.admin, PODS).await.map_err(|error| error.to_string())?;
+        let n_bound = pods.iter().filter(|pod| !text(pod, "/spec/nodeName").is_empty()).count();
+        if n_bound == 2 * N_GROUPS { Ok(pods) } else { Err(format!("{n_bound} are")) }
+    })
+    .await;
+    for i in 0..N_GROUPS {
+        let of_group = pods.iter().filter(|pod| text(pod, "/metadata/labels/group") == format!("g{i}"));
+        let nodes: Vec<_> = of_group.map(|pod| text(pod, "/spec/nodeName")).collect();
+        assert!(nodes.len() == 2 && nodes[0] == nodes[1], "group {i} is on {nodes:?}");
+    }
 }
