@@ -29,7 +29,7 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let applies = sent::is_apply(request);
     let sent = if request.info.verb == Verb::Update || applies {
         let mut value = if applies {
-            sent::parse_yaml(&request.body)?
+            sent::parse_applied(&request.body)?
         } else {
             sent::parse_object(&request.headers, &request.body)?
         };

@@ -70,11 +70,18 @@ pub fn parse_strictly(headers: &HeaderMap, body: &Bytes) -> Result<Parsed, Box<S
     }
 }
 
-/// Reads one object in YAML, which JSON is, too.
+/// Reads what is applied: YAML, which JSON is, too.
 ///
 /// # Errors
 /// The text is malformed, or has not exactly one object.
-pub fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
+pub fn parse_applied(body: &Bytes) -> Result<Value, Box<Status>> {
+    match parse_yaml(body)? {
+        value @ Value::Object(_) => Ok(value),
+        _ => Err(Status::bad_request("the object provided is unrecognized: an object is expected")),
+    }
+}
+
+fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
     let malformed = |error: &dyn std::fmt::Display| {
         Status::bad_request(format!("the object provided is not valid YAML: {error}"))
     };

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// Fields beyond this many are not told.
@@ -122,10 +123,15 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some(name) = fields.next_key::<String>()? {
             let path = Path { parent: self.path, step: Step::Field(&name) };
             let value = fields.next_value_seed(Reader { path: Some(&path), found: self.found })?;
-            if map.contains_key(&name) {
-                self.note(&path);
+            match map.entry(name) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(mut entry) => {
+                    self.note(&Path { parent: self.path, step: Step::Field(entry.key()) });
+                    entry.insert(value);
+                }
             }
-            map.insert(name, value);
         }
         Ok(Value::Object(map))
     }

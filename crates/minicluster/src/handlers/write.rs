@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::admission::{self, Act};
-use super::sent::{agree_with_path, is_apply, is_dry_run, parse_strictly, parse_yaml, patched};
+use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
 use super::{answer_object, convert, fields, write_failed};
 use crate::resource::Resource;
 use crate::resource::strategy::{self, Context};
@@ -188,10 +188,7 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
     let info = &request.info;
     let resource = super::stored(info)?;
     let dry_run = is_dry_run(&request.query)?;
-    let Value::Object(sent) = parse_yaml(&request.body)? else {
-        return Err(Status::bad_request("the object provided is unrecognized: an object is expected"));
-    };
-    let mut sent = Value::Object(sent);
+    let mut sent = parse_applied(&request.body)?;
     agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut sent)?;
     let sent = convert::stored_value(info.resource, sent);
     let mut warnings = Vec::new();

@@ -1,9 +1,8 @@
 //! Roles and their bindings (`rbac.authorization.k8s.io/v1`) as rules: what a user may do besides what everyone, the
 //! admin and nodes may.
-//!
-//! Roles are not guarded against escalation: whoever may write them may give away anything.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_api::object::LabelSelector;
@@ -11,13 +10,15 @@ use berth_api::rules::Selector;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::authorize::Attributes;
+use super::authorize::{Attributes, is_allowed};
 use super::identity::{SERVICE_ACCOUNT_PREFIX, User};
 use crate::resource::{Resource, find};
 use crate::store::{Filter, Object, Store};
 
 /// The group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
+/// A rule that comes to more single rights than this is not looked through, and nobody is taken to hold it.
+const MAX_COMBINATIONS: usize = 100_000;
 const PLURALS: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
 /// The roles of a cluster, read anew whenever they or their bindings change.
@@ -50,6 +51,9 @@ struct Grant {
 /// Who is given what.
 #[derive(Debug, Default)]
 pub struct Grants {
+    cluster_roles: HashMap<String, Arc<[PolicyRule]>>,
+    /// By namespace and name.
+    roles: HashMap<(String, String), Arc<[PolicyRule]>>,
     users: HashMap<String, Vec<Grant>>,
     groups: HashMap<String, Vec<Grant>>,
 }
@@ -74,36 +78,50 @@ impl Roles {
 impl Grants {
     /// `objects` are cluster roles, their bindings, roles and theirs.
     fn of([cluster_roles, cluster_bindings, roles, bindings]: [Vec<Arc<Object>>; 4]) -> Grants {
-        let rules_of = |role: &Arc<Object>| -> Arc<[PolicyRule]> { rules(&role.value()["rules"]).into() };
+        let rules_of =
+            |role: &Arc<Object>| -> Arc<[PolicyRule]> { PolicyRule::list(&role.value()["rules"]).into() };
         let plain: HashMap<&str, Arc<[PolicyRule]>> =
             cluster_roles.iter().map(|role| (&*role.facts.name, rules_of(role))).collect();
-        let of_cluster: HashMap<&str, Arc<[PolicyRule]>> = cluster_roles
-            .iter()
-            .map(|role| (&*role.facts.name, aggregated(role, &cluster_roles, &plain)))
-            .collect();
-        let of_namespace: HashMap<(&str, &str), Arc<[PolicyRule]>> =
-            roles.iter().map(|role| ((&*role.facts.namespace, &*role.facts.name), rules_of(role))).collect();
-        let mut grants = Grants::default();
+        let of_cluster =
+            |role: &Arc<Object>| (role.facts.name.to_string(), aggregated(role, &cluster_roles, &plain));
+        let of_namespace = |role: &Arc<Object>| {
+            ((role.facts.namespace.to_string(), role.facts.name.to_string()), rules_of(role))
+        };
+        let mut grants = Grants {
+            cluster_roles: cluster_roles.iter().map(of_cluster).collect(),
+            roles: roles.iter().map(of_namespace).collect(),
+            ..Grants::default()
+        };
         for binding in cluster_bindings {
             let value = binding.value();
-            if let Some(rules) = of_cluster.get(text(&value["roleRef"], "name")) {
-                grants.bind(&value, "", &Grant { namespace: None, rules: rules.clone() });
+            if let Some(rules) = grants.role(&value["roleRef"], "") {
+                grants.bind(&value, "", &Grant { namespace: None, rules });
             }
         }
         for binding in bindings {
             let value = binding.value();
             let namespace = &*binding.facts.namespace;
-            let name = text(&value["roleRef"], "name");
-            let rules = match value["roleRef"]["kind"].as_str() {
-                Some("ClusterRole") => of_cluster.get(name),
-                _ => of_namespace.get(&(namespace, name)),
-            };
-            if let Some(rules) = rules {
-                let grant = Grant { namespace: Some(namespace.into()), rules: rules.clone() };
+            if let Some(rules) = grants.role(&value["roleRef"], namespace) {
+                let grant = Grant { namespace: Some(namespace.into()), rules };
                 grants.bind(&value, namespace, &grant);
             }
         }
         grants
+    }
+
+    /// The rules of the role that a binding in a namespace names; `None` if there is no such role.
+    pub fn role(&self, role: &Value, namespace: &str) -> Option<Arc<[PolicyRule]>> {
+        let name = text(role, "name");
+        match role["kind"].as_str() {
+            Some("ClusterRole") => self.cluster_roles.get(name).cloned(),
+            _ => self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned(),
+        }
+    }
+
+    /// Those rules that give more than the user has in the namespace (everywhere, if that is empty).
+    pub fn beyond<'r>(&self, user: &User, namespace: &str, rules: &'r [PolicyRule]) -> Vec<&'r PolicyRule> {
+        let holds = |what: &Attributes<'_>| is_allowed(user, what) || self.allow(user, what);
+        rules.iter().filter(|rule| !rule.all(namespace, holds)).collect()
     }
 
     fn bind(&mut self, binding: &Value, namespace: &str, grant: &Grant) {
@@ -149,6 +167,54 @@ impl Grants {
 }
 
 impl PolicyRule {
+    /// The rules of a role, as it is stored.
+    pub fn list(rules: &Value) -> Vec<PolicyRule> {
+        let texts = |rule: &Value, field: &str| -> Vec<String> {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let rule = |rule: &Value| PolicyRule {
+            verbs: texts(rule, "verbs"),
+            api_groups: texts(rule, "apiGroups"),
+            resources: texts(rule, "resources"),
+            resource_names: texts(rule, "resourceNames"),
+            non_resource_urls: texts(rule, "nonResourceURLs"),
+        };
+        rules.as_array().into_iter().flatten().map(rule).collect()
+    }
+
+    /// Whether something holds for everything the rule allows in a namespace.
+    fn all(&self, namespace: &str, holds: impl Fn(&Attributes<'_>) -> bool) -> bool {
+        let parts = [&self.verbs, &self.api_groups, &self.resources, &self.resource_names];
+        let n = parts.iter().map(|list| list.len().max(1)).fold(1, usize::saturating_mul);
+        if n > MAX_COMBINATIONS {
+            return false;
+        }
+        let nameless = [String::new()];
+        let names = if self.resource_names.is_empty() { &nameless[..] } else { &self.resource_names };
+        self.verbs.iter().all(|verb| {
+            self.non_resource_urls
+                .iter()
+                .all(|path| holds(&Attributes { verb, path, ..Attributes::default() }))
+                && self.api_groups.iter().all(|group| {
+                    self.resources.iter().all(|resource| {
+                        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                        names.iter().all(|name| {
+                            holds(&Attributes {
+                                verb,
+                                group,
+                                resource,
+                                subresource,
+                                namespace,
+                                name,
+                                path: "",
+                            })
+                        })
+                    })
+                })
+        })
+    }
+
     fn allows(&self, what: &Attributes<'_>) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         if !has(&self.verbs, what.verb) {
@@ -203,19 +269,26 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn rules(list: &Value) -> Vec<PolicyRule> {
-    let texts = |rule: &Value, field: &str| -> Vec<String> {
-        let items = rule[field].as_array().into_iter().flatten();
-        items.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let rule = |rule: &Value| PolicyRule {
-        verbs: texts(rule, "verbs"),
-        api_groups: texts(rule, "apiGroups"),
-        resources: texts(rule, "resources"),
-        resource_names: texts(rule, "resourceNames"),
-        non_resource_urls: texts(rule, "nonResourceURLs"),
-    };
-    list.as_array().into_iter().flatten().map(rule).collect()
+/// As kube-apiserver prints a rule.
+impl fmt::Display for PolicyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("APIGroups", &self.api_groups),
+            ("Resources", &self.resources),
+            ("ResourceNames", &self.resource_names),
+            ("NonResourceURLs", &self.non_resource_urls),
+            ("Verbs", &self.verbs),
+        ];
+        let said = lists.iter().filter(|(_, list)| !list.is_empty());
+        let said: Vec<String> = said.map(|(name, list)| format!("{name}:{}", quoted(list))).collect();
+        write!(f, "{{{}}}", said.join(", "))
+    }
+}
+
+/// Texts as Go quotes a list of them: `["a" "b"]`.
+pub fn quoted(texts: &[String]) -> String {
+    let each: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", each.join(" "))
 }
 
 #[cfg(test)]
@@ -225,7 +298,7 @@ mod tests {
     use super::*;
 
     fn rule(value: Value) -> PolicyRule {
-        rules(&json!([value])).remove(0)
+        PolicyRule::list(&json!([value])).remove(0)
     }
 
     #[test]

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
 use super::body::{self, Body, Room};
-use super::identity::{AUTHENTICATED, MASTERS, Tokens, User};
+use super::identity::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, Tokens, User};
 use super::metrics::Metrics;
 use super::query::Query;
-use super::rbac::Roles;
+use super::rbac::{Grants, Roles};
 use super::reply::Reply;
 use super::route::{RequestInfo, Route, Verb, route};
 use super::status::Status;
@@ -75,12 +75,17 @@ impl Shared {
 
     /// Whether a user may do something.
     pub fn allows(&self, user: &User, what: &Attributes<'_>) -> bool {
-        is_allowed(user, what) || self.roles.grants(&self.store).allow(user, what)
+        is_allowed(user, what) || self.grants().allow(user, what)
+    }
+
+    /// What roles and their bindings give.
+    pub fn grants(&self) -> Arc<Grants> {
+        self.roles.grants(&self.store)
     }
 
     /// What a user may do in a namespace.
     pub fn rules_of(&self, user: &User, namespace: &str) -> Rules {
-        rules_for(user, &self.roles.grants(&self.store), namespace)
+        rules_for(user, &self.grants(), namespace)
     }
 
     /// A place among the watches.
@@ -157,7 +162,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     // First of all: a stranger learns nothing, not even which paths there are.
     let user = authenticate(shared, &parts.headers)?;
-    let user = impersonated(user, &parts.headers)?;
+    let user = impersonated(shared, user, &parts.headers)?;
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if !user.is_in(AUTHENTICATED) {
@@ -227,8 +232,8 @@ fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Arc<User>, Box<S
     }
 }
 
-/// The identity an administrator takes on for a request.
-fn impersonated(user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
+/// The identity someone takes on for a request, who may.
+fn impersonated(shared: &Shared, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
     let Some(name) = headers.get("impersonate-user").map(text) else {
@@ -238,13 +243,19 @@ fn impersonated(user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<S
             Err(Status::bad_request("requested groups [...] without impersonating a user"))
         };
     };
-    if !user.is_in(MASTERS) {
-        let message = format!(
-            "users \"{name}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in API group \"\" at the \
-             cluster scope",
-            user.name
-        );
-        return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
+    let impersonate = Attributes { verb: "impersonate", ..Attributes::default() };
+    let account = name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
+    let whom = match account {
+        Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..impersonate },
+        None => Attributes { resource: "users", name: &name, ..impersonate },
+    };
+    let groups_taken = groups.iter().map(|name| Attributes { resource: "groups", name, ..impersonate });
+    for what in std::iter::once(whom).chain(groups_taken) {
+        if !shared.allows(&user, &what) {
+            let why = refusal(&user, &what);
+            let message = format!("{} \"{}\" is forbidden: {why}", what.resource, what.name);
+            return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
+        }
     }
     Ok(Arc::new(User::impersonated(name, groups)))
 }

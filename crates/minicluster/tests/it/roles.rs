@@ -153,6 +153,72 @@ async fn a_cluster_role_may_gather_others() {
 }
 
 #[tokio::test]
+async fn nobody_gives_away_what_is_not_theirs() {
+    let server = server().await;
+    let admin = admin(&server);
+    let of_roles = json!([
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["create", "update"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+    ]);
+    create(&admin, "clusterroles", cluster_role("giver", of_roles)).await;
+    create(&admin, "clusterrolebindings", binding("giver", ("ClusterRole", "giver"), bot())).await;
+    let bot_client = account(&server, "bot");
+    let pods = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
+    let roles = format!("{RBAC}/clusterroles");
+    let fine = post(&bot_client, &roles, &cluster_role("less", pods(&["list"]))).await;
+    assert_eq!(fine.0, StatusCode::CREATED, "{}", fine.1);
+    let (code, refused) = post(&bot_client, &roles, &cluster_role("more", pods(&["list", "delete"]))).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused["message"],
+        "clusterroles.rbac.authorization.k8s.io \"more\" is forbidden: user \"system:serviceaccount:default:bot\" \
+         (groups=[\"system:serviceaccounts\" \"system:serviceaccounts:default\" \"system:authenticated\"]) is attempting to \
+         grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\" \"delete\"]}"
+    );
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    for (role, wanted) in [("less", 201), ("cluster-admin", 403), ("absent", 404)] {
+        let given = binding(role, ("ClusterRole", role), json!({"kind": "User", "name": "eve"}));
+        assert_eq!(code_of(post(&bot_client, &bindings, &given).await), wanted, "{role}");
+    }
+    let bind = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
+        "resourceNames": ["cluster-admin"], "verbs": ["bind"]}]);
+    create(&admin, "clusterroles", cluster_role("binder", bind)).await;
+    create(&admin, "clusterrolebindings", binding("binder", ("ClusterRole", "binder"), bot())).await;
+    let given = binding("now", ("ClusterRole", "cluster-admin"), json!({"kind": "User", "name": "eve"}));
+    assert_eq!(code_of(post(&bot_client, &bindings, &given).await), 201, "whoever may bind it may");
+}
+
+fn code_of((code, _): (StatusCode, Value)) -> u16 {
+    code.as_u16()
+}
+
+#[tokio::test]
+async fn whoever_may_impersonate_may_act_as_another() {
+    let server = server().await;
+    let admin = admin(&server);
+    post(&admin, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "bot"}})).await;
+    let (_, answer) =
+        post(&admin, "/api/v1/namespaces/default/serviceaccounts/bot/token", &json!({"spec": {}})).await;
+    let mut config = server.admin_config();
+    config.auth_info.token = Some(answer["status"]["token"].as_str().unwrap().to_owned().into());
+    config.headers.push(("impersonate-user".parse().unwrap(), "alice".parse().unwrap()));
+    let as_alice = client(config);
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (code, refused) = post(&as_alice, path, &json!({})).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused["message"],
+        "users \"alice\" is forbidden: User \"system:serviceaccount:default:bot\" cannot impersonate resource \"users\" in \
+         API group \"\" at the cluster scope"
+    );
+    let rules = json!([{"apiGroups": [""], "resources": ["users"], "resourceNames": ["alice"], "verbs": ["impersonate"]}]);
+    create(&admin, "clusterroles", cluster_role("actor", rules)).await;
+    create(&admin, "clusterrolebindings", binding("actor", ("ClusterRole", "actor"), bot())).await;
+    let (_, me) = post(&as_alice, path, &json!({})).await;
+    assert_eq!(me["status"]["userInfo"]["username"], "alice");
+}
+
+#[tokio::test]
 async fn roles_are_objects_like_others() {
     let server = server().await;
     let admin = admin(&server);

@@ -109,6 +109,8 @@ async fn server_side_apply_creates_conflicts_and_takes_over() {
     let (code, status) = send(&client, Method::PATCH, &of("other"), patch, applied.to_string()).await;
     assert_eq!(code, StatusCode::CONFLICT, "{status}");
     assert_eq!(status["details"]["causes"][0]["field"], ".spec.replicas");
+    let (code, _) = send(&client, Method::PATCH, &of("other"), patch, "just text").await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
     let forced = of("other&force=true");
     let (code, scale) = send(&client, Method::PATCH, &forced, patch, applied.to_string()).await;
     assert_eq!(

@@ -96,7 +96,8 @@ pub fn admit_create(
         validate(context, resource, value, &mut causes);
         warnings.extend(kinds::warnings(resource, value));
     }
-    refuse(resource, value, causes)
+    refuse(resource, value, causes)?;
+    rbac::admit(context, resource, value)
 }
 
 fn validate(context: &Context<'_>, resource: &Resource, value: &Value, causes: &mut Causes) {
@@ -181,7 +182,8 @@ pub fn admit_update(
             }
         }
     }
-    refuse(resource, new, causes)
+    refuse(resource, new, causes)?;
+    rbac::admit(context, resource, new)
 }
 
 /// Says whether the object may be deleted.

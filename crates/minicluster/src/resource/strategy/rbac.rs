@@ -1,10 +1,12 @@
 //! Roles and their bindings: defaults and rules as kube-apiserver has them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::Context;
 use super::fields::{Causes, default_text, is_empty, items, items_mut, text};
-use crate::resource::Resource;
-use crate::server::RBAC_GROUP as GROUP;
+use crate::resource::{Resource, find};
+use crate::server::status::Status;
+use crate::server::{Attributes, MASTERS, PolicyRule, RBAC_GROUP as GROUP, quoted};
 
 /// Whether a resource is one of these.
 pub fn is_rbac(resource: &Resource) -> bool {
@@ -108,6 +110,64 @@ fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
             causes.not_supported(&format!("{path}.apiGroup"), &subject["apiGroup"], &[group]);
         }
     }
+}
+
+/// Whether the user may give away what a role or binding gives: only what is their own, unless they hold the verb
+/// `escalate` on the role, or `bind` on the role that is bound.
+///
+/// # Errors
+/// They may not, or there is no such role to bind.
+pub fn admit(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    if !is_rbac(resource) || context.user.is_in(MASTERS) {
+        return Ok(());
+    }
+    let (namespace, name) = crate::store::key(value);
+    let binds = resource.kind.ends_with("Binding");
+    let role = &value["roleRef"];
+    let (verb, plural, role_name) = match (binds, text(role, "/kind")) {
+        (false, _) => ("escalate", resource.plural, name),
+        (true, "ClusterRole") => ("bind", "clusterroles", text(role, "/name")),
+        (true, _) => ("bind", "roles", text(role, "/name")),
+    };
+    let special = Attributes {
+        verb,
+        group: GROUP,
+        resource: plural,
+        namespace,
+        name: role_name,
+        ..Attributes::default()
+    };
+    if context.shared.allows(context.user, &special) {
+        return Ok(());
+    }
+    let grants = context.shared.grants();
+    let rules = if binds {
+        let found = grants.role(role, namespace);
+        found.ok_or_else(|| match find(GROUP, "v1", plural) {
+            Some(roles) => Status::not_found(roles, role_name),
+            None => Status::no_such_path(),
+        })?
+    } else if value["aggregationRule"].is_null() {
+        PolicyRule::list(&value["rules"]).into()
+    } else {
+        // It may come to anything.
+        let anything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+            {"nonResourceURLs": ["*"], "verbs": ["*"]}]);
+        PolicyRule::list(&anything).into()
+    };
+    let beyond = grants.beyond(context.user, namespace, &rules);
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let mut missing: Vec<String> = beyond.iter().map(ToString::to_string).collect();
+    missing.sort();
+    let why = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        context.user.name,
+        quoted(&context.user.groups),
+        missing.join("\n")
+    );
+    Err(Status::forbidden(resource, name, &why))
 }
 
 /// Whether a role or binding may be changed so: a binding stays one of its role.
