@@ -16,12 +16,15 @@ const FOLDER: &str = "deploy/helm/berth/templates";
 const HEAD: &str = "# Made by `cargo xtask deploy` out of deploy/kustomize; change it there.\n";
 
 /// What becomes which template.
-const TEMPLATES: [(&str, &str); 5] = [
+const TEMPLATES: [(&str, &str); 8] = [
     ("deploy/kustomize/base/scheduler.yaml", "scheduler.yaml"),
     ("deploy/kustomize/base/enforcer.yaml", "enforcer.yaml"),
     ("deploy/kustomize/base/webhook.yaml", "webhook.yaml"),
     ("deploy/kustomize/components/service-monitor/service-monitor.yaml", "service-monitor.yaml"),
     ("deploy/kustomize/components/cert-manager/certificate.yaml", "certificate.yaml"),
+    ("deploy/kustomize/components/binding-guard/webhook.yaml", "binding-guard.yaml"),
+    ("deploy/kustomize/components/node-restriction/webhook.yaml", "node-restriction.yaml"),
+    ("deploy/kustomize/components/match-label-keys/webhook.yaml", "match-label-keys.yaml"),
 ];
 
 /// Writes all templates.

@@ -6,6 +6,8 @@
 mod cluster;
 mod cluster_bench;
 mod commands;
+#[cfg(test)]
+mod documentation;
 mod error;
 mod input;
 mod installation;

@@ -1,7 +1,7 @@
 //! `berth install`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, ValueEnum};
 use serde_json::{Value, json};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::error::CliError;
 use crate::installation::{
-    Certificate, CertificateSource, Component, ExtraArg, FailurePolicy, InstallError, Installation, NAMESPACE,
+    Certificate, CertificateSource, Component, ExtraArg, FailurePolicy, InstallError, Installation,
+    NAMESPACE, Webhook, policy,
 };
 use crate::output;
 
@@ -54,6 +55,12 @@ pub struct Args {
     /// Let the Prometheus operator find the metrics, by a ServiceMonitor
     #[arg(long)]
     service_monitor: bool,
+    /// What the webhook is asked about, with commas between them [default: pods, and bindings if the policy guards them]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    webhooks: Vec<Webhook>,
+    /// The webhook's policy, a file with an AdmissionPolicy
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// What API servers do when the webhook does not answer [default: Ignore]
     #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
     failure_policy: Option<FailurePolicy>,
@@ -102,6 +109,7 @@ impl Args {
         if self.ca_file.is_some() && self.certificate != From::Secret {
             return Err(CliError::Usage("--ca-file goes with --certificate secret only".to_owned()));
         }
+        let (policy, webhooks) = self.policy()?;
         let certificate = match self.certificate {
             From::Make => {
                 let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
@@ -128,21 +136,48 @@ impl Args {
             replicas: self.replicas,
             extra_args: self.extra_args.clone(),
             service_monitor: self.service_monitor,
+            webhooks,
+            policy,
             failure_policy: self.failure_policy,
             certificate,
         })
     }
 
+    /// The policy's text, and what the webhook is asked about by it.
+    fn policy(&self) -> Result<(Option<String>, Vec<Webhook>), CliError> {
+        let (mut text, mut guards_bindings) = (None, false);
+        if let Some(file) = &self.policy {
+            let read = read(file)?;
+            guards_bindings = policy::from_text(file, &read)?.binding_guard.is_some();
+            text = Some(read);
+        }
+        let mut webhooks = self.webhooks.clone();
+        if webhooks.is_empty() {
+            webhooks.push(Webhook::Pods);
+            webhooks.extend(guards_bindings.then_some(Webhook::Bindings));
+        }
+        if webhooks.contains(&Webhook::Bindings) && !guards_bindings {
+            let usage = "--webhooks bindings needs a --policy with bindingGuard: {enabled: true}";
+            return Err(CliError::Usage(usage.to_owned()));
+        }
+        webhooks.sort_by_key(|webhook| *webhook as u8);
+        webhooks.dedup();
+        Ok((text, webhooks))
+    }
+
     fn ca_pem(&self) -> Result<Option<String>, CliError> {
         let Some(file) = &self.ca_file else { return Ok(None) };
-        let pem = std::fs::read_to_string(file)
-            .map_err(|source| InstallError::File { file: file.clone(), source })?;
+        let pem = read(file)?;
         if !pem.contains("-----BEGIN CERTIFICATE-----") {
             let file = file.display();
             return Err(CliError::Usage(format!("--ca-file {file}: no certificate in PEM in it")));
         }
         Ok(Some(pem))
     }
+}
+
+fn read(file: &Path) -> Result<String, InstallError> {
+    std::fs::read_to_string(file).map_err(|source| InstallError::File { file: file.to_owned(), source })
 }
 
 /// The container would end with the same message, which would be seen late.

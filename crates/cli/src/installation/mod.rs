@@ -4,6 +4,7 @@
 //! whatever is printed is as well formed as they are.
 
 mod certificate;
+pub mod policy;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,9 @@ pub use certificate::{Certificate, CertificateError};
 pub const NAMESPACE: &str = "berth-system";
 /// The Secret that the webhook reads its certificate from.
 pub const TLS_SECRET: &str = "berth-webhook-tls";
+
+/// The webhook that warns about workloads.
+const WARNING_ONLY: &str = "workloads.scheduling.berth.dev";
 
 const NAMESPACE_FILE: &str = include_str!("../../../../deploy/kustomize/base/namespace.yaml");
 const SERVICE_MONITOR_FILE: &str =
@@ -50,6 +54,37 @@ impl Component {
             Component::Scheduler => include_str!("../../../../deploy/kustomize/base/scheduler.yaml"),
             Component::Enforcer => include_str!("../../../../deploy/kustomize/base/enforcer.yaml"),
             Component::Webhook => include_str!("../../../../deploy/kustomize/base/webhook.yaml"),
+        }
+    }
+}
+
+/// What the webhook is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Webhook {
+    /// Pods, and workloads for warnings
+    Pods,
+    /// Bindings; the policy needs bindingGuard: {enabled: true}
+    Bindings,
+    /// What nodes do, for API servers without NodeRestriction
+    Nodes,
+    /// New pods, for API servers that do not merge matchLabelKeys
+    MatchLabelKeys,
+}
+
+impl Webhook {
+    /// The file of those that are not in the base.
+    fn file(self) -> Option<&'static str> {
+        match self {
+            Webhook::Pods => None,
+            Webhook::Bindings => {
+                Some(include_str!("../../../../deploy/kustomize/components/binding-guard/webhook.yaml"))
+            }
+            Webhook::Nodes => {
+                Some(include_str!("../../../../deploy/kustomize/components/node-restriction/webhook.yaml"))
+            }
+            Webhook::MatchLabelKeys => {
+                Some(include_str!("../../../../deploy/kustomize/components/match-label-keys/webhook.yaml"))
+            }
         }
     }
 }
@@ -110,6 +145,10 @@ pub struct Installation {
     pub extra_args: Vec<ExtraArg>,
     /// Whether there is a ServiceMonitor.
     pub service_monitor: bool,
+    /// What the webhook is asked about.
+    pub webhooks: Vec<Webhook>,
+    /// The webhook's policy, as YAML.
+    pub policy: Option<String>,
     /// What happens without an answer of the webhook.
     pub failure_policy: Option<FailurePolicy>,
     /// Where the webhook's certificate comes from.
@@ -119,9 +158,9 @@ pub struct Installation {
 /// Why there are no manifests.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// A file of the binary is broken; a test rules it out.
+    /// Manifests that cannot be read: a policy's, or those of the binary, which a test rules out.
     #[error(transparent)]
-    Base(#[from] ReadError),
+    Read(#[from] ReadError),
     /// No certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -151,6 +190,7 @@ impl Installation {
             objects.append(&mut read(SERVICE_MONITOR_FILE)?);
         }
         if self.components.contains(&Component::Webhook) {
+            self.add_webhooks(&mut objects)?;
             self.certify(&mut objects)?;
         }
         // What others refer to comes first, and the webhook is asked last of all.
@@ -177,6 +217,29 @@ impl Installation {
         }
     }
 
+    fn add_webhooks(&self, objects: &mut Vec<Value>) -> Result<(), InstallError> {
+        if !self.webhooks.contains(&Webhook::Pods) {
+            objects.retain(|object| !is_webhook_configuration(object));
+        }
+        for file in self.webhooks.iter().filter_map(|webhook| webhook.file()) {
+            objects.append(&mut read(file)?);
+        }
+        for object in objects.iter_mut().filter(|o| o["kind"] == "ConfigMap") {
+            if let Some(policy) = &self.policy {
+                object["data"]["policy.yaml"] = policy.as_str().into();
+            }
+        }
+        for webhook in objects.iter_mut().filter(|o| is_webhook_configuration(o)).flat_map(webhooks) {
+            // Who only warns never refuses.
+            if let Some(policy) = self.failure_policy
+                && webhook["name"] != WARNING_ONLY
+            {
+                webhook["failurePolicy"] = policy.as_str().into();
+            }
+        }
+        Ok(())
+    }
+
     fn certify(&self, objects: &mut Vec<Value>) -> Result<(), InstallError> {
         let ca_bundle = match &self.certificate {
             CertificateSource::Made(certificate) => {
@@ -195,13 +258,9 @@ impl Installation {
                 configuration["metadata"]["annotations"] =
                     json!({"cert-manager.io/inject-ca-from": certificate});
             }
-            for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-                if let Some(policy) = self.failure_policy {
-                    webhook["failurePolicy"] = policy.as_str().into();
-                }
-                if let Some(bundle) = &ca_bundle {
-                    webhook["clientConfig"]["caBundle"] = bundle.as_str().into();
-                }
+            let Some(bundle) = &ca_bundle else { continue };
+            for webhook in webhooks(configuration) {
+                webhook["clientConfig"]["caBundle"] = bundle.as_str().into();
             }
         }
         Ok(())
@@ -210,6 +269,10 @@ impl Installation {
 
 fn is_webhook_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
+}
+
+fn webhooks(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
+    configuration["webhooks"].as_array_mut().into_iter().flatten()
 }
 
 fn read(text: &str) -> Result<Vec<Value>, InstallError> {

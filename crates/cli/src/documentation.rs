@@ -1,0 +1,122 @@
+//! The documents say what the command line says: every command in them is one that there is, and docs/flags.md has
+//! every flag.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use clap::builder::StyledStr;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+use super::Cli;
+use blocks::{blocks, commands, repository};
+
+#[path = "../tests/docs/blocks.rs"]
+#[allow(dead_code)]
+mod blocks;
+
+/// How a command of Berth's begins.
+const BEGINNINGS: [&[&str]; 4] =
+    [&["berth"], &["cargo", "run", "--release", "--"], &["valgrind"], &["perf", "record"]];
+
+#[test]
+fn every_command_in_the_documents_is_understood() {
+    let mut wrong = String::new();
+    let mut n_commands = 0;
+    for block in blocks().into_iter().filter(|block| block.language == "sh") {
+        for mut words in commands(&block.text, &BEGINNINGS) {
+            // What is said to the tool that runs Berth comes before.
+            if let Some(at) = words.iter().position(|word| word == "berth") {
+                words.drain(..=at);
+            }
+            n_commands += 1;
+            let line = std::iter::once("berth".to_owned()).chain(words.clone());
+            if let Err(error) = Cli::command().try_get_matches_from(line)
+                && !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+            {
+                writeln!(wrong, "{}: berth {}\n{error}", block.place(), words.join(" ")).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(n_commands > 20, "only {n_commands} commands were found");
+}
+
+#[test]
+fn the_list_of_flags_is_complete() {
+    let mut command = Cli::command();
+    command.build();
+    let mut text = "# Flags\n\nEvery command with its flags, made from the command line itself: `BERTH_UPDATE_GOLDEN=1 cargo \
+                    test -p berth-cli\nthe_list_of_flags`. `berth help COMMAND` says the same, with examples.\n"
+        .to_owned();
+    for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        describe(subcommand, "berth", 2, &mut text);
+    }
+    let path = repository().join("docs/flags.md");
+    if std::env::var_os("BERTH_UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    let first = text.lines().zip(written.lines()).find(|(made, written)| made != written);
+    assert!(
+        text == written,
+        "docs/flags.md is not what the command line has, first {first:?}; BERTH_UPDATE_GOLDEN=1 writes it anew"
+    );
+}
+
+fn describe(command: &Command, before: &str, level: usize, text: &mut String) {
+    let name = format!("{before} {}", command.get_name());
+    let about = command.get_about().map(plain).unwrap_or_default();
+    writeln!(text, "\n{} `{name}`\n\n{about}.", "#".repeat(level)).unwrap();
+    let args: Vec<_> =
+        command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_everywhere(arg)).collect();
+    if !args.is_empty() {
+        text.push_str("\n| flag | default | what it does |\n|---|---|---|\n");
+    }
+    for arg in args {
+        let help = arg.get_long_help().or(arg.get_help()).map(plain).unwrap_or_default();
+        writeln!(text, "| {} | {} | {help}{} |", flag(arg), defaults(arg), possible(arg)).unwrap();
+    }
+    for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        describe(subcommand, &name, level + 1, text);
+    }
+}
+
+/// `--help` and `--color` say the same of every command.
+fn is_everywhere(arg: &Arg) -> bool {
+    arg.is_global_set()
+        || matches!(arg.get_action(), ArgAction::Help | ArgAction::Version)
+        || arg.get_id() == "help"
+}
+
+fn flag(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+    let values = arg.get_value_names().unwrap_or_default().join(" ");
+    match arg.get_long() {
+        Some(long) if arg.get_action().takes_values() => format!("{short}`--{long} {values}`"),
+        Some(long) => format!("{short}`--{long}`"),
+        None => format!("`{values}`"),
+    }
+}
+
+fn defaults(arg: &Arg) -> String {
+    let values: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if values.is_empty() || !arg.get_action().takes_values() {
+        return String::new();
+    }
+    format!("`{}`", values.join(","))
+}
+
+fn possible(arg: &Arg) -> String {
+    if !arg.get_action().takes_values() {
+        return String::new();
+    }
+    let values: Vec<_> =
+        arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+    if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) }
+}
+
+/// On one line, and without what would end a cell of a table.
+fn plain(text: &StyledStr) -> String {
+    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}

@@ -1,0 +1,230 @@
+//! The code blocks of README.md and docs/: objects are what they say, commands run. CONTRIBUTING.md tells what the words
+//! behind a fence mean; that every command is understood is a test inside the program.
+
+#![allow(clippy::unwrap_used)]
+#![allow(dead_code)]
+
+#[path = "docs/blocks.rs"]
+mod blocks;
+mod common;
+#[path = "cluster/process.rs"]
+mod process;
+mod schema;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use berth_api::read::{ReadError, read_manifests};
+use blocks::{Block, blocks, repository};
+use process::{Berth, Room};
+use serde_json::Value;
+
+#[test]
+fn every_block_says_what_it_is() {
+    let mut wrong = String::new();
+    for block in blocks() {
+        let known: &[&str] = match block.language.as_str() {
+            "sh" => &["cluster", "unrun"],
+            "yaml" => &["values"],
+            "json" | "text" => &[],
+            _ => {
+                writeln!(wrong, "{}: {:?} is no language here", block.place(), block.language).unwrap();
+                continue;
+            }
+        };
+        for word in block.words.iter().filter(|word| !known.contains(&word.as_str())) {
+            writeln!(wrong, "{}: {word:?} means nothing here", block.place()).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+fn objects(text: &str, place: &str) -> Result<Vec<Value>, String> {
+    let mut objects = Vec::new();
+    let read = read_manifests::<ReadError>(text.as_bytes(), place, &mut |manifest| {
+        objects.push(manifest.value);
+        Ok(())
+    });
+    read.map(|()| objects).map_err(|error| error.to_string())
+}
+
+#[test]
+fn objects_in_the_documents_are_what_they_say() {
+    let room = Room::new("documents");
+    let mut wrong = String::new();
+    let (mut n_objects, mut n_values) = (0, 0);
+    for block in blocks().iter().filter(|b| ["yaml", "json"].contains(&b.language.as_str())) {
+        let read = match objects(&block.text, &block.place()) {
+            Ok(read) => read,
+            Err(why) => {
+                writeln!(wrong, "{why}").unwrap();
+                continue;
+            }
+        };
+        for object in read {
+            let complaint = if block.has("values") {
+                n_values += 1;
+                not_of_the_chart("", &object, &chart_values())
+            } else {
+                n_objects += 1;
+                complaint(&room, &object)
+            };
+            wrong.extend(complaint.map(|why| format!("{}: {why}\n", block.place())));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(
+        n_objects > 5 && n_values > 0,
+        "{n_objects} objects and {n_values} values of the chart were found"
+    );
+}
+
+fn chart_values() -> Value {
+    let text = fs::read_to_string(repository().join("deploy/helm/berth/values.yaml")).unwrap();
+    objects(&text, "values.yaml").unwrap().remove(0)
+}
+
+/// The first value that the chart does not have; below an empty object or list of the chart anything goes.
+fn not_of_the_chart(path: &str, value: &Value, known: &Value) -> Option<String> {
+    match (value, known) {
+        (Value::Object(_), Value::Object(known)) if known.is_empty() => None,
+        // The chart hands the policy on; `berth install --policy` checks it.
+        (Value::Object(_), _) if path == ".webhook.policy" => None,
+        (Value::Object(value), Value::Object(known)) => value.iter().find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            match known.get(key) {
+                Some(known) => not_of_the_chart(&path, value, known),
+                None => Some(format!("{path} is no value of the chart")),
+            }
+        }),
+        (Value::Array(_), Value::Array(_))
+        | (Value::String(_), Value::String(_))
+        | (Value::Bool(_), Value::Bool(_))
+        | (Value::Number(_), Value::Number(_)) => None,
+        _ => Some(format!("{path} is {value}, and {known} in the chart")),
+    }
+}
+
+fn complaint(room: &Room, object: &Value) -> Option<String> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let file = room.file("object.json");
+    fs::write(&file, object.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let args: &[&str] = match kind {
+        "KubeSchedulerConfiguration" => &["simulate", "--nodes", "1", "--config", file],
+        "AdmissionPolicy" => &["install", "--policy", file],
+        "Kustomization" => return not_built(room, object),
+        "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {
+            if let Some(why) = schema::complaint(object) {
+                return Some(why);
+            }
+            &["simulate", "--nodes", "1", "-f", file]
+        }
+        _ => return schema::complaint(object),
+    };
+    let ran = common::berth(&room.0, args, b"");
+    // 1 is an answer, too: the pod fits nowhere.
+    (ran.code > 1).then_some(ran.stderr)
+}
+
+/// Kustomizations stand in a folder beside `deploy`.
+fn not_built(room: &Room, object: &Value) -> Option<String> {
+    if !has_kubectl("a kustomization") {
+        return None;
+    }
+    let folder = room.file("overlay");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("kustomization.yaml"), object.to_string()).unwrap();
+    if !room.file("deploy").exists() {
+        copy(&repository().join("deploy"), &room.0);
+    }
+    let built = Command::new("kubectl").arg("kustomize").arg(&folder).output().unwrap();
+    (!built.status.success()).then(|| String::from_utf8_lossy(&built.stderr).into_owned())
+}
+
+fn copy(what: &Path, folder: &Path) {
+    assert!(Command::new("cp").arg("-r").arg(what).arg(folder).status().unwrap().success());
+}
+
+fn has_kubectl(test: &str) -> bool {
+    let found = Command::new("kubectl").args(["version", "--client"]).stdout(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        eprintln!("SKIPPED {test}: no kubectl on the PATH");
+    }
+    is_there
+}
+
+/// Every block of a document in turn, in one folder; those that want a cluster share one.
+#[test]
+fn commands_in_the_documents_run() {
+    let mut by_file: Vec<(String, Vec<Block>)> = Vec::new();
+    for block in blocks().into_iter().filter(|b| b.language == "sh" && !b.has("unrun")) {
+        match by_file.last_mut().filter(|(file, _)| *file == block.file) {
+            Some((_, blocks)) => blocks.push(block),
+            None => by_file.push((block.file.clone(), vec![block])),
+        }
+    }
+    let mut n_run = 0;
+    for (file, blocks) in by_file {
+        let mut stage = Stage::new(&file.replace(['/', '.'], "-"));
+        for block in blocks {
+            if block.has("cluster") && !has_kubectl(&block.place()) {
+                continue;
+            }
+            stage.run(&block);
+            n_run += 1;
+        }
+    }
+    assert!(n_run > 3, "only {n_run} blocks were run");
+}
+
+struct Stage {
+    // Dropped in this order: the cluster, its folder.
+    berth: Option<Berth>,
+    room: Room,
+}
+
+impl Stage {
+    fn new(name: &str) -> Stage {
+        let room = Room::new(name);
+        std::os::unix::fs::symlink(repository().join("examples"), room.file("examples")).unwrap();
+        copy(&repository().join("deploy"), &room.0);
+        Stage { berth: None, room }
+    }
+
+    fn run(&mut self, block: &Block) {
+        let kubeconfig = self.room.file("kubeconfig");
+        if block.has("cluster") && self.berth.is_none() {
+            let out = kubeconfig.display().to_string();
+            let args = ["up", "--nodes", "6", "--zones", "3", "--no-summary", "--kubeconfig-out", &out];
+            let berth = Berth::start(&self.room, "up", &args);
+            berth.line_after("export KUBECONFIG=");
+            self.berth = Some(berth);
+        }
+        let built = Path::new(env!("CARGO_BIN_EXE_berth"));
+        let path = format!("{}:{}", built.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        // In the repository Berth is run by cargo.
+        let script = block.text.replace("cargo run --release --", "berth");
+        let output = Command::new("sh")
+            .args(["-e", "-c", &script])
+            .current_dir(&self.room.0)
+            .env("PATH", path)
+            .env("HOME", &self.room.0)
+            .env("KUBECONFIG", if block.has("cluster") { kubeconfig } else { self.room.file("none") })
+            .env("KUBECACHEDIR", self.room.file("cache"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}\n{}{}",
+            block.place(),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! An API server with the objects of `deploy/kustomize`, and what it was asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use berth_api::read::{ReadError, read_manifests};
+use berth_minicluster::{ApiServer, ServerOptions};
+use berth_watch::call;
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+
+/// Nothing takes longer, on however slow a machine.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const NAMESPACE: &str = "berth-system";
+
+/// What a role grants, or a request needs. `pods/status` is a resource of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    pub group: String,
+    pub resource: String,
+    pub verb: String,
+}
+
+pub fn right(group: &str, resource: &str, verb: &str) -> Right {
+    Right { group: group.to_owned(), resource: resource.to_owned(), verb: verb.to_owned() }
+}
+
+pub struct World {
+    server: ApiServer,
+    admin: Client,
+}
+
+impl World {
+    /// A server without controllers and nodes, with these files of the kustomize base. Deployments and webhooks are left
+    /// out: nobody would run them.
+    pub async fn with(files: &[&str]) -> World {
+        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let admin = Client::try_from(server.admin_config()).unwrap();
+        let world = World { server, admin };
+        for file in ["namespace.yaml"].iter().chain(files) {
+            for object in objects(file) {
+                world.apply(object).await;
+            }
+        }
+        world
+    }
+
+    async fn apply(&self, object: Value) {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let namespace = text("/metadata/namespace");
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let path = match text("/kind") {
+            "Namespace" => "/api/v1/namespaces".to_owned(),
+            "ServiceAccount" => format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
+            "ClusterRole" => format!("{rbac}/clusterroles"),
+            "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
+            "Role" => format!("{rbac}/namespaces/{namespace}/roles"),
+            "RoleBinding" => format!("{rbac}/namespaces/{namespace}/rolebindings"),
+            _ => return,
+        };
+        self.create(&path, object).await;
+    }
+
+    /// Creates an object as the admin.
+    pub async fn create(&self, path: &str, object: Value) -> Value {
+        self.send(Method::POST, path, "application/json", &object).await
+    }
+
+    /// Changes an object as the admin, by a merge patch.
+    pub async fn patch(&self, path: &str, patch: Value) -> Value {
+        self.send(Method::PATCH, path, "application/merge-patch+json", &patch).await
+    }
+
+    async fn send(&self, method: Method, path: &str, content_type: &'static str, body: &Value) -> Value {
+        let request = call::with_body(method, path, content_type, body.to_string().into_bytes());
+        call::json(&self.admin, request, DEADLINE).await.unwrap()
+    }
+
+    /// A configuration with a token of a service account.
+    pub async fn config_of(&self, account: &str) -> kube::Config {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let token = self.create(&path, request).await["status"]["token"].as_str().unwrap().to_owned();
+        let mut config = self.server.admin_config();
+        config.auth_info.token = Some(token.into());
+        config
+    }
+
+    /// A ready node.
+    pub async fn node(&self, name: &str, cpu: &str, labels: Value) {
+        let resources = json!({"cpu": cpu, "memory": "8Gi", "pods": "110"});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"capacity": resources, "allocatable": resources,
+                       "conditions": [{"type": "Ready", "status": "True"}]}});
+        self.create("/api/v1/nodes", node).await;
+    }
+
+    /// A pod that asks for some CPU and ends at once when it is told to.
+    pub async fn pod(&self, name: &str, scheduler: &str, spec: Value, cpu: &str) {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        pod["spec"]["schedulerName"] = scheduler.into();
+        pod["spec"]["terminationGracePeriodSeconds"] = 0.into();
+        pod["spec"]["containers"] =
+            json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]);
+        self.create("/api/v1/namespaces/default/pods", pod).await;
+    }
+
+    pub async fn priority_class(&self, name: &str, value: i32) {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value});
+        self.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+    }
+
+    /// Everything that the roles of a service account's name grant.
+    pub async fn granted(&self, account: &str) -> Vec<Right> {
+        let mut rights = BTreeSet::new();
+        for path in role_paths(account) {
+            for rule in self.get(&path).await["rules"].as_array().unwrap() {
+                rights.extend(rights_of(rule));
+            }
+        }
+        rights.into_iter().collect()
+    }
+
+    /// Takes one right out of the roles.
+    pub async fn take_away(&self, account: &str, right: &Right) {
+        for path in role_paths(account) {
+            let rules = self.get(&path).await["rules"].as_array().unwrap().clone();
+            let kept = rules.iter().flat_map(rights_of).filter(|r| r != right);
+            let one =
+                |r: Right| json!({"apiGroups": [r.group], "resources": [r.resource], "verbs": [r.verb]});
+            let rules: Vec<_> = kept.map(one).collect();
+            self.patch(&path, json!({"rules": rules})).await;
+        }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        call::json(&self.admin, call::get(path), DEADLINE).await.unwrap()
+    }
+
+    /// What was asked for so far, by everybody.
+    pub async fn requests(&self) -> Requests {
+        let text = call::send(&self.admin, call::get("/metrics"), DEADLINE, 16 << 20).await.unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        Requests(text.lines().filter_map(request).collect())
+    }
+}
+
+fn role_paths(account: &str) -> [String; 2] {
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    [format!("{rbac}/clusterroles/{account}"), format!("{rbac}/namespaces/{NAMESPACE}/roles/{account}")]
+}
+
+fn rights_of(rule: &Value) -> Vec<Right> {
+    let words = |field: &str| rule[field].as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned());
+    let mut rights = Vec::new();
+    for group in words("apiGroups") {
+        for resource in words("resources") {
+            for verb in words("verbs") {
+                rights.push(right(&group, &resource, &verb));
+            }
+        }
+    }
+    rights
+}
+
+fn objects(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kustomize/base").join(file);
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut objects = Vec::new();
+    read_manifests::<ReadError>(text.as_bytes(), file, &mut |manifest| {
+        objects.push(manifest.value);
+        Ok(())
+    })
+    .unwrap();
+    objects
+}
+
+/// How often what was asked for, with which code as the answer.
+#[derive(Debug)]
+pub struct Requests(BTreeMap<(Right, u16), u64>);
+
+impl Requests {
+    /// What came after those.
+    pub fn since(&self, before: &Requests) -> Requests {
+        let grown = |(key, count): (&(Right, u16), &u64)| {
+            let count = count - before.0.get(key).unwrap_or(&0);
+            (count > 0).then(|| (key.clone(), count))
+        };
+        Requests(self.0.iter().filter_map(grown).collect())
+    }
+
+    /// What was refused.
+    pub fn refused(&self) -> Vec<Right> {
+        self.0.keys().filter(|(_, code)| *code == 403).map(|(right, _)| right.clone()).collect()
+    }
+
+    /// Whether all of these were asked for, refused or not; the others if not.
+    pub fn has_all(&self, rights: &[Right]) -> Result<(), String> {
+        let is_missing = |right: &&Right| !self.0.keys().any(|(asked, _)| asked == *right);
+        let missing: Vec<_> = rights.iter().filter(is_missing).collect();
+        if missing.is_empty() { Ok(()) } else { Err(format!("not asked for: {missing:?}")) }
+    }
+}
+
+/// A line such as `apiserver_request_total{verb="LIST",group="",...,code="200"} 3`.
+fn request(line: &str) -> Option<((Right, u16), u64)> {
+    let (labels, count) = line.strip_prefix("apiserver_request_total{")?.split_once("} ")?;
+    let label = |name: &str| {
+        labels.split(',').find_map(|l| l.strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'))
+    };
+    let verb = match label("verb")? {
+        "POST" => "create".to_owned(),
+        "PUT" => "update".to_owned(),
+        verb => verb.to_lowercase(),
+    };
+    let resource = match (label("resource")?, label("subresource")?) {
+        (resource, "") => resource.to_owned(),
+        (resource, subresource) => format!("{resource}/{subresource}"),
+    };
+    let right = Right { group: label("group")?.to_owned(), resource, verb };
+    Some(((right, label("code")?.parse().ok()?), count.parse().ok()?))
+}
+
+/// Asks until the answer is `Ok`, and fails with the last other answer after [`DEADLINE`].
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let begin = Instant::now();
+    loop {
+        match ask().await {
+            Ok(value) => return value,
+            Err(why) if begin.elapsed() > DEADLINE => panic!("not so in time: {what}: {why}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}

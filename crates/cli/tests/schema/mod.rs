@@ -1,0 +1,87 @@
+//! Objects against the types of Kubernetes 1.36: what a type does not have is lost on the way through it.
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What is wrong with an object of Kubernetes' own kinds; kinds of others have to be known by name.
+pub fn complaint(object: &Value) -> Option<String> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        ("v1", "ConfigMap") => lost::<ConfigMap>(object),
+        ("v1", "Namespace") => lost::<Namespace>(object),
+        ("v1", "Node") => lost::<Node>(object),
+        ("v1", "Pod") => lost::<Pod>(object),
+        ("v1", "Secret") => lost::<Secret>(object),
+        ("v1", "Service") => lost::<Service>(object),
+        ("v1", "ServiceAccount") => lost::<ServiceAccount>(object),
+        ("apps/v1", "DaemonSet") => lost::<DaemonSet>(object),
+        ("apps/v1", "Deployment") => lost::<Deployment>(object),
+        ("apps/v1", "ReplicaSet") => lost::<ReplicaSet>(object),
+        ("apps/v1", "StatefulSet") => lost::<StatefulSet>(object),
+        ("batch/v1", "CronJob") => lost::<CronJob>(object),
+        ("batch/v1", "Job") => lost::<Job>(object),
+        ("policy/v1", "PodDisruptionBudget") => lost::<PodDisruptionBudget>(object),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole") => lost::<ClusterRole>(object),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => lost::<ClusterRoleBinding>(object),
+        ("rbac.authorization.k8s.io/v1", "Role") => lost::<Role>(object),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding") => lost::<RoleBinding>(object),
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration") => {
+            lost::<ValidatingWebhookConfiguration>(object)
+        }
+        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration") => {
+            lost::<MutatingWebhookConfiguration>(object)
+        }
+        // Their schemas are their owners'.
+        ("monitoring.coreos.com/v1", "ServiceMonitor") | ("cert-manager.io/v1", "Issuer" | "Certificate") => {
+            None
+        }
+        (version, kind) => Some(format!("{kind} of {version} is not known here")),
+    }
+}
+
+fn lost<T: DeserializeOwned + Serialize>(object: &Value) -> Option<String> {
+    let typed: T = match serde_json::from_value(object.clone()) {
+        Ok(typed) => typed,
+        Err(error) => return Some(error.to_string()),
+    };
+    difference("", object, &serde_json::to_value(typed).ok()?)
+}
+
+/// The first path at which what was written is not what came back.
+fn difference(path: &str, written: &Value, back: &Value) -> Option<String> {
+    match (written, back) {
+        (Value::Object(written), Value::Object(back)) => written.iter().find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            match back.get(key) {
+                Some(back) => difference(&path, value, back),
+                None => Some(format!("{path} is not of this type")),
+            }
+        }),
+        (Value::Array(written), Value::Array(back)) => written
+            .iter()
+            .zip(back)
+            .enumerate()
+            .find_map(|(i, (written, back))| difference(&format!("{path}[{i}]"), written, back)),
+        _ if written == back => None,
+        _ => Some(format!("{path} is {written} and should be {back}")),
+    }
+}
+
+#[test]
+fn what_a_type_does_not_have_is_noticed() {
+    use serde_json::json;
+    let service = |spec: Value| complaint(&json!({"apiVersion": "v1", "kind": "Service", "spec": spec}));
+    assert_eq!(service(json!({"ports": [{"port": 80}]})), None);
+    let unknown = service(json!({"ports": [{"port": 80, "portt": 1}]}));
+    assert_eq!(unknown.as_deref(), Some(".spec.ports[0].portt is not of this type"));
+    assert!(service(json!({"ports": [{"port": "80"}]})).is_some());
+}
