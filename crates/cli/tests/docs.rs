@@ -11,6 +11,7 @@ mod common;
 mod process;
 mod schema;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -20,6 +21,53 @@ use berth_api::read::{ReadError, read_manifests};
 use blocks::{Block, blocks, repository};
 use process::{Berth, Room};
 use serde_json::Value;
+
+/// Every metric that some part registers, with its prefix, and without the `_total` that a counter's name ends with.
+fn registered_metrics() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for file in ["admission/src/server", "enforcer/src", "minicluster/src/server", "scheduler/src"] {
+        let path = repository().join("crates").join(file).join("metrics.rs");
+        let source = fs::read_to_string(&path).unwrap();
+        let quoted = |text: &str| text.split('"').nth(1).unwrap_or_default().to_owned();
+        let prefix = source.split_once("with_prefix(").map(|(_, rest)| format!("{}_", quoted(rest)));
+        let prefix = prefix.unwrap_or_default();
+        names.extend(source.split(".register(").skip(1).map(|rest| format!("{prefix}{}", quoted(rest))));
+    }
+    names
+}
+
+#[test]
+fn the_list_of_metrics_is_complete() {
+    let text = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let name = |(metric, _): (&str, &str)| {
+        let name = metric.split('{').next().unwrap_or_default();
+        name.strip_suffix("_total").unwrap_or(name).to_owned()
+    };
+    let written: BTreeSet<_> = rows.map(name).collect();
+    let registered = registered_metrics();
+    assert!(registered.len() > 20, "{registered:?}");
+    assert_eq!(written, registered);
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut wrong = String::new();
+    let root = repository();
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    for path in
+        docs.chain([root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("ARCHITECTURE.md")])
+    {
+        let text = fs::read_to_string(&path).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if !file.is_empty() && !target.contains("://") && !path.parent().unwrap().join(file).exists() {
+                writeln!(wrong, "{}: {target}", path.display()).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
 
 #[test]
 fn every_block_says_what_it_is() {
@@ -112,8 +160,9 @@ fn complaint(room: &Room, object: &Value) -> Option<String> {
     let file = room.file("object.json");
     fs::write(&file, object.to_string()).unwrap();
     let file = file.to_str().unwrap();
+    let some_pods = repository().join("examples/redis-web").display().to_string();
     let args: &[&str] = match kind {
-        "KubeSchedulerConfiguration" => &["simulate", "--nodes", "1", "--config", file],
+        "KubeSchedulerConfiguration" => &["simulate", "--nodes", "1", "--config", file, "-f", &some_pods],
         "AdmissionPolicy" => &["install", "--policy", file],
         "Kustomization" => return not_built(room, object),
         "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {

@@ -252,18 +252,6 @@ fn containers_may_do_nothing_that_they_need_not() {
     }
 }
 
-/// `--help` at the end makes a command read its arguments, and no more.
-#[test]
-fn containers_are_started_with_arguments_that_there_are() {
-    for deployment in install(&["--certificate", "secret"]).iter().filter(|o| o["kind"] == "Deployment") {
-        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        let args = container["args"].as_array().unwrap().iter().filter_map(Value::as_str);
-        let args: Vec<_> = args.chain(["--help"]).collect();
-        let ran = berth(&deploy(), &args, b"");
-        assert_eq!(ran.code, 0, "berth {}: {}", args.join(" "), ran.stderr);
-    }
-}
-
 #[test]
 fn the_certificate_that_is_made_is_trusted_by_who_gets_the_bundle() {
     let objects = install(&["--namespace", "elsewhere"]);

@@ -111,7 +111,7 @@ fn simple_commands(script: &str) -> Vec<Vec<String>> {
                 // A redirection's target is no argument.
                 word = None;
                 while chars.next_if(|next| *next == ' ').is_some() {}
-                while chars.next_if(|next| !next.is_whitespace()).is_some() {}
+                while chars.next_if(|next| !next.is_whitespace() && !";|&".contains(*next)).is_some() {}
             }
             '|' | ';' | '&' | '\n' => {
                 words.extend(word.take());
