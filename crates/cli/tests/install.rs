@@ -4,15 +4,19 @@
 
 mod chart;
 mod common;
+#[path = "cluster/process.rs"]
+#[allow(dead_code)]
+mod process;
 mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use berth_api::read::{ReadError, read_manifests};
 use common::berth;
+use process::{Berth, Room};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject as _;
@@ -64,11 +68,18 @@ fn assert_same(what: &str, mut left: Vec<Value>, mut right: Vec<Value>) {
     }
 }
 
+fn has_kubectl(test: &str) -> bool {
+    let version = Command::new("kubectl").args(["version", "--client"]).output();
+    let is_there = version.is_ok_and(|output| output.status.success());
+    if !is_there {
+        eprintln!("SKIPPED {test}: no kubectl on the PATH");
+    }
+    is_there
+}
+
 /// The kustomize base and these components of it, as kubectl builds them; none without kubectl.
 fn kustomized(test: &str, components: &[&str]) -> Option<Vec<Value>> {
-    let version = Command::new("kubectl").args(["version", "--client"]).output();
-    if !version.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED {test}: no kubectl on the PATH");
+    if !has_kubectl(test) {
         return None;
     }
     let room = std::env::temp_dir().join(format!("berth-kustomize-{}-{test}", std::process::id()));
@@ -304,4 +315,67 @@ fn what_would_break_later_is_refused_at_once() {
         let said = refusal(args);
         assert!(said.contains(message), "{args:?}: {said}");
     }
+}
+
+/// Runs `kubectl` against a cluster, with this on its standard input, and gives what it prints.
+fn kubectl(room: &Room, args: &[&str], stdin: &str) -> String {
+    let input = room.file("stdin");
+    fs::write(&input, stdin).unwrap();
+    let output = Command::new("kubectl")
+        .args(args)
+        .env("KUBECONFIG", room.file("kubeconfig"))
+        .env("KUBECACHEDIR", room.file("cache"))
+        .env("HOME", &room.0)
+        .stdin(Stdio::from(fs::File::open(&input).unwrap()))
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn kubectl_applies_all_of_it_to_the_embedded_cluster() {
+    if !has_kubectl("kubectl_applies_all_of_it_to_the_embedded_cluster") {
+        return;
+    }
+    let room = Room::new("install");
+    let kubeconfig = room.file("kubeconfig").display().to_string();
+    let up = ["up", "--nodes", "3", "--zones", "3", "--no-summary", "--kubeconfig-out", &kubeconfig];
+    let cluster = Berth::start(&room, "up", &up);
+    cluster.line_after("export KUBECONFIG=");
+    let printed = berth(&deploy(), &["install"], b"").stdout;
+    // Unknown fields are errors.
+    for mode in [&["--server-side"][..], &[]] {
+        let strict = ["apply", "--validate=strict", "--dry-run=server", "-f", "-"];
+        // With a dry run nothing is there for the next object: the namespace has to be.
+        kubectl(
+            &room,
+            &["apply", "-f", &deploy().join("kustomize/base/namespace.yaml").display().to_string()],
+            "",
+        );
+        kubectl(&room, &[&strict, mode].concat(), &printed);
+    }
+    kubectl(&room, &["apply", "--validate=strict", "-f", "-"], &printed);
+    let base = deploy().join("kustomize/base").display().to_string();
+    kubectl(&room, &["apply", "--validate=strict", "-k", &base], "");
+    for part in ["scheduler", "enforcer", "webhook"] {
+        let deployment = format!("deployment/berth-{part}");
+        kubectl(&room, &["-n", "berth-system", "rollout", "status", "--timeout=120s", &deployment], "");
+    }
+    let account = "--as=system:serviceaccount:berth-system:berth-scheduler";
+    assert_eq!(
+        kubectl(&room, &["auth", "can-i", "create", "pods", "--subresource=binding", account], ""),
+        "yes\n"
+    );
+}
+
+#[test]
+fn berth_up_applies_the_manifests_and_runs_their_pods() {
+    let printed = berth(&deploy(), &["install"], b"").stdout;
+    let args = ["up", "--nodes", "3", "--zones", "3", "--no-summary", "--exit-when-settled", "-f", "-"];
+    let ran = berth(&deploy(), &args, printed.as_bytes());
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let n_pods = ran.stdout.lines().filter(|line| line.starts_with("berth-system/berth-")).count();
+    assert_eq!(n_pods, 6, "{}", ran.stdout);
 }

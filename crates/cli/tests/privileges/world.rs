@@ -128,10 +128,14 @@ impl World {
     pub async fn take_away(&self, account: &str, right: &Right) {
         for path in role_paths(account) {
             let rules = self.get(&path).await["rules"].as_array().unwrap().clone();
-            let kept = rules.iter().flat_map(rights_of).filter(|r| r != right);
-            let one =
-                |r: Right| json!({"apiGroups": [r.group], "resources": [r.resource], "verbs": [r.verb]});
-            let rules: Vec<_> = kept.map(one).collect();
+            let kept = rules.iter().flat_map(|rule| rights_of(rule).into_iter().map(move |r| (rule, r)));
+            let one = |(rule, r): (&Value, Right)| {
+                let mut rule = rule.clone();
+                (rule["apiGroups"], rule["resources"]) = (json!([r.group]), json!([r.resource]));
+                rule["verbs"] = json!([r.verb]);
+                rule
+            };
+            let rules: Vec<_> = kept.filter(|(_, r)| r != right).map(one).collect();
             self.patch(&path, json!({"rules": rules})).await;
         }
     }
