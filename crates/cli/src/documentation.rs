@@ -116,7 +116,10 @@ fn possible(arg: &Arg) -> String {
     if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) }
 }
 
-/// On one line, and without what would end a cell of a table.
+/// On one line, paragraphs as sentences, and without what would end a cell of a table.
 fn plain(text: &StyledStr) -> String {
-    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+    let on_one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.to_string().replace('|', "\\|");
+    let paragraphs: Vec<_> = text.split("\n\n").map(on_one_line).collect();
+    paragraphs.iter().map(|p| p.trim_end_matches('.')).collect::<Vec<_>>().join(". ")
 }

@@ -173,7 +173,7 @@ fn the_chart_says_what_install_says() {
         (
             "berth-system",
             &["--certificate", "secret", "--ca-file", ca, "--policy", policy, "--components", "webhook"],
-            json!({"scheduler": {"enabled": false}, "enforcer": {"enabled": false}, "webhook": {"bindings": true,
+            json!({"scheduler": {"enabled": false}, "enforcer": {"enabled": false}, "webhook": {"bindings": true, "replicas": 1,
                    "caBundle": ca_bundle, "policy": {"bindingGuard": {"enabled": true}}}}),
         ),
         (
@@ -309,7 +309,7 @@ fn what_would_break_later_is_refused_at_once() {
         (&["--certificate", "secret", "--ca-file", "Dockerfile"], "no certificate in PEM in it"),
         (&["--webhooks", "bindings"], "needs a --policy with bindingGuard: {enabled: true}"),
         (&["--policy", "no-such.yaml"], "no-such.yaml: "),
-        (&["--policy", "kustomize/base/scheduler.yaml"], "one AdmissionPolicy has to be in it"),
+        (&["--policy", "kustomize/base/scheduler.yaml"], "must hold one AdmissionPolicy and nothing else"),
         (&["--policy", "kustomize/base/namespace.yaml"], "must be \"AdmissionPolicy\""),
     ] {
         let said = refusal(args);

@@ -7,10 +7,11 @@ use clap::{CommandFactory, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::Answer;
+use crate::cluster::admission;
 use crate::error::CliError;
 use crate::installation::{
     Certificate, CertificateSource, Component, ExtraArg, FailurePolicy, InstallError, Installation,
-    NAMESPACE, Webhook, policy,
+    NAMESPACE, Webhook,
 };
 use crate::output;
 
@@ -42,7 +43,7 @@ pub struct Args {
     /// The container image; deploy/Dockerfile makes it [default: berth:VERSION]
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     image: Option<String>,
-    /// Pods of each part [default: 2]
+    /// Pods of each part; the webhook has one where it guards bindings [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     replicas: Option<u16>,
     /// Only these parts, with commas between them
@@ -60,8 +61,8 @@ pub struct Args {
     webhooks: Vec<Webhook>,
     /// The webhook's policy, a file with an AdmissionPolicy
     #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// What API servers do when the webhook does not answer [default: Ignore]
+    policy: Option<String>,
+    /// What API servers do with pods when the webhook does not answer [default: Ignore]
     #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
     failure_policy: Option<FailurePolicy>,
     /// Where the webhook's certificate comes from
@@ -147,8 +148,8 @@ impl Args {
     fn policy(&self) -> Result<(Option<String>, Vec<Webhook>), CliError> {
         let (mut text, mut guards_bindings) = (None, false);
         if let Some(file) = &self.policy {
-            let read = read(file)?;
-            guards_bindings = policy::from_text(file, &read)?.binding_guard.is_some();
+            let read = read(Path::new(file))?;
+            guards_bindings = admission::policy(Some(file))?.binding_guard.is_some();
             text = Some(read);
         }
         let mut webhooks = self.webhooks.clone();

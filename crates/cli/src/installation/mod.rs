@@ -4,7 +4,6 @@
 //! whatever is printed is as well formed as they are.
 
 mod certificate;
-pub mod policy;
 
 use std::path::PathBuf;
 
@@ -19,8 +18,8 @@ pub const NAMESPACE: &str = "berth-system";
 /// The Secret that the webhook reads its certificate from.
 pub const TLS_SECRET: &str = "berth-webhook-tls";
 
-/// The webhook that warns about workloads.
-const WARNING_ONLY: &str = "workloads.scheduling.berth.dev";
+/// The webhook that judges pods.
+const PODS_WEBHOOK: &str = "pods.scheduling.berth.dev";
 
 const NAMESPACE_FILE: &str = include_str!("../../../../deploy/kustomize/base/namespace.yaml");
 const SERVICE_MONITOR_FILE: &str =
@@ -139,7 +138,7 @@ pub struct Installation {
     pub namespace: String,
     /// The container image of all parts.
     pub image: Option<String>,
-    /// Pods of each part.
+    /// Pods of each part; of the webhook there is one where it guards bindings.
     pub replicas: Option<u16>,
     /// Arguments added to those in the files, in this order.
     pub extra_args: Vec<ExtraArg>,
@@ -149,7 +148,7 @@ pub struct Installation {
     pub webhooks: Vec<Webhook>,
     /// The webhook's policy, as YAML.
     pub policy: Option<String>,
-    /// What happens without an answer of the webhook.
+    /// What becomes of pods without an answer of the webhook.
     pub failure_policy: Option<FailurePolicy>,
     /// Where the webhook's certificate comes from.
     pub certificate: CertificateSource,
@@ -203,7 +202,10 @@ impl Installation {
 
     fn configure(&self, component: Component, objects: &mut [Value]) {
         for object in objects.iter_mut().filter(|o| o["kind"] == "Deployment") {
-            if let Some(replicas) = self.replicas {
+            if component == Component::Webhook && self.webhooks.contains(&Webhook::Bindings) {
+                // What was allowed is remembered in one process.
+                object["spec"]["replicas"] = 1.into();
+            } else if let Some(replicas) = self.replicas {
                 object["spec"]["replicas"] = replicas.into();
             }
             let container = &mut object["spec"]["template"]["spec"]["containers"][0];
@@ -230,9 +232,8 @@ impl Installation {
             }
         }
         for webhook in objects.iter_mut().filter(|o| is_webhook_configuration(o)).flat_map(webhooks) {
-            // Who only warns never refuses.
             if let Some(policy) = self.failure_policy
-                && webhook["name"] != WARNING_ONLY
+                && webhook["name"] == PODS_WEBHOOK
             {
                 webhook["failurePolicy"] = policy.as_str().into();
             }
