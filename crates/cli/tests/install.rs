@@ -213,6 +213,18 @@ fn the_chart_has_berths_version() {
 }
 
 #[test]
+fn the_image_is_what_the_manifests_and_the_workspace_say() {
+    let image = fs::read_to_string(deploy().join("Dockerfile")).unwrap();
+    let rust = format!("FROM docker.io/library/rust:{}-alpine AS build", env!("CARGO_PKG_RUST_VERSION"));
+    assert!(image.lines().any(|line| line == rust), "no {rust:?} in deploy/Dockerfile");
+    for object in install(&["--certificate", "secret"]).iter().filter(|o| o["kind"] == "Deployment") {
+        let context = &object["spec"]["template"]["spec"]["securityContext"];
+        let user = format!("USER {}:{}", context["runAsUser"], context["runAsGroup"]);
+        assert!(image.lines().any(|line| line == user), "no {user:?} in deploy/Dockerfile");
+    }
+}
+
+#[test]
 fn yaml_and_json_are_the_same() {
     let yaml = install(&["--certificate", "secret"]);
     let json = install(&["--certificate", "secret", "-o", "json"]);
@@ -260,6 +272,18 @@ fn containers_may_do_nothing_that_they_need_not() {
         let mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
         assert_eq!(volumes, mounts.len());
         assert!(mounts.iter().all(|mount| mount["readOnly"] == true), "{}", name(deployment));
+    }
+}
+
+/// `--help` at the end makes a command read its arguments, and no more.
+#[test]
+fn containers_are_started_with_arguments_that_there_are() {
+    for deployment in install(&["--certificate", "secret"]).iter().filter(|o| o["kind"] == "Deployment") {
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let args = container["args"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let args: Vec<_> = args.chain(["--help"]).collect();
+        let ran = berth(&deploy(), &args, b"");
+        assert_eq!(ran.code, 0, "berth {}: {}", args.join(" "), ran.stderr);
     }
 }
 

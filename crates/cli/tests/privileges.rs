@@ -8,6 +8,7 @@ mod world;
 
 use std::time::Duration;
 
+use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Snapshot};
 use berth_watch::lease::LeaseOptions;
 use serde_json::json;
@@ -86,12 +87,9 @@ async fn without_one_of_its_rules_the_scheduler_is_refused() {
         let stop = CancellationToken::new();
         let running = start_scheduler(&world, &stop).await;
         world.node("a", "1", json!({})).await;
-        for (name, class, cpu) in
-            [("low", json!({}), "800m"), ("high", json!({"priorityClassName": "high"}), "800m")]
-        {
-            world.pod(name, "berth", class, cpu).await;
-            wait_for(&running, "the pod is decided", |s| s.queue.active == 0 && s.queue.busy == 0).await;
-        }
+        world.pod("low", "berth", json!({}), "800m").await;
+        wait_for(&running, "low is bound or refused", |s| s.n_bound + s.n_errors > 0).await;
+        world.pod("high", "berth", json!({"priorityClassName": "high"}), "800m").await;
         eventually(&format!("{missing:?} is refused"), async || {
             let refused = world.requests().await.refused();
             if refused.contains(&missing) { Ok(()) } else { Err(format!("{refused:?}")) }
@@ -100,4 +98,76 @@ async fn without_one_of_its_rules_the_scheduler_is_refused() {
         stop.cancel();
         running.stopped().await.unwrap();
     }
+}
+
+/// A pod that runs on this node and wants an SSD there for as long as it runs.
+async fn running_pod(world: &World, name: &str, node: &str) {
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}});
+    world.pod(name, "berth", json!({"affinity": affinity, "nodeName": node}), "100m").await;
+    let status = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
+    world.patch(&format!("/api/v1/namespaces/default/pods/{name}/status"), status).await;
+}
+
+async fn start_enforcer(world: &World, stop: &CancellationToken) -> berth_enforcer::Running {
+    let options = EnforcerOptions {
+        leader_election: Some(lease("berth-enforcer")),
+        ledger_namespace: NAMESPACE.to_owned(),
+        ..EnforcerOptions::default()
+    };
+    berth_enforcer::start(world.config_of("berth-enforcer").await, options, stop.clone()).await.unwrap()
+}
+
+/// The node loses what its pod wants.
+async fn break_rule(world: &World, node: &str) {
+    world.patch(&format!("/api/v1/nodes/{node}"), json!({"metadata": {"labels": {"disk": "hdd"}}})).await;
+}
+
+async fn enforced_world() -> World {
+    let world = World::with(&["enforcer.yaml"]).await;
+    for node in ["a", "b", "c"] {
+        world.node(node, "4", json!({"disk": "ssd", "kubernetes.io/hostname": node})).await;
+    }
+    running_pod(&world, "first", "a").await;
+    running_pod(&world, "second", "b").await;
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_enforcer_may_do_what_it_does_and_nothing_else() {
+    let world = enforced_world().await;
+    let stop = CancellationToken::new();
+    let before = world.requests().await;
+    let running = start_enforcer(&world, &stop).await;
+    for (pod, node) in [("first", "a"), ("second", "b")] {
+        break_rule(&world, node).await;
+        eventually(&format!("{pod} is evicted"), async || world.is_gone(pod).await).await;
+    }
+    let granted = granted(&world, "berth-enforcer").await;
+    eventually("everything that may be asked for was", async || {
+        let asked = world.requests().await.since(&before);
+        assert_eq!(asked.refused(), [], "{asked:?}");
+        asked.has_all(&granted)
+    })
+    .await;
+    stop.cancel();
+    running.stopped().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_evict_the_enforcer_is_refused() {
+    let world = enforced_world().await;
+    let missing = right("", "pods/eviction", "create");
+    world.take_away("berth-enforcer", &missing).await;
+    let stop = CancellationToken::new();
+    let running = start_enforcer(&world, &stop).await;
+    break_rule(&world, "a").await;
+    eventually("an eviction is refused", async || {
+        let refused = world.requests().await.refused();
+        if refused.contains(&missing) { Ok(()) } else { Err(format!("{refused:?}")) }
+    })
+    .await;
+    assert!(world.is_gone("first").await.is_err());
+    stop.cancel();
+    running.stopped().await.unwrap();
 }

@@ -144,6 +144,16 @@ impl World {
         call::json(&self.admin, call::get(path), DEADLINE).await.unwrap()
     }
 
+    /// Whether a pod is there no more.
+    pub async fn is_gone(&self, pod: &str) -> Result<(), String> {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}");
+        match call::json::<Value>(&self.admin, call::get(&path), DEADLINE).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(pod) => Err(pod["status"].to_string()),
+        }
+    }
+
     /// What was asked for so far, by everybody.
     pub async fn requests(&self) -> Requests {
         let text = call::send(&self.admin, call::get("/metrics"), DEADLINE, 16 << 20).await.unwrap();
