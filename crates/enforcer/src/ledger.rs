@@ -1,7 +1,7 @@
 //! The ledger: what brakes remember, in a ConfigMap, so that no budget starts anew with a process.
 //!
-//! An eviction is sent only after it has been written down. A process that is killed in between has counted one too
-//! many, never one too few. Writes name the version they replace: of two that take themselves for the leader one
+//! An eviction is sent only after it has been written down. A process that is killed in between has counted those it
+//! was about to send, never one too few. Writes name the version they replace: of two that take themselves for the leader one
 //! fails, and reads what the other one wrote.
 
 use std::time::Duration;

@@ -101,6 +101,8 @@ impl Enforcer {
                 }
             }
         }
+        // All of them with one write.
+        self.keep_ledger(now);
         self.shown.held = stay.held;
         if let Some(at) = stay.again_at {
             self.judge_soon(at);
@@ -197,7 +199,6 @@ impl Enforcer {
         } else {
             self.reserved.insert(uid.clone());
             self.written.want();
-            self.keep_ledger(time.0);
         }
         Ok(())
     }
