@@ -91,7 +91,8 @@ impl Enforcer {
         // A pod that was there before this process looked is as old as it says, at the end of that second.
         let created = metadata.creation_timestamp.as_deref().and_then(|t| t.parse::<Timestamp>().ok());
         let created = created.and_then(|at| at.checked_add(LATEST_IN_A_SECOND).ok());
-        let seen_at = created.filter(|_| !self.is_complete).unwrap_or_else(Timestamp::now);
+        let now = Timestamp::now();
+        let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
         let news = self.pods.set(pod, seen_at);
         if let Some(before) = before
             && self.pods.get(&metadata.namespace, &metadata.name).is_none_or(|facts| facts.uid != before)

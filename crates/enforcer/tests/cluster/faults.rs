@@ -164,6 +164,14 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
             }
         }
     });
+    let n_faults = async |n: usize| {
+        until("watches broke and versions expired", async || {
+            let seen = scene.proxy.n_faults();
+            if seen >= n { Ok(()) } else { Err(seen) }
+        })
+        .await;
+    };
+    n_faults(3).await;
     scene.break_rules().await;
     enforcer.until("done", |s| s.n_broken == 0 && s.n_began > 0).await;
     cutter.abort();
