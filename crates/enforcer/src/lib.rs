@@ -1,14 +1,14 @@
 //! The enforcer: rules required during execution go on being held after a pod was placed, by eviction.
 //!
 //! The engine says which running pods break such a rule, who would have to go so that it holds again, and where to;
-//! this crate adds what takes time: [`patience`] before a rule counts as broken for good, [`brakes`] on how many go,
-//! and the Eviction API ([`evict`]). Its shape is the scheduler's: one task owns everything that is known; what the
+//! this crate adds what takes time: `patience` before a rule counts as broken for good, `brakes` on how many go,
+//! and the Eviction API (`evict`). Its shape is the scheduler's: one task owns everything that is known; what the
 //! server tells and what became of requests reaches it through channels; requests run in tasks of their own, a bounded
 //! number at a time.
 //!
 //! An eviction comes about in steps, and each is judged anew on the state as it is then: a rule is broken for its
 //! grace; the engine names a pod whose going cures it, and a place where that pod fits with all its rules; the brakes
-//! let it go; that is written down in the [`ledger`]; the pod is named once more, and the request is sent.
+//! let it go; that is written down in the `ledger`; the pod is named once more, and the request is sent.
 
 mod brakes;
 mod enforcer;
