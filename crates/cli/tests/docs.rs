@@ -14,6 +14,8 @@ mod schema;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -36,18 +38,58 @@ fn registered_metrics() -> BTreeSet<String> {
     names
 }
 
-#[test]
-fn the_list_of_metrics_is_complete() {
+/// The metrics in the document, in the same form.
+fn written_metrics() -> BTreeSet<String> {
     let text = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let name = |(metric, _): (&str, &str)| {
         let name = metric.split('{').next().unwrap_or_default();
         name.strip_suffix("_total").unwrap_or(name).to_owned()
     };
-    let written: BTreeSet<_> = rows.map(name).collect();
+    rows.map(name).collect()
+}
+
+#[test]
+fn the_list_of_metrics_is_complete() {
     let registered = registered_metrics();
     assert!(registered.len() > 20, "{registered:?}");
-    assert_eq!(written, registered);
+    assert_eq!(written_metrics(), registered);
+}
+
+/// The address in the note that a part begins with.
+fn metrics_address(part: &Berth) -> String {
+    let beginning = "healthz, readyz and metrics are at http://";
+    process::eventually("the address of the metrics is told", || {
+        let stderr = part.stderr();
+        let found = stderr.lines().find_map(|line| line.split_once(beginning)).map(|(_, a)| a.to_owned());
+        found.ok_or(stderr)
+    })
+}
+
+#[test]
+fn what_the_parts_serve_is_in_the_list_of_metrics() {
+    let room = Room::new("metrics");
+    let kubeconfig = room.file("kubeconfig").display().to_string();
+    let server = Berth::start(&room, "apiserver", &["apiserver", "--kubeconfig-out", &kubeconfig]);
+    server.line_after("export KUBECONFIG=");
+    let written = written_metrics();
+    for (part, listen, others) in [
+        ("scheduler", "--listen", &[][..]),
+        ("enforcer", "--listen", &[]),
+        ("webhook", "--health-listen", &["--listen", "127.0.0.1:0"]),
+    ] {
+        let args = [&[part, "--kubeconfig", &kubeconfig, listen, "127.0.0.1:0"], others].concat();
+        let running = Berth::start(&room, part, &args);
+        let mut connection = TcpStream::connect(metrics_address(&running)).unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        connection.read_to_string(&mut text).unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let names: BTreeSet<_> = names.map(str::to_owned).collect();
+        assert!(!names.is_empty(), "{part}: {text}");
+        let missing: Vec<_> = names.difference(&written).collect();
+        assert!(missing.is_empty(), "docs/metrics.md does not have {missing:?}");
+    }
 }
 
 #[test]

@@ -100,7 +100,10 @@ pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
     if let CertificateSource::Made(certificate) = &installation.certificate
         && args.components.contains(&Component::Webhook)
     {
-        output::note(&format!("the webhook's certificate is new, and holds until {}", certificate.ends));
+        output::note(&format!(
+            "the webhook's certificate is new and holds until {}; its key is in the output",
+            certificate.ends
+        ));
     }
     Ok(Answer::Good)
 }
