@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use berth_api::read::{ReadError, read_manifests};
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -40,6 +41,30 @@ fn every_command_in_the_documents_is_understood() {
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(n_commands > 20, "only {n_commands} commands were found");
+}
+
+#[test]
+fn containers_in_the_documents_have_arguments_that_there_are() {
+    let mut n_containers = 0;
+    for block in blocks().into_iter().filter(|block| block.language == "yaml") {
+        read_manifests::<ReadError>(block.text.as_bytes(), &block.place(), &mut |manifest| {
+            for container in manifest.value["spec"]["containers"].as_array().into_iter().flatten() {
+                let image = container["image"].as_str().unwrap_or_default();
+                if !image.contains("/berth:") {
+                    continue;
+                }
+                n_containers += 1;
+                let args = container["args"].as_array().into_iter().flatten().filter_map(|arg| arg.as_str());
+                let line = std::iter::once("berth").chain(args);
+                if let Err(error) = Cli::command().try_get_matches_from(line) {
+                    panic!("{}: {error}", block.place());
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert!(n_containers > 0, "no container of Berth was found");
 }
 
 #[test]
