@@ -211,6 +211,15 @@ impl Brakes {
         }
     }
 
+    /// Whether the brake on the whole cluster goes on holding everybody back, given that about so many would go. It
+    /// need not be asked then who exactly.
+    pub(crate) fn holds_all(&mut self, n_would_go: usize, now: Timestamp) -> Option<Held> {
+        self.expire(now);
+        let n = self.entries.len() + n_would_go;
+        let until = self.engaged_at.map(|at| after(at, self.options.window)).filter(|until| now < *until)?;
+        (n > self.cluster_limit).then(|| self.held(Brake::Cluster, n, self.cluster_limit, until))
+    }
+
     /// Whether more would go than may.
     pub(crate) fn is_engaged(&self) -> bool {
         self.engaged_at.is_some()

@@ -106,6 +106,9 @@ fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_m
     assert_eq!((engaged.n, engaged.limit, engaged.until), (11, 10, at(600)));
     assert_eq!(held(&mut brakes, &candidate("a"), at(0)), (Brake::Cluster, 600));
     assert_eq!(brakes.survey(100, 90, at(599)), None, "it says so once");
+    assert_eq!(brakes.holds_all(90, at(599)).map(|held| held.until), Some(at(600)));
+    assert_eq!(brakes.holds_all(10, at(599)), None, "they might be let go");
+    assert_eq!(brakes.holds_all(90, at(600)), None, "the window has passed");
     assert_eq!(held(&mut brakes, &candidate("a"), at(599)), (Brake::Cluster, 600));
     // The window has passed, and still more would go: now as many go as may.
     assert_eq!(brakes.survey(100, 90, at(600)), None);

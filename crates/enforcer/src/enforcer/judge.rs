@@ -59,6 +59,11 @@ fn instant(until: Timestamp, now: (Instant, Timestamp)) -> Instant {
     now.0 + wait
 }
 
+/// How many pods carry these rules, which are sorted.
+fn n_carriers(keys: &[ViolationKey]) -> usize {
+    keys.chunk_by(|a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name)).count()
+}
+
 impl Enforcer {
     /// Finds out who goes now. Those that are written down are told to go, the others are put down to be written.
     pub(super) fn judge(&mut self, now: Instant) {
@@ -67,6 +72,14 @@ impl Enforcer {
             self.give_back(&HashSet::new());
             self.survey(0, now);
             self.shown.held.clear();
+            return;
+        }
+        let time = (now, Timestamp::now());
+        if let Some(held) = self.brakes.holds_all(n_carriers(&due), time.1) {
+            // A cluster that is relabelled as a whole is not judged again and again to no end.
+            self.give_back(&HashSet::new());
+            self.shown.held = BTreeMap::from([(held.brake.name(), n_carriers(&due))]);
+            self.judge_soon(instant(held.until, time));
             return;
         }
         let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
@@ -79,7 +92,6 @@ impl Enforcer {
             stay.hold("nobody_helps", look_again);
             self.say_rule_stays(key, reason);
         }
-        let time = (now, Timestamp::now());
         let candidates = self.candidates(remedies, &mut stay, time, look_again);
         let n_new = candidates.iter().filter(|(r, _)| !self.brakes.is_reserved(&r.victim.uid)).count();
         self.survey(n_new, now);
@@ -184,6 +196,7 @@ impl Enforcer {
     pub(super) fn cancel(&mut self, uid: &str) {
         if !self.uncertain.contains(uid) {
             self.brakes.cancel(uid);
+            self.written.took_back(uid);
         }
     }
 

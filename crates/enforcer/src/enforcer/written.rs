@@ -71,6 +71,11 @@ impl Written {
         self.uids.contains(uid)
     }
 
+    /// What stands there about a pod counts no more: should it go after all, that is written anew.
+    pub(super) fn took_back(&mut self, uid: &str) {
+        self.uids.remove(uid);
+    }
+
     /// What the brakes remember is to be written.
     pub(super) fn want(&mut self) {
         self.is_wanted = true;

@@ -34,6 +34,13 @@ async fn scene() -> Scene {
 }
 
 impl Scene {
+    /// As many may go as have to: what is counted twice is missed in the end.
+    fn options(&self) -> EnforcerOptions {
+        let max_per_node = self.concerned.len() as u32;
+        let brakes = BrakeOptions { max_per_node, window: LONG, ..hasty().brakes };
+        EnforcerOptions { brakes, ..hasty() }
+    }
+
     async fn break_rules(&self) {
         self.world.label_node("node-1", "disk", Value::Null).await;
     }
@@ -68,7 +75,7 @@ pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evictions_answered_with_errors_or_not_at_all_are_looked_up() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let mut n = 0;
     scene.proxy.rule(move |request| {
@@ -93,7 +100,7 @@ async fn evictions_answered_with_errors_or_not_at_all_are_looked_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_fails_for_a_while_look_ups_and_the_ledger_too() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let mut n = 0;
     scene.proxy.rule(move |request| {
@@ -112,7 +119,7 @@ async fn everything_fails_for_a_while_look_ups_and_the_ledger_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_evicted_who_cannot_be_accounted_for() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     scene.proxy.rule(|request| {
         let is_write = request.method != http::Method::GET;
@@ -132,7 +139,7 @@ async fn nobody_is_evicted_who_cannot_be_accounted_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_is_noticed() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), hasty()).await;
+    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let hang_until = tokio::time::Instant::now() + Duration::from_secs(3);
     scene.proxy.cut();
@@ -152,8 +159,9 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
         n += usize::from(is_resumed_watch(request));
         if is_resumed_watch(request) && n % 3 == 0 { Fault::Answer(410) } else { Fault::None }
     });
-    let brakes = BrakeOptions { evictions_per_second: 10.0, ..hasty().brakes };
-    let enforcer = start_enforcer(scene.proxy.config(), EnforcerOptions { brakes, ..hasty() }).await;
+    let mut options = scene.options();
+    options.brakes.evictions_per_second = 10.0;
+    let enforcer = start_enforcer(scene.proxy.config(), options).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let cutter = tokio::spawn({
         let proxy = scene.proxy.clone();
