@@ -1,6 +1,6 @@
 //! Admission on the way of a request: registered webhooks, then who is asked inside the process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::admission::Phase;
 use crate::resource::find;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, RequestInfo, Shared};
-use crate::store::{Filter, Reader, Store, key};
+use crate::store::{Derived, Filter, Reader, Store, key};
 use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -19,48 +19,41 @@ const GROUP: &str = "admissionregistration.k8s.io";
 /// whoever the server was started with.
 pub struct Admission {
     webhooks: Webhooks,
-    mutating: Mutex<Known>,
-    validating: Mutex<Known>,
+    /// Ordered by the names of their configurations.
+    mutating: Derived<[Hook]>,
+    validating: Derived<[Hook]>,
     local: Option<Arc<dyn crate::Admission>>,
 }
 
-/// The webhooks as they were at a version of their collection.
-#[derive(Default)]
-struct Known {
-    at: Option<u64>,
-    hooks: Arc<[Hook]>,
-}
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
 
 impl Admission {
     /// Asks the webhooks that are configured in a store and, after them, `local`.
     pub fn new(store: &Store, local: Option<Arc<dyn crate::Admission>>) -> Admission {
-        let store = store.reader();
+        let reader = store.reader();
         let resolver =
-            Arc::new(move |namespace: &str, name: &str, port| resolve(&store, namespace, name, port));
+            Arc::new(move |namespace: &str, name: &str, port| resolve(&reader, namespace, name, port));
         Admission {
             webhooks: Webhooks::new(resolver),
-            mutating: Mutex::default(),
-            validating: Mutex::default(),
+            mutating: Derived::new(store, find(GROUP, "v1", MUTATING)),
+            validating: Derived::new(store, find(GROUP, "v1", VALIDATING)),
             local,
         }
     }
 
-    /// The webhooks that are configured for a phase, ordered by the names of their configurations.
-    fn hooks(&self, shared: &Shared, phase: Phase) -> Arc<[Hook]> {
+    /// The webhooks that are configured for a phase.
+    fn hooks(&self, store: &Store, phase: Phase) -> Arc<[Hook]> {
         let (known, plural) = match phase {
-            Phase::Mutating => (&self.mutating, "mutatingwebhookconfigurations"),
-            Phase::Validating => (&self.validating, "validatingwebhookconfigurations"),
+            Phase::Mutating => (&self.mutating, MUTATING),
+            Phase::Validating => (&self.validating, VALIDATING),
         };
-        let Some(resource) = find(GROUP, "v1", plural) else { return Arc::default() };
-        let version = *shared.store.changes(resource).borrow();
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.at != Some(version) {
-            let (_, mut configurations) = shared.store.list(resource, &Filter::default());
+        known.get(|| {
+            let Some(resource) = find(GROUP, "v1", plural) else { return Arc::default() };
+            let (_, mut configurations) = store.list(resource, &Filter::default());
             configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
-            known.hooks = configurations.iter().flat_map(|object| Hook::of(&object.value())).collect();
-            known.at = Some(version);
-        }
-        known.hooks.clone()
+            configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
+        })
     }
 }
 
@@ -118,7 +111,7 @@ fn asked<'a>(
     let subresource = request.info.subresource_name();
     let local = shared.admission.local.as_deref();
     let local = local.filter(|local| local.concerns(phase, act.operation, resource.plural, subresource));
-    let hooks = shared.admission.hooks(shared, phase);
+    let hooks = shared.admission.hooks(&shared.store, phase);
     if hooks.is_empty() && local.is_none() {
         return None;
     }

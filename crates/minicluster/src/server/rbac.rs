@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use berth_api::object::LabelSelector;
 use berth_api::rules::Selector;
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::authorize::{Attributes, is_allowed};
 use super::identity::{SERVICE_ACCOUNT_PREFIX, User};
-use crate::resource::{Resource, find};
-use crate::store::{Filter, Object, Store};
+use crate::resource::find;
+use crate::store::{Derived, Filter, Object, Store};
 
 /// The group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -22,8 +22,7 @@ const MAX_COMBINATIONS: usize = 100_000;
 const PLURALS: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
 /// The roles of a cluster, read anew whenever they or their bindings change.
-#[derive(Default)]
-pub struct Roles(Mutex<(Option<[u64; 4]>, Arc<Grants>)>);
+pub struct Roles(Derived<Grants>);
 
 /// A rule of a role. A list that holds `*` stands for everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,19 +58,20 @@ pub struct Grants {
 }
 
 impl Roles {
-    /// What the roles and bindings in the store come to.
+    /// The roles in a store.
+    pub fn new(store: &Store) -> Roles {
+        Roles(Derived::new(store, PLURALS.iter().filter_map(|plural| find(GROUP, "v1", plural))))
+    }
+
+    /// What the roles and bindings come to.
     pub fn grants(&self, store: &Store) -> Arc<Grants> {
-        let resources = PLURALS.map(|plural| find(GROUP, "v1", plural));
-        // Read before the objects are: what changes in between is read again by whoever comes next.
-        let versions = resources.map(|r| r.map_or(0, |resource| *store.changes(resource).borrow()));
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 != Some(versions) {
-            let list = |resource: Option<&'static Resource>| {
+        self.0.get(|| {
+            let list = |plural| {
+                let resource = find(GROUP, "v1", plural);
                 resource.map_or_else(Vec::new, |resource| store.list(resource, &Filter::default()).1)
             };
-            *known = (Some(versions), Arc::new(Grants::of(resources.map(list))));
-        }
-        known.1.clone()
+            Arc::new(Grants::of(PLURALS.map(list)))
+        })
     }
 }
 

@@ -56,13 +56,14 @@ impl Shared {
     /// What requests to a server share.
     pub fn new(store: Store, tokens: Tokens, url: String, options: &ServerOptions) -> Shared {
         let limits = options.limits.clone();
+        let roles = Roles::new(&store);
         let admission = handlers::Admission::new(&store, options.admission.clone());
         Shared {
             store,
             tokens,
             metrics: Metrics::default(),
             admission,
-            roles: Roles::default(),
+            roles,
             extensions: options.extensions,
             url,
             stop: CancellationToken::new(),

@@ -4,6 +4,7 @@
 //! it is acknowledged: with a data directory that is when it is on disk. Nothing here knows what objects mean.
 
 mod collection;
+mod derived;
 mod disk;
 mod object;
 mod selector;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use collection::{Event, HistoryBounds, TooOld};
+pub use derived::Derived;
 pub use disk::DiskError;
 pub use object::{EventType, Object, partial_metadata, write_frame};
 pub use selector::Filter;
