@@ -7,15 +7,15 @@ mod common;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use berth_api::config::{Profile, SchedulerConfig};
+use berth_api::config::Profile;
 use berth_api::object::Pod;
-use berth_api::rules::Selector;
 use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, Settings,
     Victims, WakeConditions,
 };
 use berth_testkit::generate::{self, Flavour, Operation, PodKey};
 use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
+use common::{apply, cut_down, settings};
 
 /// So many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
@@ -42,14 +42,8 @@ impl History {
 
     /// Runs the operations side by side; tells the first disagreement.
     fn run(&self, operations: &[Operation]) -> Result<(), String> {
-        let settings = Settings {
-            config: SchedulerConfig { profiles: vec![self.profile.clone()] },
-            extensions: self.options.extensions,
-            exempt_namespaces: self.options.exempt_namespaces.clone(),
-            exempt_from_v1: self.options.exempt_for_v1,
-            all_topologies: self.options.all_topologies.clone(),
-        };
-        let (mut cluster, mut world) = (Cluster::new(settings), World::default());
+        let (mut cluster, mut world) =
+            (Cluster::new(settings(&self.profile, &self.options)), World::default());
         cluster.note_changes(true);
         let (mut placed, mut n_operations, mut asked) = (0, 0, VecDeque::new());
         let mut parked: VecDeque<Parked> = VecDeque::new();
@@ -111,21 +105,6 @@ impl History {
             }
         }
     }
-
-    /// Leaves out operations for as long as the disagreement stays.
-    fn cut_down(&self) -> Vec<Operation> {
-        let mut operations = self.operations.clone();
-        let mut i = operations.len();
-        while i > 0 {
-            i -= 1;
-            let mut fewer = operations.clone();
-            fewer.remove(i);
-            if self.run(&fewer).is_err() {
-                operations = fewer;
-            }
-        }
-        operations
-    }
 }
 
 /// A pod that was decided, and what could lift the verdict on it if it fitted nowhere.
@@ -167,41 +146,6 @@ fn preempt(cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<naive::Vic
             Ok(naive::Victims { node, victims, n_pdb_violations })
         }
         Preemption::NoCandidate { message } => Err(message),
-    }
-}
-
-/// Makes the change that `world` has made already.
-fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
-    let pod = |key: &PodKey| world.pods.iter().find(|p| PodKey::of(p) == *key);
-    match operation {
-        Operation::AddNode(node) => cluster.set_node(node),
-        Operation::UpdateNode(node) => {
-            if world.nodes.iter().any(|n| n.metadata.name == node.metadata.name) {
-                cluster.set_node(node);
-            }
-        }
-        Operation::RemoveNode(name) => cluster.remove_node(name),
-        Operation::SetNamespace(namespace) => cluster.set_namespace(namespace),
-        Operation::RemoveNamespace(name) => cluster.remove_namespace(name),
-        Operation::AddService(service) => cluster.set_service(service),
-        Operation::RemoveService(key) => cluster.remove_service(&key.namespace, &key.name),
-        Operation::AddWorkload(workload) => {
-            let selector = Selector::parse(Some(&workload.selector)).ok();
-            cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
-        }
-        Operation::AddPod(pod) => _ = cluster.set_pod(pod),
-        Operation::RelabelPod(key, _) | Operation::TerminatePod(key) => {
-            if let Some(pod) = pod(key) {
-                cluster.set_pod(pod);
-            }
-        }
-        Operation::RemovePod(key) => cluster.remove_pod(&key.namespace, &key.name),
-        Operation::Nominate(pod) => {
-            let prepared = cluster.prepare(pod);
-            cluster.nominate(&prepared, &pod.spec.node_name);
-        }
-        Operation::ClearNomination(key) => _ = cluster.clear_nomination(&key.namespace, &key.name),
-        Operation::SetBudget(_) | Operation::Decide(_) => {}
     }
 }
 
@@ -268,7 +212,7 @@ fn agree(flavour: Flavour, first_seed: u64) {
         let history = History::new(seed, flavour, if seed % 50 == 0 { 600 } else { 80 });
         n_decided += history.operations.iter().filter(|o| matches!(o, Operation::Decide(_))).count();
         if history.run(&history.operations).is_err() {
-            let operations = history.cut_down();
+            let operations = cut_down(&history.operations, |o| history.run(o).is_err());
             let error = history.run(&operations).expect_err("cutting down keeps the disagreement");
             let shown: Vec<_> = operations.iter().map(|o| format!("{o:?}\n")).collect();
             panic!(

@@ -46,14 +46,22 @@ impl Cluster {
 
     /// [`Cluster::audit`], telling how many pods have been judged, and of how many.
     pub fn audit_with(&mut self, mut progress: impl FnMut(usize, usize)) -> Vec<Violation> {
-        let mut alike = Alike::default();
-        let mut n_pods = 0;
-        for (id, pod) in self.pods.iter().filter(|(_, pod)| !pod.terminating) {
-            if let Some(node) = pod.node {
-                alike.entry((pod.class, pod.identity)).or_default().push((id, node));
-                n_pods += 1;
+        let mut alike = self.alike();
+        // Spread constraints seen for the first time may tell pods apart that were alike.
+        loop {
+            let distinctions = self.distinctions();
+            for pods in alike.values() {
+                if let Some((first, _)) = pods.first() {
+                    let prepared = self.pods.get(*first).as_incoming();
+                    self.incoming(&prepared);
+                }
             }
+            if self.distinctions() == distinctions {
+                break;
+            }
+            alike = self.alike();
         }
+        let n_pods = alike.values().map(Vec::len).sum();
         let cache = WitnessCache::default();
         let (mut found, mut n_judged) = (Vec::new(), 0);
         for ((class, identity), pods) in alike {
@@ -67,6 +75,17 @@ impl Cluster {
         }
         sort(&mut found);
         found
+    }
+
+    /// The pods to be judged.
+    fn alike(&self) -> Alike {
+        let mut alike = Alike::default();
+        for (id, pod) in self.pods.iter().filter(|(_, pod)| !pod.terminating) {
+            if let Some(node) = pod.node {
+                alike.entry((pod.class, pod.identity)).or_default().push((id, node));
+            }
+        }
+        alike
     }
 
     /// Every rule required during execution that is broken now, sorted: that part of [`Cluster::audit`] alone.

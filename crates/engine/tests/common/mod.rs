@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use berth_api::admission::{AdmissionOptions, admit};
+use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::object::Pod;
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, Settings};
-use berth_testkit::naive::World;
+use berth_testkit::generate::{Operation, PodKey};
+use berth_testkit::naive::{Options, World};
 use berth_testkit::text;
 
 /// The pod as the API server would store it.
@@ -54,4 +56,65 @@ pub fn placed_with(settings: Settings, text: &str) -> String {
 /// [`placed_with`] Berth's default settings.
 pub fn placed(text: &str) -> String {
     placed_with(Settings::default(), text)
+}
+
+/// What the engine is told of a profile and options of the naive evaluator.
+pub fn settings(profile: &Profile, options: &Options) -> Settings {
+    Settings {
+        config: SchedulerConfig { profiles: vec![profile.clone()] },
+        extensions: options.extensions,
+        exempt_namespaces: options.exempt_namespaces.clone(),
+        exempt_from_v1: options.exempt_for_v1,
+        all_topologies: options.all_topologies.clone(),
+    }
+}
+
+/// Makes the change that `world` has made already.
+pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
+    let pod = |key: &PodKey| world.pods.iter().find(|p| PodKey::of(p) == *key);
+    match operation {
+        Operation::AddNode(node) => cluster.set_node(node),
+        Operation::UpdateNode(node) => {
+            if world.nodes.iter().any(|n| n.metadata.name == node.metadata.name) {
+                cluster.set_node(node);
+            }
+        }
+        Operation::RemoveNode(name) => cluster.remove_node(name),
+        Operation::SetNamespace(namespace) => cluster.set_namespace(namespace),
+        Operation::RemoveNamespace(name) => cluster.remove_namespace(name),
+        Operation::AddService(service) => cluster.set_service(service),
+        Operation::RemoveService(key) => cluster.remove_service(&key.namespace, &key.name),
+        Operation::AddWorkload(workload) => {
+            let selector = Selector::parse(Some(&workload.selector)).ok();
+            cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
+        }
+        Operation::AddPod(pod) => _ = cluster.set_pod(pod),
+        Operation::RelabelPod(key, _) | Operation::TerminatePod(key) => {
+            if let Some(pod) = pod(key) {
+                cluster.set_pod(pod);
+            }
+        }
+        Operation::RemovePod(key) => cluster.remove_pod(&key.namespace, &key.name),
+        Operation::Nominate(pod) => {
+            let prepared = cluster.prepare(pod);
+            cluster.nominate(&prepared, &pod.spec.node_name);
+        }
+        Operation::ClearNomination(key) => _ = cluster.clear_nomination(&key.namespace, &key.name),
+        Operation::SetBudget(_) | Operation::Decide(_) => {}
+    }
+}
+
+/// Leaves out operations for as long as something fails with the others.
+pub fn cut_down(operations: &[Operation], fails: impl Fn(&[Operation]) -> bool) -> Vec<Operation> {
+    let mut operations = operations.to_vec();
+    let mut i = operations.len();
+    while i > 0 {
+        i -= 1;
+        let mut fewer = operations.clone();
+        fewer.remove(i);
+        if fails(&fewer) {
+            operations = fewer;
+        }
+    }
+    operations
 }

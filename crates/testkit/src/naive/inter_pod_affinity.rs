@@ -50,13 +50,29 @@ fn satisfies_affinity(q: Question, node: &Node) -> bool {
     !anyone && matches_all(q.pod)
 }
 
+/// Whether one term of required affinity does not hold on a node, in a world without the pod itself.
+pub fn lacks_company(q: Question, node: &Node, term: &PodTerm) -> bool {
+    let terms = required_affinity(q.pod, q.options);
+    let matches_all = |pod: &Pod| terms.iter().all(|t| t.of_incoming_matches(q, pod));
+    let keys = term.topology_keys(q);
+    let near = q.running().any(|(pod, at)| matches_all(pod) && share_domain(&keys, node, at));
+    let anyone = q
+        .running()
+        .any(|(pod, at)| matches_all(pod) && terms.iter().any(|t| has_key(&t.topology_keys(q), at)));
+    let is_first = !anyone && matches_all(q.pod);
+    !has_key(&keys, node) || !(near || is_first)
+}
+
 fn satisfies_anti_affinity(q: Question, node: &Node) -> bool {
-    !required_anti_affinity(q.pod, q.options).iter().any(|term| {
-        q.running().any(|(pod, at)| {
-            term.of_incoming_matches(q, pod)
-                && !term.is_exempt(q, pod)
-                && share_domain(&term.topology_keys(q), node, at)
-        })
+    !required_anti_affinity(q.pod, q.options).iter().any(|term| breaks_anti_affinity(q, node, term))
+}
+
+/// Whether one term of required anti-affinity does not hold on a node, in a world without the pod itself.
+pub fn breaks_anti_affinity(q: Question, node: &Node, term: &PodTerm) -> bool {
+    q.running().any(|(pod, at)| {
+        term.of_incoming_matches(q, pod)
+            && !term.is_exempt(q, pod)
+            && share_domain(&term.topology_keys(q), node, at)
     })
 }
 

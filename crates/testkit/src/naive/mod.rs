@@ -19,6 +19,7 @@ mod selector;
 mod taint_toleration;
 mod terms;
 mod topology_spread;
+mod violations;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,7 @@ use berth_api::object::{LabelSelector, Namespace, Node, Pod, PodDisruptionBudget
 
 pub use decide::{check_node, evaluate};
 pub use preemption::{Victims, preempt};
+pub use violations::{Broken, broken, broken_during_execution};
 
 /// The name of the annotation that carries affinity in the proposal's dialect.
 pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";

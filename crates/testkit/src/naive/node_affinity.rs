@@ -46,12 +46,25 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
 /// Whether a node satisfies the pod's own node selector and required node affinity.
 pub fn satisfies_required(q: Question, node: &Node) -> bool {
     selector::contains_all(&q.pod.spec.node_selector, &node.metadata.labels)
-        && required_node_selectors(q.pod, q.options).iter().all(|(d, s)| node_matches(*d, s, node))
+        && required_node_selectors(q.pod, q.options)
+            .iter()
+            .all(|s| node_matches(s.dialect, &s.selector, node))
+}
+
+/// Whether a node does not satisfy what is asked when the pod is scheduled and not any more afterwards: added
+/// affinity, node selector, and required affinity that is ignored during execution.
+pub fn breaks_rules_of_scheduling(q: Question, node: &Node) -> bool {
+    let added = q.profile.node_affinity.added_affinity.as_ref();
+    let added = added.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    let ignored = required_node_selectors(q.pod, q.options);
+    added.is_some_and(|s| !node_matches(Dialect::V1, s, node))
+        || !selector::contains_all(&q.pod.spec.node_selector, &node.metadata.labels)
+        || ignored.iter().any(|s| !s.executing && !node_matches(s.dialect, &s.selector, node))
 }
 
 /// Terms are ORed. In v1 an empty term, or one that kube-scheduler cannot read, matches nothing; in the
 /// proposal an empty term matches every node.
-fn node_matches(dialect: Dialect, selector: &NodeSelector, node: &Node) -> bool {
+pub fn node_matches(dialect: Dialect, selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| match dialect {
         Dialect::V1 => {
             !is_empty(term)

@@ -24,6 +24,32 @@ pub struct PodTerm {
     dialect: Dialect,
     term: PodAffinityTerm,
     carrier_namespace: String,
+    /// Where it stands in the pod, if it is required.
+    pub path: String,
+    /// Whether it is required during execution.
+    pub executing: bool,
+}
+
+/// A required node selector with what its meaning depends on.
+#[derive(Clone, Debug)]
+pub struct RequiredNodeSelector {
+    pub dialect: Dialect,
+    pub selector: NodeSelector,
+    /// Where it stands in the pod.
+    pub path: String,
+    /// Whether it is required during execution.
+    pub executing: bool,
+}
+
+const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
+
+/// Where affinity of a dialect stands: the annotation is all of the proposals.
+fn place(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::V1 => "spec.affinity".to_owned(),
+        Dialect::Proposal => format!("metadata.annotations[{AFFINITY_ANNOTATION}]"),
+    }
 }
 
 /// The annotation's affinity. This evaluator reads JSON only; text that is not affinity carries no rules.
@@ -39,16 +65,19 @@ fn node_affinities(pod: &Pod, options: &Options) -> Vec<(Dialect, NodeAffinity)>
 }
 
 /// All required node selectors, which must all hold.
-pub fn required_node_selectors(pod: &Pod, options: &Options) -> Vec<(Dialect, NodeSelector)> {
+pub fn required_node_selectors(pod: &Pod, options: &Options) -> Vec<RequiredNodeSelector> {
     let mut selectors = Vec::new();
     for (dialect, affinity) in node_affinities(pod, options) {
-        if let Some(s) = affinity.required_during_scheduling_ignored_during_execution {
-            selectors.push((dialect, s));
+        let place = place(dialect);
+        if let Some(selector) = affinity.required_during_scheduling_ignored_during_execution {
+            let path = format!("{place}.nodeAffinity.{IGNORED}");
+            selectors.push(RequiredNodeSelector { dialect, selector, path, executing: false });
         }
-        if let Some(s) = affinity.required_during_scheduling_required_during_execution
+        if let Some(selector) = affinity.required_during_scheduling_required_during_execution
             && options.extensions
         {
-            selectors.push((Dialect::Proposal, s));
+            let (dialect, path) = (Dialect::Proposal, format!("{place}.nodeAffinity.{EXECUTING}"));
+            selectors.push(RequiredNodeSelector { dialect, selector, path, executing: true });
         }
     }
     selectors
@@ -67,12 +96,12 @@ pub fn preferred_node_terms(pod: &Pod, options: &Options) -> Vec<(Dialect, Prefe
 
 /// All required affinity terms: one list, whatever field or dialect they come from.
 pub fn required_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
-    required(pod, options, |a| a.pod_affinity)
+    required(pod, options, "podAffinity", |a| a.pod_affinity)
 }
 
 /// All required anti-affinity terms.
 pub fn required_anti_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
-    required(pod, options, |a| a.pod_anti_affinity)
+    required(pod, options, "podAntiAffinity", |a| a.pod_anti_affinity)
 }
 
 /// All preferences with signed weights: affinity positive, anti-affinity negative.
@@ -99,15 +128,21 @@ fn pod_affinities(pod: &Pod, options: &Options, pick: Pick) -> Vec<(Dialect, Pod
     spec.map(|a| (Dialect::V1, a)).into_iter().chain(noted.map(|a| (Dialect::Proposal, a))).collect()
 }
 
-fn required(pod: &Pod, options: &Options, pick: Pick) -> Vec<PodTerm> {
+fn required(pod: &Pod, options: &Options, field: &str, pick: Pick) -> Vec<PodTerm> {
     let mut terms = Vec::new();
     for (dialect, affinity) in pod_affinities(pod, options, pick) {
-        for term in affinity.required_during_scheduling_ignored_during_execution {
-            terms.push(PodTerm::new(dialect, term, pod));
+        let place = format!("{}.{field}", place(dialect));
+        let ignored = affinity.required_during_scheduling_ignored_during_execution.into_iter();
+        for (i, term) in ignored.enumerate() {
+            let path = format!("{place}.{IGNORED}[{i}]");
+            terms.push(PodTerm { path, ..PodTerm::new(dialect, term, pod) });
         }
         if options.extensions {
-            for term in affinity.required_during_scheduling_required_during_execution {
-                terms.push(PodTerm::new(Dialect::Proposal, term, pod));
+            let executing = affinity.required_during_scheduling_required_during_execution.into_iter();
+            for (i, term) in executing.enumerate() {
+                let path = format!("{place}.{EXECUTING}[{i}]");
+                let term = PodTerm::new(Dialect::Proposal, term, pod);
+                terms.push(PodTerm { path, executing: true, ..term });
             }
         }
     }
@@ -116,7 +151,8 @@ fn required(pod: &Pod, options: &Options, pick: Pick) -> Vec<PodTerm> {
 
 impl PodTerm {
     fn new(dialect: Dialect, term: PodAffinityTerm, carrier: &Pod) -> Self {
-        PodTerm { dialect, term, carrier_namespace: carrier.metadata.namespace.clone() }
+        let carrier_namespace = carrier.metadata.namespace.clone();
+        PodTerm { dialect, term, carrier_namespace, path: String::new(), executing: false }
     }
 
     /// Whether a term of the pod to be placed matches a running pod (or the pod itself).

@@ -1,0 +1,280 @@
+//! Violations: rule by rule in small clusters, and under random histories against the naive evaluator.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::{Cluster, Settings, ViolatedRule, Violation, ViolationKey};
+use berth_testkit::generate::{self, Flavour, Operation};
+use berth_testkit::naive::{Broken, Options, World, broken};
+use berth_testkit::text;
+use common::{admitted, apply, cluster, cut_down, settings};
+
+const NODES: &str = "node a1 zone=a disk=ssd\nnode a2 zone=a\nnode b1 zone=b disk=ssd\nnode bare -hostname\n";
+
+/// The broken rules of a text, in short: `pod: kind (executing)`.
+fn audited(pods: &str) -> Vec<String> {
+    let world = text::world(&format!("{NODES}{pods}"));
+    let mut cluster = cluster(&world, Settings::default());
+    let shown = |v: Violation| {
+        let executing = if v.required_during_execution { "!" } else { "" };
+        let kind = match v.rule {
+            ViolatedRule::PodAffinity => "PodAffinity",
+            ViolatedRule::PodAntiAffinity => "PodAntiAffinity",
+            other => other.plugin().name(),
+        };
+        format!("{}: {kind}{executing}", v.name)
+    };
+    cluster.audit().into_iter().map(shown).collect()
+}
+
+#[test]
+fn every_required_rule_is_audited() {
+    for (pods, expected) in [
+        // Labels of the node; the selector of v1 and the rule that goes on are told apart.
+        ("pod d/p on a2 select:disk=ssd", &["p: NodeAffinity"][..]),
+        ("pod d/p on a2 node(disk=ssd)", &["p: NodeAffinity"]),
+        ("pod d/p on a2 rdrd-node(disk=ssd)", &["p: NodeAffinity!"]),
+        ("pod d/p on a1 rdrd-node(disk=ssd) select:disk=ssd", &[]),
+        ("pod d/p on a2 rdrd-node(disk=ssd | zone=a)", &[]),
+        // Company.
+        ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on b1 app=db", &["p: PodAffinity!"]),
+        ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db", &[]),
+        ("pod d/p on a1 aff(app=db @hostname)\npod d/db on a2 app=db", &["p: PodAffinity"]),
+        // Without the topology key affinity is broken, and anti-affinity holds.
+        ("pod d/p on bare rdrd-aff(app=db @zone)\npod d/db on bare app=db", &["p: PodAffinity!"]),
+        ("pod d/p on bare rdrd-anti(app=db @zone)\npod d/db on bare app=db", &[]),
+        // A pod being deleted is company, and in the way, until it is gone; it is not judged itself.
+        ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db terminating", &[]),
+        (
+            "pod d/p on a1 rdrd-anti(app=db @zone)\npod d/db on a2 app=db terminating",
+            &["p: PodAntiAffinity!"],
+        ),
+        ("pod d/p on a1 terminating rdrd-anti(app=db @zone)\npod d/db on a2 app=db", &[]),
+        // The first of a group, and two of one that are apart.
+        ("pod d/p on a1 app=x rdrd-aff(app=x @zone)", &[]),
+        ("pod d/p on a1 app=x rdrd-aff(app=x @zone)\npod d/q on b1 app=x", &["p: PodAffinity!"]),
+        (
+            "pod d/p on a1 app=x rdrd-aff(app=x @zone)\npod d/q on b1 app=x rdrd-aff(app=x @zone)",
+            &["p: PodAffinity!", "q: PodAffinity!"],
+        ),
+        // A pod is not in its own way, and the rule is told of the pod that carries it only.
+        ("pod d/p on a1 app=x rdrd-anti(app=x @zone)", &[]),
+        ("pod d/p on a1 app=x rdrd-anti(app=x @zone)\npod d/q on a2 app=x", &["p: PodAntiAffinity!"]),
+        ("pod d/p on a1 rdrd-anti(app=x @*)\npod d/q on a2 app=x", &["p: PodAntiAffinity!"]),
+        // Exempt namespaces, in the dialect that has them.
+        ("pod d/p on a1 rdrd-anti(app=x @zone ns=)\npod kube-system/q on a2 app=x", &[]),
+        ("pod d/p on a1 anti(app=x @zone ns:*)\npod kube-system/q on a2 app=x", &["p: PodAntiAffinity"]),
+        ("pod kube-system/q on a2 rdrd-anti(app=x @zone ns=)\npod d/p on a1 app=x", &[]),
+        // The other rules of v1.
+        ("node t taint:dedicated=db:NoSchedule\npod d/p on t", &["p: TaintToleration"]),
+        ("node t taint:dedicated=db:NoSchedule\npod d/p on t tolerate:dedicated", &[]),
+        ("pod d/p on a1 port:80\npod d/q on a1 port:80", &["p: NodePorts", "q: NodePorts"]),
+        (
+            "node t cpu=1\npod d/p on t cpu=1\npod d/q on t cpu=1\npod d/r on t",
+            &["p: NodeResourcesFit", "q: NodeResourcesFit"],
+        ),
+        ("pod d/p on a1 app=x spread(1 app=x @zone)\npod d/q on a2 app=x", &["p: PodTopologySpread"]),
+        ("node t unschedulable\npod d/p on t", &[]),
+        ("pod d/p on gone rdrd-node(disk=ssd)", &[]),
+    ] {
+        assert_eq!(audited(pods), expected, "{pods}");
+    }
+}
+
+#[test]
+fn a_verdict_names_the_term_the_domain_and_the_pods_in_the_way() {
+    let text = format!(
+        "{NODES}pod d/p on a1 app=x rdrd-anti(app=x @zone)\npod d/q on a2 app=x\npod d/r on a2 app=x\npod d/s on b1 app=x"
+    );
+    let found = cluster(&text::world(&text), Settings::default()).audit();
+    let [violation] = found.as_slice() else { panic!("{found:?}") };
+    let term = "spec.affinity.podAntiAffinity.requiredDuringSchedulingRequiredDuringExecution[0]";
+    assert_eq!((violation.term.as_str(), violation.node.as_str()), (term, "a1"));
+    let verdict = &violation.verdict;
+    assert_eq!(verdict.reason, "node(s) didn't match pod anti-affinity rules");
+    assert_eq!(
+        verdict.topology.as_ref().map(ToString::to_string).as_deref(),
+        Some("topology.kubernetes.io/zone=a")
+    );
+    assert_eq!((verdict.counts["matching"], verdict.more_witnesses), (2, 0));
+    let witnesses: Vec<_> = verdict.witnesses.iter().map(|w| format!("{}@{}", w.name, w.node)).collect();
+    assert_eq!(witnesses, ["q@a2", "r@a2"]);
+}
+
+#[test]
+fn the_pod_itself_is_no_witness_however_many_there_are() {
+    let mut text = NODES.to_owned();
+    (0..9).for_each(|i| text += &format!("pod d/p{i} on a1 app=x rdrd-anti(app=x @hostname)\n"));
+    let found = cluster(&text::world(&text), Settings::default()).audit();
+    assert_eq!(found.len(), 9);
+    for violation in found {
+        let verdict = violation.verdict;
+        assert!(verdict.witnesses.iter().all(|w| w.name != violation.name), "{}", violation.name);
+        assert_eq!(verdict.witnesses.len() + verdict.more_witnesses, 8, "{}", violation.name);
+    }
+}
+
+/// `+key` for what began, `-key` for what ended.
+fn changes(cluster: &mut Cluster) -> Vec<String> {
+    let changes = cluster.violation_changes();
+    let kind = |term: &str| if term.contains("podAffinity") { "aff" } else { "other" };
+    let key = |k: ViolationKey| format!("{} {}", k.name, kind(&k.term));
+    let ended = changes.ended.into_iter().map(|k| format!("-{}", key(k)));
+    ended.chain(changes.began.iter().map(|v| format!("+{}", key(v.key())))).collect()
+}
+
+#[test]
+fn only_what_changed_is_told() {
+    let text = format!(
+        "{NODES}pod d/p on a1 uid:1 rdrd-node(disk=ssd)\npod d/q on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db"
+    )
+    .replace(" uid:1", "");
+    let world = text::world(&text);
+    let mut cluster = cluster(&world, Settings::default());
+    assert!(cluster.violation_changes().is_empty(), "nobody watches");
+    cluster.watch_violations();
+    assert_eq!(changes(&mut cluster), Vec::<String>::new());
+    cluster.set_node(&text::node("node a1 zone=a"));
+    assert_eq!(changes(&mut cluster), ["+p other"]);
+    cluster.remove_pod("d", "db");
+    assert_eq!(changes(&mut cluster), ["+q aff"]);
+    // Broken and mended before anybody asks.
+    cluster.set_pod(&admitted(&text::pod("pod d/db on a1 app=db"), true));
+    cluster.remove_pod("d", "db");
+    assert_eq!(changes(&mut cluster), Vec::<String>::new());
+    cluster.set_node(&text::node("node a1 zone=a disk=ssd"));
+    assert_eq!(changes(&mut cluster), ["-p other"]);
+    cluster.set_pod(&admitted(&text::pod("pod d/q on a1 terminating rdrd-aff(app=db @zone)"), true));
+    assert_eq!(changes(&mut cluster), ["-q aff"]);
+    cluster.remove_node("a1");
+    assert_eq!(changes(&mut cluster), Vec::<String>::new());
+}
+
+#[test]
+fn another_pod_of_the_name_begins_anew() {
+    let mut cluster = cluster(&text::world("node a"), Settings::default());
+    cluster.watch_violations();
+    let mut pod = admitted(&text::pod("pod d/p on a rdrd-node(disk=ssd)"), true);
+    pod.metadata.uid = "first".to_owned();
+    cluster.set_pod(&pod);
+    assert_eq!(changes(&mut cluster), ["+p other"]);
+    // The same pod with another label.
+    pod.metadata.labels.insert("app".to_owned(), "x".to_owned());
+    cluster.set_pod(&pod);
+    assert_eq!(changes(&mut cluster), Vec::<String>::new());
+    cluster.remove_pod("d", "p");
+    pod.metadata.uid = "second".to_owned();
+    cluster.set_pod(&pod);
+    assert_eq!(changes(&mut cluster), ["-p other", "+p other"]);
+}
+
+/// In the words of the naive evaluator. Of rules between pods and those required during execution the term counts,
+/// of others only that some rule of the plugin is broken.
+fn as_broken(violation: &Violation) -> Broken {
+    let plugin = violation.rule.plugin().name();
+    let by_term = violation.required_during_execution || plugin == "InterPodAffinity";
+    Broken {
+        namespace: violation.namespace.clone(),
+        name: violation.name.clone(),
+        plugin,
+        term: if by_term { violation.term.clone() } else { String::new() },
+        executing: violation.required_during_execution,
+    }
+}
+
+fn keys(broken: &BTreeSet<Broken>) -> BTreeSet<ViolationKey> {
+    let key = |b: &Broken| ViolationKey {
+        namespace: b.namespace.clone(),
+        name: b.name.clone(),
+        term: b.term.clone(),
+    };
+    broken.iter().map(key).collect()
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, naive: &T, engine: &T) -> Result<(), String> {
+    if naive == engine { Ok(()) } else { Err(format!("{what}\n  naive:  {naive:?}\n  engine: {engine:?}")) }
+}
+
+/// Some watch from the beginning, others come later; some ask rarely.
+#[derive(Clone, Copy)]
+struct Asking {
+    from: usize,
+    every: usize,
+}
+
+/// Follows a history; tells the first disagreement. Returns the number of violations seen.
+fn follow(seed: u64, flavour: Flavour, asking: Asking, operations: &[Operation]) -> Result<usize, String> {
+    let (profile, options) = (generate::profile(seed), generate::options(seed, flavour));
+    let mut cluster = Cluster::new(settings(&profile, &options));
+    let (mut world, mut told, mut n_seen) = (World::default(), BTreeMap::new(), 0);
+    let Asking { from, every } = asking;
+    for (i, operation) in operations.iter().enumerate() {
+        world.apply(operation);
+        apply(&mut cluster, &world, operation);
+        if i == from {
+            cluster.watch_violations();
+        }
+        if i < from || i % every != 0 {
+            continue;
+        }
+        // Executing rules do not depend on the profile: one look at everything serves both comparisons.
+        let all = broken(&world, &profile, &options);
+        let expected: BTreeSet<Broken> = all.iter().filter(|b| b.executing).cloned().collect();
+        let at = |e| format!("after operation {i}: {e}");
+        let full: BTreeSet<Broken> = cluster.violations().iter().map(as_broken).collect();
+        same("violations", &expected, &full).map_err(at)?;
+        let changes = cluster.violation_changes();
+        for key in &changes.ended {
+            if told.remove(key).is_none() {
+                return Err(at(format!("{key} ended, and had not begun")));
+            }
+        }
+        for violation in changes.began {
+            n_seen += 1;
+            let key = violation.key();
+            if let Some(before) = told.insert(key, violation) {
+                return Err(at(format!("{} began twice", before.key())));
+            }
+        }
+        same("followed", &keys(&expected), &told.keys().cloned().collect()).map_err(at)?;
+        let audited: BTreeSet<Broken> = cluster.audit().iter().map(as_broken).collect();
+        same("audit", &all, &audited).map_err(at)?;
+    }
+    Ok(n_seen)
+}
+
+fn agree(flavour: Flavour, first_seed: u64) -> usize {
+    let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
+    let mut n_seen = 0;
+    for seed in first_seed..first_seed + n {
+        let operations = generate::operations(seed, if seed % 50 == 0 { 400 } else { 90 }, flavour);
+        let mut asking = Asking { from: seed as usize % 3 * 20, every: 1 + seed as usize % 4 };
+        match follow(seed, flavour, asking, &operations) {
+            Ok(n) => n_seen += n,
+            Err(error) => {
+                // What fails when it is asked all the time can be cut down further.
+                let always = Asking { from: 0, every: 1 };
+                if follow(seed, flavour, always, &operations).is_err() {
+                    asking = always;
+                }
+                let operations = cut_down(&operations, |o| follow(seed, flavour, asking, o).is_err());
+                let error = follow(seed, flavour, asking, &operations).err().unwrap_or(error);
+                let shown: Vec<_> = operations.iter().map(|o| format!("{o:?}\n")).collect();
+                let options: Options = generate::options(seed, flavour);
+                panic!("seed {seed}, {flavour:?}:\n{}\n{options:?}\n{error}", shown.concat());
+            }
+        }
+    }
+    n_seen
+}
+
+#[test]
+fn audit_and_watch_agree_with_the_naive_evaluator_on_the_proposals() {
+    assert!(agree(Flavour::Extensions, 5_000_000) > 200, "the histories break rules");
+}
+
+#[test]
+fn audit_agrees_with_the_naive_evaluator_on_v1() {
+    assert_eq!(agree(Flavour::V1, 6_000_000), 0, "v1 has no rules required during execution");
+}
