@@ -23,19 +23,20 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, bench, completions, enforcer, explain, install, kubelet, replay, scheduler, simulate, up,
-    webhook,
+    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, replay, scheduler, simulate,
+    up, webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    everything is placed (simulate, up), the pod fits (explain), no differences (replay),
-       measured (bench), ended by Ctrl-C (up, apiserver, scheduler, enforcer, kubelet)
+  0    everything is placed (simulate, up), the pod fits (explain), all rules hold (audit),
+       no differences (replay), measured (bench), ended by Ctrl-C (up, apiserver, scheduler,
+       enforcer, kubelet)
   1    some pods are not placed (simulate, up), the pod does not fit or one of its rules no
-       longer holds (explain), differences were found (replay), a workload is broken or a
-       placement against its rules (bench)
+       longer holds (explain), rules do not hold (audit), differences were found (replay),
+       a workload is broken or a placement against its rules (bench)
   2    bad input or usage, or a cluster that cannot be started or reached
   141  the reader of the output went away";
 
@@ -64,6 +65,7 @@ enum Command {
     Up(up::Args),
     Simulate(simulate::Args),
     Explain(explain::Args),
+    Audit(audit::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(args),
+        Command::Audit(args) => audit::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),

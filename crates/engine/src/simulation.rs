@@ -184,6 +184,11 @@ impl Simulation {
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
+    /// The cluster with its running pods, and with waiting ones as far as they have been placed.
+    pub fn cluster(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
     fn add_cluster_objects(&mut self, inventory: &Inventory, owners: &[OwnerSelector]) -> Vec<InvalidObject> {
         let mut invalid = Vec::new();
         for namespace in &inventory.namespaces {

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use berth_bench::enforce::{self, Enforce};
 use berth_bench::load::Loader;
 use berth_bench::ops::{Bench, Op};
 use berth_bench::scale::{self, Scale};
@@ -39,6 +40,7 @@ Examples:
   berth bench dump --nodes 5000 --pods 150000 > dump.json
   berth bench load dump.json
   berth bench ops --nodes 10000 --op decide --count 1000
+  berth bench enforce --nodes 5000 --pods 50000 --changed 500
   berth bench bind --nodes 5000 --connections 16
   berth bench up --nodes 1000 --pods 10000
   berth bench webhook --connections 8
@@ -71,6 +73,7 @@ enum Command {
     Load(LoadArgs),
     Dump(DumpArgs),
     Ops(OpsArgs),
+    Enforce(EnforceArgs),
     Bind(BindArgs),
     Up(UpArgs),
     Webhook(WebhookArgs),
@@ -185,6 +188,33 @@ struct OpsArgs {
     output: Format,
 }
 
+/// Label many nodes anew, and show how long it takes to know which rules that breaks
+///
+/// Seven of ten pods carry rules that are required during execution: on a label of their node, on a pod in their
+/// zone, on nobody of their kind on their node. The nodes lose the label, every other one its zone, and get both
+/// back. What was followed is compared with a pass over all pods every time.
+#[derive(Debug, clap::Args)]
+struct EnforceArgs {
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
+    nodes: u32,
+    /// Pods
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
+    pods: u32,
+    /// Nodes that are labelled anew at once
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=999_999))]
+    changed: u32,
+    /// How often they are
+    #[arg(long, value_name = "N", default_value_t = 21, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Settles the sizes and taints of nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
 /// Measures.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     let mut out = output::stdout();
@@ -196,6 +226,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
             Answer::Good
         }
         (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
+        (Some(Command::Enforce(args)), _) => enforce(&mut out, args)?,
         (Some(Command::Bind(args)), _) => bind(&mut out, args)?,
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
         (Some(Command::Webhook(args)), _) => bench_webhook::run(&mut out, args)?,
@@ -278,6 +309,24 @@ fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<Answer, CliError> {
         )?,
     }
     Ok(Answer::Good)
+}
+
+fn enforce(out: &mut impl Write, args: &EnforceArgs) -> Result<Answer, CliError> {
+    let enforce = Enforce {
+        nodes: args.nodes as usize,
+        pods: args.pods as usize,
+        changed: args.changed as usize,
+        rounds: args.rounds.into(),
+        seed: args.seed,
+    };
+    let progress = progress::of_rounds(args.rounds.into());
+    let report = enforce::run(enforce, &mut |n_rounds| progress.set_position(n_rounds as u64));
+    progress.finish_and_clear();
+    match args.output {
+        Format::Table => render::enforce(out, &report)?,
+        Format::Json => output::json(out, &report)?,
+    }
+    Ok(if report.is_right { Answer::Good } else { Answer::Bad })
 }
 
 fn bind(out: &mut impl Write, args: &BindArgs) -> Result<Answer, CliError> {

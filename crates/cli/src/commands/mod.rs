@@ -2,6 +2,7 @@
 
 mod admission_args;
 pub mod apiserver;
+pub mod audit;
 pub mod bench;
 mod bench_webhook;
 mod cluster_args;

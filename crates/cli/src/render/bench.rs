@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
-use berth_bench::{load, scale};
+use berth_bench::{enforce, load, scale};
 
 use super::names::{counted, grouped};
 use super::table::{Cell, Table};
@@ -106,6 +106,44 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Rules that are followed.
+pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()> {
+    let mut table = Table::new(["OPERATION", "COUNT"].into_iter().chain(FIGURES));
+    let mut row = |name: &str, figures: &Figures| {
+        let start = [Cell::from(name), Cell::from(grouped(figures.decisions))];
+        table.row(start.into_iter().chain(cells(figures)));
+    };
+    row(&format!("{} labelled anew, until all is known", counted(report.changed, "node")), &report.judged);
+    row("the same back", &report.mended);
+    row("nothing changed", &report.idle);
+    row("a pod goes and comes back, unwatched", &report.churn_unwatched);
+    row("the same, watched and asked about", &report.churn_watched);
+    table.write(out, "")?;
+    writeln!(
+        out,
+        "\n{}, {}, {} with rules required during execution; each change breaks {}",
+        counted(report.nodes, "node"),
+        counted(report.pods, "pod"),
+        grouped(report.executing_pods),
+        counted(report.broken, "rule")
+    )?;
+    writeln!(
+        out,
+        "known {:.1} ms after the first node's change (median); a pass over all pods takes {:.1} ms, beginning to watch \
+         {:.1} ms; peak memory {}",
+        report.judged.p50_us / 1e3,
+        report.full_pass_ms,
+        report.watch_ms,
+        mebibytes(report.peak_rss_bytes)
+    )?;
+    match report.is_right {
+        true => {
+            writeln!(out, "{GOOD}checked{GOOD:#}: every time what was followed is what a full pass finds")
+        }
+        false => writeln!(out, "{BAD}what was followed is not what a full pass finds{BAD:#}"),
+    }
 }
 
 /// A loaded dump.

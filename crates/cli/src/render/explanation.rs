@@ -51,7 +51,8 @@ fn write_list(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result
     lines.iter().try_for_each(|line| writeln!(out, "  - {line}"))
 }
 
-fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
+/// Writes a heading after an empty line.
+pub fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{BOLD}{text}{BOLD:#}")
 }
 
@@ -160,15 +161,17 @@ fn write_more<T>(out: &mut impl Write, groups: &[T], nodes: impl Fn(&T) -> &Vec<
 }
 
 fn write_verdicts(out: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
-    for verdict in verdicts {
-        let term = verdict.term.as_ref().map(|t| format!(" {t}")).unwrap_or_default();
-        writeln!(out, "    - {BOLD}{}{BOLD:#}{term}: {}", verdict.plugin.name(), verdict.reason)?;
-        let topology = verdict.topology.as_ref().map(|t| format!("; {t}")).unwrap_or_default();
-        let counts = in_parentheses(verdict.counts.iter());
-        let because = because(&verdict.witnesses, verdict.more_witnesses);
-        writeln!(out, "      {}{topology}{counts}{because}", verdict.detail)?;
-    }
-    Ok(())
+    verdicts.iter().try_for_each(|verdict| write_verdict(out, verdict, "    "))
+}
+
+/// Writes one verdict, each line after `indent`.
+pub fn write_verdict(out: &mut impl Write, verdict: &Verdict, indent: &str) -> io::Result<()> {
+    let term = verdict.term.as_ref().map(|t| format!(" {t}")).unwrap_or_default();
+    writeln!(out, "{indent}- {BOLD}{}{BOLD:#}{term}: {}", verdict.plugin.name(), verdict.reason)?;
+    let topology = verdict.topology.as_ref().map(|t| format!("; {t}")).unwrap_or_default();
+    let counts = in_parentheses(verdict.counts.iter());
+    let because = because(&verdict.witnesses, verdict.more_witnesses);
+    writeln!(out, "{indent}  {}{topology}{counts}{because}", verdict.detail)
 }
 
 fn write_feasible(out: &mut impl Write, explanation: &Explanation, only: Option<&str>) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! What people read: tables, lists and sentences. Nothing is decided here.
 
+pub mod audit;
 pub mod bench;
 pub mod cluster_bench;
 pub mod difference;

@@ -17,6 +17,16 @@ pub fn of_pods() -> ProgressBar {
     bar(0, "{bar:40} {human_pos}/{human_len} pods placed, {elapsed}")
 }
 
+/// Over pods that are held against their rules.
+pub fn of_audit() -> ProgressBar {
+    bar(0, "{bar:40} {human_pos}/{human_len} pods audited, {elapsed}")
+}
+
+/// Over rounds of a benchmark.
+pub fn of_rounds(n_rounds: u64) -> ProgressBar {
+    bar(n_rounds, "{bar:40} {pos}/{len} rounds, {elapsed}")
+}
+
 /// Over objects of a live cluster, of which nobody knows how many there are.
 pub fn of_objects() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {human_pos} objects read, {elapsed}");

@@ -1,0 +1,198 @@
+//! Following rules required during execution: how long until it is known which of them a change broke.
+//!
+//! Nodes are in ten zones; each has pods of ten kinds, of which seven carry rules required during execution: on a
+//! label of the node, on a cache in the zone, on nobody of their kind on the node. Then many nodes are labelled
+//! anew at once, every other one with another zone too, and back again.
+
+use std::time::Duration;
+
+use berth_api::object::{Node, Pod};
+use berth_engine::{Cluster, Settings};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::measure::{Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
+use crate::scale::nodes;
+
+/// The label that pods' nodes must have.
+const POOL: &str = "example.com/pool";
+/// Pods of the kinds that carry rules required during execution, of ten.
+const N_CACHES: usize = 20;
+
+/// How large, and how much changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Enforce {
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods; the nodes get as many each.
+    pub pods: usize,
+    /// Nodes that are labelled anew at once.
+    pub changed: usize,
+    /// How often they are, and how often back.
+    pub rounds: usize,
+    /// Settles the nodes' sizes and taints.
+    pub seed: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods.
+    pub pods: usize,
+    /// Those with rules required during execution.
+    pub executing_pods: usize,
+    /// Nodes labelled anew at once.
+    pub changed: usize,
+    /// Rules that each change broke.
+    pub broken: usize,
+    /// From the first node's change until all broken rules are known, with their verdicts.
+    pub judged: Figures,
+    /// From the first node's change back until it is known that all hold.
+    pub mended: Figures,
+    /// Judging every rule of every pod instead, in milliseconds.
+    pub full_pass_ms: f64,
+    /// Beginning to watch, in milliseconds.
+    pub watch_ms: f64,
+    /// Asking when nothing has changed.
+    pub idle: Figures,
+    /// A pod that goes and comes back, while nobody watches.
+    pub churn_unwatched: Figures,
+    /// The same while violations are watched, and asked for after every pod.
+    pub churn_watched: Figures,
+    /// Whether every time what was followed was what a full pass finds.
+    pub is_right: bool,
+    /// Peak memory of the process.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// Builds the cluster and measures; `progress` is told how many rounds are done.
+pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
+    reset_peak_rss();
+    let Enforce { nodes: n_nodes, pods: n_pods, changed, rounds, seed } = enforce;
+    let mut cluster = Cluster::new(Settings::default());
+    let before: Vec<Node> = (0..n_nodes).map(|i| labelled(seed, i, false)).collect();
+    before.iter().for_each(|node| cluster.set_node(node));
+    let pods: Vec<Pod> = (0..n_pods).map(|i| pod(i % n_nodes, i / n_nodes)).collect();
+    pods.iter().for_each(|pod| _ = cluster.set_pod(pod));
+    let executing_pods = (0..n_pods).filter(|i| kind_of(i / n_nodes) < 7).count();
+
+    let churned = pods.iter().step_by((n_pods / 1_000).max(1));
+    let churn = |cluster: &mut Cluster| {
+        let mut samples = Samples::default();
+        for pod in churned.clone() {
+            let (_, duration) = timed(|| {
+                cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+                cluster.set_pod(pod);
+                cluster.violation_changes()
+            });
+            samples.add(duration);
+        }
+        samples.figures()
+    };
+    // Once to warm up: the first goes through memory that nobody has touched yet.
+    churn(&mut cluster);
+    let churn_unwatched = churn(&mut cluster);
+    let (_, watching) = timed(|| {
+        cluster.watch_violations();
+        cluster.violation_changes()
+    });
+    let churn_watched = churn(&mut cluster);
+
+    let mut idle = Samples::default();
+    (0..1_000).for_each(|_| idle.add(timed(|| cluster.violation_changes()).1));
+
+    // Spread over the cluster, so that all zones are concerned.
+    let step = (n_nodes / changed.max(1)).max(1);
+    let concerned: Vec<usize> = (0..n_nodes).step_by(step).take(changed).collect();
+    let after: Vec<Node> = concerned.iter().map(|i| labelled(seed, *i, true)).collect();
+    let (mut judged, mut mended, mut full) = (Samples::default(), Samples::default(), Duration::ZERO);
+    let (mut broken, mut is_right) = (0, true);
+    for round in 0..rounds {
+        let (changes, duration) = timed(|| {
+            after.iter().for_each(|node| cluster.set_node(node));
+            cluster.violation_changes()
+        });
+        judged.add(duration);
+        let (all, duration) = timed(|| cluster.violations());
+        full = duration;
+        is_right &= changes.ended.is_empty() && changes.began == all;
+        broken = all.len();
+        let (changes, duration) = timed(|| {
+            concerned.iter().for_each(|i| cluster.set_node(&before[*i]));
+            cluster.violation_changes()
+        });
+        mended.add(duration);
+        is_right &= changes.began.is_empty() && changes.ended.len() == broken;
+        is_right &= cluster.violations().is_empty();
+        progress(round + 1);
+    }
+    Report {
+        nodes: n_nodes,
+        pods: n_pods,
+        executing_pods,
+        changed: concerned.len(),
+        broken,
+        judged: judged.figures(),
+        mended: mended.figures(),
+        full_pass_ms: full.as_secs_f64() * 1e3,
+        watch_ms: watching.as_secs_f64() * 1e3,
+        idle: idle.figures(),
+        churn_unwatched,
+        churn_watched,
+        is_right,
+        peak_rss_bytes: peak_rss_bytes(),
+    }
+}
+
+/// A node in its pool, or out of it and, every other one, in another zone as well.
+fn labelled(seed: u64, i: usize, changed: bool) -> Node {
+    let mut node = nodes::node(seed, i);
+    let labels = &mut node.metadata.labels;
+    labels.insert(POOL.to_owned(), if changed { "drained" } else { "general" }.to_owned());
+    if changed && i % 4 == 0 {
+        labels.insert(nodes::ZONE.to_owned(), "zone-moved".to_owned());
+    }
+    node
+}
+
+fn kind_of(round: usize) -> usize {
+    round % 10
+}
+
+/// The pod of one round on a node. Kinds 0 to 1 need the pool, 2 to 4 a cache in the zone, 5 and 6 to be the only one of
+/// their kind on the node; 7 is a cache, 8 and 9 have no rules.
+fn pod(node: usize, round: usize) -> Pod {
+    let executing = "requiredDuringSchedulingRequiredDuringExecution";
+    let kind = kind_of(round);
+    let app = match kind {
+        5 | 6 => format!("shard-{round}"),
+        7 => format!("cache-{}", node % N_CACHES),
+        _ => format!("app-{kind}"),
+    };
+    let affinity = match kind {
+        0 | 1 => {
+            let terms =
+                json!([{"matchExpressions": [{"key": POOL, "operator": "In", "values": ["general"]}]}]);
+            json!({"nodeAffinity": {executing: {"nodeSelectorTerms": terms}}})
+        }
+        2..=4 => {
+            let cache = format!("cache-{}", node % N_CACHES);
+            let term = json!({"topologyKey": nodes::ZONE, "labelSelector": {"matchLabels": {"app": cache}}});
+            json!({"podAffinity": {executing: [term]}})
+        }
+        5 | 6 => {
+            let term =
+                json!({"topologyKey": nodes::HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}});
+            json!({"podAntiAffinity": {executing: [term]}})
+        }
+        _ => json!({}),
+    };
+    let object = json!({
+        "metadata": {"namespace": "default", "name": format!("p-{round}-{node}"), "labels": {"app": app}},
+        "spec": {"nodeName": nodes::node_name(node), "affinity": affinity,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}]},
+    });
+    serde_json::from_value(object).unwrap_or_default()
+}

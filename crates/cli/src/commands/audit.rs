@@ -1,0 +1,79 @@
+//! `berth audit`.
+
+use std::io::Write;
+
+use berth_engine::{Cluster, RemedyOptions, Violation, ViolationKey};
+
+use super::cluster_args::ClusterArgs;
+use crate::Answer;
+use crate::error::CliError;
+use crate::output::{self, Format};
+use crate::render::audit::{self, Audit, Summary};
+use crate::render::progress;
+
+/// Show every required rule of running pods that does not hold now
+///
+/// Each pod is held against its rules on the node it runs on, as if it came there now: node selector and affinity,
+/// affinity and anti-affinity to other pods, taints, host ports, resources and topology spread. Of rules that are
+/// required during execution it is said what the enforcer would do: who goes and where to, or why nobody does.
+/// Waiting pods are not looked at. Nothing is changed.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "berth audit [OPTIONS] -f FILE...\n       berth audit [OPTIONS] --live [-f FILE...]",
+    after_help = "\
+Examples:
+  berth audit -f cluster.yaml
+  berth audit --live --executing-only
+  kubectl get nodes,namespaces,pods -A -o yaml | berth audit -f - -o json
+
+Exit codes: 0 all rules hold, 1 some do not, 2 bad input or usage
+
+The rules and the output of -o json are described in docs/audit.md."
+)]
+pub struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Only rules that are required during execution
+    #[arg(long)]
+    executing_only: bool,
+    /// Take pods with no place to go to as gone all the same, as the enforcer does with this option
+    #[arg(long)]
+    evict_without_target: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+/// Audits the cluster.
+pub fn run(args: &Args) -> Result<Answer, CliError> {
+    let mut simulation = args.cluster.simulation(false)?;
+    let cluster = simulation.cluster();
+    let violations = violations(cluster, args.executing_only);
+    let executing: Vec<ViolationKey> =
+        violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
+    let options =
+        RemedyOptions { evict_without_target: args.evict_without_target, ..RemedyOptions::default() };
+    let remedies = cluster.remedy(&executing, &options);
+    let summary = Summary::new(cluster.n_pods(), cluster.n_nodes(), &violations, &remedies);
+    let audit = Audit { violations, remedies: remedies.remedies, stays: remedies.stays, summary };
+    let mut out = output::stdout();
+    match args.output {
+        Format::Table => audit::write(&mut out, &audit)?,
+        Format::Json => output::json(&mut out, &audit)?,
+    }
+    out.flush()?;
+    Ok(if audit.violations.is_empty() { Answer::Good } else { Answer::Bad })
+}
+
+fn violations(cluster: &mut Cluster, executing_only: bool) -> Vec<Violation> {
+    if executing_only {
+        return cluster.violations();
+    }
+    let progress = progress::of_audit();
+    let violations = cluster.audit_with(|n_judged, n_pods| {
+        progress.set_length(n_pods as u64);
+        progress.set_position(n_judged as u64);
+    });
+    progress.finish_and_clear();
+    violations
+}
