@@ -31,33 +31,34 @@ pub struct Audit {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    nodes: usize,
+    n_nodes: usize,
     /// Pods that are assigned.
-    pods: usize,
+    n_pods: usize,
     /// Those with a rule that does not hold.
-    pods_with_violations: usize,
-    violations: usize,
+    n_pods_with_violations: usize,
+    n_violations: usize,
     /// Those required during execution.
-    executing_violations: usize,
+    n_executing_violations: usize,
     /// Pods that would go.
-    evictions: usize,
+    n_evictions: usize,
     /// Pods that would have to go and have no place to go to.
-    without_target: usize,
+    n_without_target: usize,
 }
 
 impl Summary {
     /// Counts.
-    pub fn new(pods: usize, nodes: usize, violations: &[Violation], found: &Remedies) -> Summary {
+    pub fn new(n_pods: usize, n_nodes: usize, violations: &[Violation], found: &Remedies) -> Summary {
         let concerned: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
-        let without_target = found.remedies.iter().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
+        let n_without_target =
+            found.remedies.iter().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
         Summary {
-            nodes,
-            pods,
-            pods_with_violations: concerned.len(),
-            violations: violations.len(),
-            executing_violations: violations.iter().filter(|v| v.required_during_execution).count(),
-            evictions: found.remedies.len() - without_target,
-            without_target,
+            n_nodes,
+            n_pods,
+            n_pods_with_violations: concerned.len(),
+            n_violations: violations.len(),
+            n_executing_violations: violations.iter().filter(|v| v.required_during_execution).count(),
+            n_evictions: found.remedies.len() - n_without_target,
+            n_without_target,
         }
     }
 }
@@ -138,20 +139,20 @@ fn write_evictions(out: &mut impl Write, remedies: &[Remedy]) -> io::Result<()> 
 }
 
 fn write_summary(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    let of = format!("{} on {}", counted(summary.pods, "pod"), counted(summary.nodes, "node"));
-    if summary.violations == 0 {
+    let of = format!("{} on {}", counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
+    if summary.n_violations == 0 {
         return writeln!(out, "{GOOD}All required rules hold{GOOD:#}: {of}");
     }
-    let rules = counted(summary.violations, "rule");
-    let do_not = if summary.violations == 1 { "does not" } else { "do not" };
-    let pods = counted(summary.pods_with_violations, "pod");
+    let rules = counted(summary.n_violations, "rule");
+    let do_not = if summary.n_violations == 1 { "does not" } else { "do not" };
+    let pods = counted(summary.n_pods_with_violations, "pod");
     write!(out, "{BAD}{rules} of {pods} {do_not} hold{BAD:#}: {of}")?;
-    write!(out, "; {} required during execution", summary.executing_violations)?;
-    if summary.executing_violations > 0 {
-        write!(out, ": {} would go", counted(summary.evictions, "pod"))?;
+    write!(out, "; {} required during execution", summary.n_executing_violations)?;
+    if summary.n_executing_violations > 0 {
+        write!(out, ": {} would go", counted(summary.n_evictions, "pod"))?;
     }
-    if summary.without_target > 0 {
-        write!(out, ", {} would have to and cannot", summary.without_target)?;
+    if summary.n_without_target > 0 {
+        write!(out, ", {} would have to and cannot", summary.n_without_target)?;
     }
     writeln!(out)
 }

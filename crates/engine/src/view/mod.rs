@@ -96,7 +96,7 @@ impl Cluster {
 impl Class {
     /// Whether a view can hold what the class makes of nodes. Pods that name their nodes by `metadata.name`, and
     /// those whose rules do not parse, need none.
-    fn fits_a_view(&self) -> bool {
+    pub(crate) fn fits_a_view(&self) -> bool {
         let rules = self.rules();
         let names_nodes = |r: &NodeSelectorRule| r.node_names.is_some();
         rules.pod_term_error.is_none()

@@ -64,6 +64,8 @@ pub(super) struct Conflicts<'a> {
     crowds: Vec<Crowd>,
     /// The crowds that each term looks at.
     of_term: FxHashMap<usize, Vec<usize>>,
+    /// The terms that a pod carries.
+    of_carrier: FxHashMap<PodId, Vec<usize>>,
     /// The crowds that a pod is in.
     of_pod: FxHashMap<PodId, Vec<usize>>,
 }
@@ -76,10 +78,11 @@ impl<'a> Conflicts<'a> {
         terms: &[usize],
         stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
     ) -> Conflicts<'a> {
-        let (crowds, of_term, of_pod) = Default::default();
-        let mut conflicts = Conflicts { cluster, pending, stuck, crowds, of_term, of_pod };
+        let (crowds, of_term, of_carrier, of_pod) = Default::default();
+        let mut conflicts = Conflicts { cluster, pending, stuck, crowds, of_term, of_carrier, of_pod };
         let mut known: FxHashMap<Place, usize> = FxHashMap::default();
         for term in terms {
+            conflicts.of_carrier.entry(pending[*term].pod).or_default().push(*term);
             let pod = cluster.pods.get(pending[*term].pod);
             let Some(node) = pod.node else { continue };
             let class = cluster.classes.get(pod.class);
@@ -140,7 +143,7 @@ impl<'a> Conflicts<'a> {
         let mut ranked: Vec<PodId> = going.iter().copied().collect();
         ranked.sort_by_cached_key(|id| Rank::of(self.cluster, *id));
         for pod in ranked.iter().rev() {
-            if !self.is_needed(*pod, terms, &going, &answers) {
+            if !self.is_needed(*pod, &going, &answers) {
                 going.remove(pod);
             }
         }
@@ -162,15 +165,16 @@ impl<'a> Conflicts<'a> {
     fn choose_for(&self, term: usize, going: &mut FxHashSet<PodId>) -> Option<Answer> {
         let carrier = self.pending[term].pod;
         let priority = |id: PodId| self.cluster.pods.get(id).standing.priority;
-        let mut others: Vec<PodId> = self.others(term, going).collect();
-        others.sort_unstable();
-        others.dedup();
-        if others.is_empty() {
-            let crowds = self.of_term.get(&term).into_iter().flatten();
-            let mut leaving = crowds.filter_map(|crowd| self.crowds[*crowd].leaving);
-            return leaving.next().map(|pod| Answer::Waits(name_of(self.cluster, pod)));
-        }
-        if others.iter().all(|other| priority(*other) < priority(carrier)) {
+        // The most important come first: one of them settles it nearly always.
+        if self.others(term, going).all(|other| priority(other) < priority(carrier)) {
+            let mut others: Vec<PodId> = self.others(term, going).collect();
+            others.sort_unstable();
+            others.dedup();
+            if others.is_empty() {
+                let crowds = self.of_term.get(&term).into_iter().flatten();
+                let mut leaving = crowds.filter_map(|crowd| self.crowds[*crowd].leaving);
+                return leaving.next().map(|pod| Answer::Waits(name_of(self.cluster, pod)));
+            }
             let stuck: Vec<_> =
                 others.iter().filter_map(|other| Some((*other, (self.stuck)(*other)?))).collect();
             if stuck.is_empty() {
@@ -193,14 +197,8 @@ impl<'a> Conflicts<'a> {
     }
 
     /// Whether a term would stay broken if the pod stayed.
-    fn is_needed(
-        &self,
-        pod: PodId,
-        terms: &[usize],
-        going: &FxHashSet<PodId>,
-        answers: &FxHashMap<usize, Answer>,
-    ) -> bool {
-        let carries = terms.iter().filter(|term| self.pending[**term].pod == pod);
+    fn is_needed(&self, pod: PodId, going: &FxHashSet<PodId>, answers: &FxHashMap<usize, Answer>) -> bool {
+        let carries = self.of_carrier.get(&pod).into_iter().flatten();
         let mut own = carries.flat_map(|term| self.others(*term, going));
         let of_others = || {
             let crowds = self.of_pod.get(&pod).into_iter().flatten();

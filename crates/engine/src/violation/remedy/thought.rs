@@ -4,9 +4,13 @@
 //! pods are not told of it, and a watch of violations has nothing to tell when it is over.
 
 use super::super::types::Target;
+use rustc_hash::FxHashMap;
+
 use super::super::watch::Judged;
 use crate::decision::Outcome;
+use crate::state::class::ClassId;
 use crate::state::cluster::Cluster;
+use crate::state::identity::IdentityId;
 use crate::state::incoming::PreparedPod;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
@@ -14,12 +18,18 @@ use crate::state::pod::{PodId, Standing};
 use crate::state::uid::Uid;
 use crate::wake::ClusterChange;
 
+/// Why a pod that fits somewhere has no place all the same.
+const WOULD_BREAK: &str =
+    "wherever it fits, its coming would break a rule of another pod that is required during execution";
+
 /// The state, changed in thought.
 pub(super) struct Thought<'a> {
     cluster: &'a mut Cluster,
     done: Vec<Done>,
     noted: Option<Vec<ClusterChange>>,
     is_watched: bool,
+    /// Why pods fit nowhere, in the scheduler's words: once for pods alike, since it takes a look at every node.
+    why: FxHashMap<(ClassId, IdentityId), String>,
 }
 
 enum Done {
@@ -36,7 +46,7 @@ impl<'a> Thought<'a> {
         let is_watched = cluster.watch.is_some();
         cluster.watch_violations();
         let noted = cluster.noted.take();
-        let mut thought = Thought { cluster, done: Vec::new(), noted, is_watched };
+        let mut thought = Thought { cluster, done: Vec::new(), noted, is_watched, why: FxHashMap::default() };
         thought.judge();
         thought
     }
@@ -79,10 +89,9 @@ impl<'a> Thought<'a> {
     }
 
     /// Puts a pod on a node.
-    pub(super) fn place(&mut self, pod: &PreparedPod, node: Symbol) -> Option<PodId> {
+    pub(super) fn place(&mut self, pod: &PreparedPod, node: Symbol) {
         self.cluster.assign(pod, node);
         self.done.push(Done::Placed(pod.clone()));
-        self.cluster.pods.find(pod.namespace, &pod.name)
     }
 
     /// Whether all rules let a pod go to a node.
@@ -99,42 +108,41 @@ impl<'a> Thought<'a> {
             Ok(first) => first,
             Err(why) => return (Target::Nowhere(why), Judged::default()),
         };
-        if let Some(found) = first.and_then(|node| self.try_on(pod, node)) {
+        if let Some(found) = self.try_on(pod, first) {
             return found;
         }
-        let mut broken = None;
-        for node in self.by_score(pod).into_iter().filter(|node| Some(*node) != first) {
-            match self.try_on(pod, node) {
-                Some(found) => return found,
-                None => broken = Some(node),
-            }
-        }
-        let why = match first.or(broken) {
-            Some(_) => {
-                "wherever it fits, its coming would break a rule of another pod that is required during execution"
-            }
-            None => "no node is known",
-        };
-        (Target::Nowhere(why.to_owned()), Judged::default())
+        let others = self.by_score(pod).into_iter().filter(|node| *node != first);
+        let found = others.into_iter().find_map(|node| self.try_on(pod, node));
+        let nowhere = || (Target::Nowhere(WOULD_BREAK.to_owned()), Judged::default());
+        found.unwrap_or_else(nowhere)
     }
 
-    /// The node that the scheduler would choose; none if the pod's scheduler is not one that is known here.
-    fn first_choice(&mut self, pod: &PreparedPod) -> Result<Option<NodeId>, String> {
-        let outcome = if self.cluster.classes.get(pod.class).key.profile.is_some() {
-            self.cluster.decide_prepared(pod)
-        } else {
-            let incoming = self.cluster.incoming(pod);
-            let context = self.cluster.context_of_any(&incoming);
-            match context.map(|context| self.cluster.run_in(context).outcome()) {
-                Some(outcome) => outcome,
-                None => return Err("there is no scheduling profile".to_owned()),
+    /// The node that the scheduler would choose.
+    fn first_choice(&mut self, pod: &PreparedPod) -> Result<NodeId, String> {
+        let identity = self.cluster.identity_of(pod.namespace, pod.terminating, &pod.labels);
+        let alike = (pod.class, identity);
+        let class = self.cluster.classes.get(pod.class);
+        if class.key.profile.is_some() && class.fits_a_view() {
+            if let Some((node, _)) = self.cluster.best_by_view(pod) {
+                return Ok(node);
             }
-        };
-        match &outcome {
-            Outcome::Placed { node, .. } => {
-                Ok(self.cluster.symbols.get(node).and_then(|node| self.cluster.nodes.find(node)))
+            if let Some(why) = self.why.get(&alike) {
+                return Err(why.clone());
             }
-            other => Err(other.message().into_owned()),
+        }
+        let incoming = self.cluster.incoming(pod);
+        let context = self.cluster.context_of_any(&incoming);
+        match context.map(|context| self.cluster.run_in(context).outcome()) {
+            Some(Outcome::Placed { node, .. }) => {
+                let node = self.cluster.symbols.get(&node).and_then(|node| self.cluster.nodes.find(node));
+                node.ok_or_else(|| "no node is known".to_owned())
+            }
+            Some(other) => {
+                let why = other.message().into_owned();
+                self.why.insert(alike, why.clone());
+                Err(why)
+            }
+            None => Err("there is no scheduling profile".to_owned()),
         }
     }
 

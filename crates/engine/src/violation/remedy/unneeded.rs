@@ -1,33 +1,48 @@
 //! Pods that need not go after all: company came to them with the replacement of one that went later.
 
+use rustc_hash::FxHashMap;
+
 use super::thought::Mark;
 use super::{Plan, PodName, Step};
+use crate::state::matcher::MatcherId;
 use crate::violation::types::Target;
 
 impl Plan<'_, '_> {
     /// Leaves out pods that went because they lacked company, where it came later.
     pub(super) fn leave_out_unneeded(&mut self) {
-        for i in (0..self.steps.len()).rev().filter(|i| self.steps[*i].lacks_company).collect::<Vec<_>>() {
-            if let Some(company) = self.company_for(i) {
-                self.try_without(i, &company);
+        let mut last = self.last_matching();
+        for i in (0..self.steps.len()).rev() {
+            if !self.steps[i].lacks_company {
+                continue;
+            }
+            let class = self.thought.cluster().classes.get(self.steps[i].pod.class);
+            let matcher = class.required_affinity.first().map(|term| term.matcher);
+            let company = matcher.and_then(|matcher| last.get(&matcher)).filter(|later| **later > i);
+            if let Some(company) = company.map(|later| self.steps[*later].name())
+                && self.try_without(i, &company)
+            {
+                last = self.last_matching();
             }
         }
     }
 
-    /// A pod that went after step `i` and whose replacement may be company for the pod that went then.
-    fn company_for(&self, i: usize) -> Option<PodName> {
+    /// By question, the last step whose replacement matches it where it was placed.
+    fn last_matching(&self) -> FxHashMap<MatcherId, usize> {
         let cluster = self.thought.cluster();
-        let term = cluster.classes.get(self.steps[i].pod.class).required_affinity.first()?;
-        let placed = self.steps[i + 1..].iter().filter(|step| matches!(step.target, Target::Node(_)));
-        let is_company = |step: &&Step| {
-            let id = cluster.pods.find(step.pod.namespace, &step.pod.name);
-            id.is_some_and(|id| cluster.is_matched(cluster.pods.get(id), term.matcher))
-        };
-        placed.filter(is_company).map(Step::name).next()
+        let mut last = FxHashMap::default();
+        let placed = self.steps.iter().enumerate().filter(|(_, s)| matches!(s.target, Target::Node(_)));
+        for (i, step) in placed {
+            if let Some(id) = cluster.pods.find(step.pod.namespace, &step.pod.name) {
+                let matched = &cluster.identities.get(cluster.pods.get(id).identity).matched;
+                last.extend(matched.iter().map(|matcher| (*matcher, i)));
+            }
+        }
+        last
     }
 
-    /// Leaves step `i` out if all that is cured is cured without it, and those after it fit where they went.
-    fn try_without(&mut self, i: usize, company: &PodName) {
+    /// Leaves step `i` out if all that is cured is cured without it, and those after it fit where they went. Tells
+    /// whether it did.
+    fn try_without(&mut self, i: usize, company: &PodName) -> bool {
         let cured: Vec<usize> =
             (0..self.pending.len()).filter(|rule| !self.is_broken(&self.pending[*rule])).collect();
         let (marks, steps): (Vec<Mark>, Vec<Step>) =
@@ -51,12 +66,13 @@ impl Plan<'_, '_> {
             }
             self.steps.remove(i);
             self.steps[i..].iter_mut().zip(marks_without).for_each(|(step, mark)| step.mark = mark);
-            return;
+            return true;
         }
         self.thought.undo_to(marks[0]);
         self.gone.insert(name);
         steps.iter().for_each(|step| _ = self.again(step));
         self.thought.judge();
+        false
     }
 
     /// Carries a step out again; tells whether its replacement fits where it went.
