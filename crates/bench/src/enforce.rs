@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use berth_api::object::{Node, Pod};
-use berth_engine::{Cluster, Settings};
+use berth_engine::{Cluster, Remedies, Remedy, RemedyOptions, Settings, Target, Violation};
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,8 +16,10 @@ use crate::scale::nodes;
 
 /// The label that pods' nodes must have.
 const POOL: &str = "example.com/pool";
-/// Pods of the kinds that carry rules required during execution, of ten.
+/// Different caches; each zone has all of them.
 const N_CACHES: usize = 20;
+/// Of ten kinds of pods, so many carry rules required during execution: the first ones.
+const N_EXECUTING_KINDS: usize = 7;
 
 /// How large, and how much changes.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,12 @@ pub struct Report {
     pub mended: Figures,
     /// Judging every rule of every pod instead, in milliseconds.
     pub full_pass_ms: f64,
+    /// Finding out who would have to go for all of them, and where to, in milliseconds.
+    pub remedies_ms: f64,
+    /// Pods that would go.
+    pub evictions: usize,
+    /// Pods that would have to go and have no place to go to.
+    pub without_target: usize,
     /// Beginning to watch, in milliseconds.
     pub watch_ms: f64,
     /// Asking when nothing has changed.
@@ -76,7 +84,7 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
     before.iter().for_each(|node| cluster.set_node(node));
     let pods: Vec<Pod> = (0..n_pods).map(|i| pod(i % n_nodes, i / n_nodes)).collect();
     pods.iter().for_each(|pod| _ = cluster.set_pod(pod));
-    let executing_pods = (0..n_pods).filter(|i| kind_of(i / n_nodes) < 7).count();
+    let executing_pods = (0..n_pods).filter(|i| kind_of(i / n_nodes) < N_EXECUTING_KINDS).count();
 
     let churned = pods.iter().step_by((n_pods / 1_000).max(1));
     let churn = |cluster: &mut Cluster| {
@@ -109,6 +117,7 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
     let after: Vec<Node> = concerned.iter().map(|i| labelled(seed, *i, true)).collect();
     let (mut judged, mut mended, mut full) = (Samples::default(), Samples::default(), Duration::ZERO);
     let (mut broken, mut is_right) = (0, true);
+    let (mut remedies, mut seeking) = (Remedies::default(), Duration::ZERO);
     for round in 0..rounds {
         let (changes, duration) = timed(|| {
             after.iter().for_each(|node| cluster.set_node(node));
@@ -119,6 +128,11 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
         full = duration;
         is_right &= changes.ended.is_empty() && changes.began == all;
         broken = all.len();
+        if round == 0 {
+            let keys: Vec<_> = all.iter().map(Violation::key).collect();
+            (remedies, seeking) = timed(|| cluster.remedy(&keys, &RemedyOptions::default()));
+            is_right &= cluster.violation_changes().is_empty();
+        }
         let (changes, duration) = timed(|| {
             concerned.iter().for_each(|i| cluster.set_node(&before[*i]));
             cluster.violation_changes()
@@ -128,6 +142,8 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
         is_right &= cluster.violations().is_empty();
         progress(round + 1);
     }
+    let nowhere = |remedy: &&Remedy| matches!(remedy.target, Target::Nowhere(_));
+    let without_target = remedies.remedies.iter().filter(nowhere).count();
     Report {
         nodes: n_nodes,
         pods: n_pods,
@@ -137,6 +153,9 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
         judged: judged.figures(),
         mended: mended.figures(),
         full_pass_ms: full.as_secs_f64() * 1e3,
+        remedies_ms: seeking.as_secs_f64() * 1e3,
+        evictions: remedies.remedies.len() - without_target,
+        without_target,
         watch_ms: watching.as_secs_f64() * 1e3,
         idle: idle.figures(),
         churn_unwatched,
@@ -178,7 +197,8 @@ fn pod(node: usize, round: usize) -> Pod {
             json!({"nodeAffinity": {executing: {"nodeSelectorTerms": terms}}})
         }
         2..=4 => {
-            let cache = format!("cache-{}", node % N_CACHES);
+            // On a neighbour: a node that leaves its zone leaves it behind.
+            let cache = format!("cache-{}", (node + 1) % N_CACHES);
             let term = json!({"topologyKey": nodes::ZONE, "labelSelector": {"matchLabels": {"app": cache}}});
             json!({"podAffinity": {executing: [term]}})
         }

@@ -8,6 +8,6 @@ fn what_is_followed_is_what_a_full_pass_finds() {
     assert!(report.is_right);
     assert_eq!((report.changed, report.executing_pods), (40, 2_800));
     // Two pods of each node need its label, and some of those that moved lack a cache.
-    assert!(report.broken > 80, "{}", report.broken);
+    assert!(report.broken > 100, "{}", report.broken);
     assert_eq!(report.judged.decisions, 2);
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_engine::{Cluster, RemedyOptions, Violation, ViolationKey};
+use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
@@ -51,11 +51,13 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     let violations = violations(cluster, args.executing_only);
     let executing: Vec<ViolationKey> =
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
-    let options =
-        RemedyOptions { evict_without_target: args.evict_without_target, ..RemedyOptions::default() };
+    let evict_without_target = args.evict_without_target;
+    let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     let remedies = cluster.remedy(&executing, &options);
-    let summary = Summary::new(cluster.n_pods(), cluster.n_nodes(), &violations, &remedies);
-    let audit = Audit { violations, remedies: remedies.remedies, stays: remedies.stays, summary };
+    let size = (cluster.n_pods(), cluster.n_nodes());
+    let summary = Summary::new(size, &violations, &remedies, evict_without_target);
+    let Remedies { remedies, stays } = remedies;
+    let audit = Audit { violations, remedies, stays, summary, evict_without_target };
     let mut out = output::stdout();
     match args.output {
         Format::Table => audit::write(&mut out, &audit)?,

@@ -7,7 +7,7 @@ use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
-use super::names::{abbreviated, counted};
+use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{BAD, BOLD, DIM, GOOD};
 
@@ -25,6 +25,9 @@ pub struct Audit {
     pub stays: Vec<Stays>,
     /// In numbers.
     pub summary: Summary,
+    /// Whether pods with no place to go to would go all the same.
+    #[serde(skip)]
+    pub evict_without_target: bool,
 }
 
 /// An audit in numbers.
@@ -41,13 +44,18 @@ pub struct Summary {
     n_executing_violations: usize,
     /// Pods that would go.
     n_evictions: usize,
-    /// Pods that would have to go and have no place to go to.
+    /// Pods that have no place to go to: they stay, unless they are to go all the same.
     n_without_target: usize,
 }
 
 impl Summary {
-    /// Counts.
-    pub fn new(n_pods: usize, n_nodes: usize, violations: &[Violation], found: &Remedies) -> Summary {
+    /// Counts; of the cluster it is told how many pods and nodes it has.
+    pub fn new(
+        (n_pods, n_nodes): (usize, usize),
+        violations: &[Violation],
+        found: &Remedies,
+        evict_without_target: bool,
+    ) -> Summary {
         let concerned: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
         let n_without_target =
             found.remedies.iter().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
@@ -57,7 +65,7 @@ impl Summary {
             n_pods_with_violations: concerned.len(),
             n_violations: violations.len(),
             n_executing_violations: violations.iter().filter(|v| v.required_during_execution).count(),
-            n_evictions: found.remedies.len() - n_without_target,
+            n_evictions: found.remedies.len() - if evict_without_target { 0 } else { n_without_target },
             n_without_target,
         }
     }
@@ -81,11 +89,11 @@ pub fn write(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
             write_answer(out, audit, &violation.key())?;
         }
     }
-    write_evictions(out, &audit.remedies)?;
+    write_evictions(out, audit)?;
     if !audit.violations.is_empty() {
         writeln!(out)?;
     }
-    write_summary(out, &audit.summary)
+    write_summary(out, &audit.summary, audit.evict_without_target)
 }
 
 /// What would be done about a rule.
@@ -98,10 +106,13 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
             Target::Node(node) => {
                 writeln!(out, "      {BAD}required during execution{BAD:#}: {who} would go to {node}")?
             }
-            Target::Nowhere(why) => writeln!(
-                out,
-                "      {BAD}required during execution{BAD:#}: {who} would have to go, but has no place: {why}"
-            )?,
+            Target::Nowhere(why) => {
+                let goes = if audit.evict_without_target { "would go, and" } else { "would have to go, but" };
+                writeln!(
+                    out,
+                    "      {BAD}required during execution{BAD:#}: {who} {goes} has no place: {why}"
+                )?;
+            }
             Target::NotAsked => writeln!(out, "      {BAD}required during execution{BAD:#}: {who} would go")?,
         }
     }
@@ -111,16 +122,17 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
     Ok(())
 }
 
-fn write_evictions(out: &mut impl Write, remedies: &[Remedy]) -> io::Result<()> {
-    if remedies.is_empty() {
+fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
+    if audit.remedies.is_empty() {
         return Ok(());
     }
     heading(out, "What the enforcer would do once its patience is over, in this order")?;
     let mut table = Table::new(["POD", "NODE", "PRIORITY", "GOES TO", "SO THAT THE RULES HOLD OF"]);
-    for remedy in remedies {
+    for remedy in &audit.remedies {
         let victim = &remedy.victim;
         let target = match &remedy.target {
             Target::Node(node) => Cell::styled(node, GOOD),
+            Target::Nowhere(_) if audit.evict_without_target => Cell::styled("nowhere", BAD),
             Target::Nowhere(_) => Cell::styled("stays: no place", DIM),
             Target::NotAsked => Cell::styled("not asked", DIM),
         };
@@ -138,7 +150,7 @@ fn write_evictions(out: &mut impl Write, remedies: &[Remedy]) -> io::Result<()> 
     table.write(out, "  ")
 }
 
-fn write_summary(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+fn write_summary(out: &mut impl Write, summary: &Summary, evict_without_target: bool) -> io::Result<()> {
     let of = format!("{} on {}", counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
     if summary.n_violations == 0 {
         return writeln!(out, "{GOOD}All required rules hold{GOOD:#}: {of}");
@@ -147,12 +159,14 @@ fn write_summary(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let do_not = if summary.n_violations == 1 { "does not" } else { "do not" };
     let pods = counted(summary.n_pods_with_violations, "pod");
     write!(out, "{BAD}{rules} of {pods} {do_not} hold{BAD:#}: {of}")?;
-    write!(out, "; {} required during execution", summary.n_executing_violations)?;
+    write!(out, "; {} required during execution", grouped(summary.n_executing_violations))?;
     if summary.n_executing_violations > 0 {
         write!(out, ": {} would go", counted(summary.n_evictions, "pod"))?;
     }
-    if summary.n_without_target > 0 {
-        write!(out, ", {} would have to and cannot", summary.n_without_target)?;
+    match (summary.n_without_target, evict_without_target) {
+        (0, _) => {}
+        (n, true) => write!(out, ", {} of them with no place to go to", grouped(n))?,
+        (n, false) => write!(out, ", {} would have to and cannot", grouped(n))?,
     }
     writeln!(out)
 }

@@ -138,6 +138,13 @@ pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()>
         report.watch_ms,
         mebibytes(report.peak_rss_bytes)
     )?;
+    writeln!(
+        out,
+        "who would go for all of them, and where to: {:.1} ms; {} would go, {} have no place",
+        report.remedies_ms,
+        counted(report.evictions, "pod"),
+        grouped(report.without_target)
+    )?;
     match report.is_right {
         true => {
             writeln!(out, "{GOOD}checked{GOOD:#}: every time what was followed is what a full pass finds")
