@@ -170,7 +170,7 @@ fn labelled(seed: u64, i: usize, changed: bool) -> Node {
     let mut node = nodes::node(seed, i);
     let labels = &mut node.metadata.labels;
     labels.insert(POOL.to_owned(), if changed { "drained" } else { "general" }.to_owned());
-    if changed && i % 4 == 0 {
+    if changed && i.is_multiple_of(4) {
         labels.insert(nodes::ZONE.to_owned(), "zone-moved".to_owned());
     }
     node
