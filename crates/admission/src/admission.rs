@@ -21,6 +21,7 @@ pub struct Admission {
 }
 
 struct Shared {
+    settings: Settings,
     state: Mutex<State>,
     /// What has not been listed yet.
     waits_for: watch::Sender<Vec<&'static str>>,
@@ -48,7 +49,8 @@ impl Admission {
     /// told.
     pub fn stateful(policy: Policy, settings: Settings, waits_for: Vec<&'static str>) -> Arc<Admission> {
         let shared = Shared {
-            state: Mutex::new(State::new(&policy, settings)),
+            state: Mutex::new(State::new(&policy, settings.clone())),
+            settings,
             waits_for: watch::Sender::new(waits_for),
             told: watch::Sender::new(0),
         };
@@ -66,6 +68,25 @@ impl Admission {
             change(&mut shared.state.lock().unwrap_or_else(PoisonError::into_inner));
             shared.told.send_modify(|n_told| *n_told = n_told.wrapping_add(1));
         }
+    }
+
+    /// An empty state, to be fed like this one's and to take its place.
+    pub fn new_state(&self) -> Option<State> {
+        self.shared.as_ref().map(|shared| State::new(&self.policy, shared.settings.clone()))
+    }
+
+    /// Puts another state of the same cluster in the place of the one there is. What was allowed goes on counting.
+    pub fn replace_state(&self, mut state: State) {
+        self.tell(|current| {
+            std::mem::swap(current, &mut state);
+            current.take_over(state);
+        });
+    }
+
+    /// Number of different sets of rules that the state was asked about so far.
+    pub fn n_rule_sets(&self) -> usize {
+        let shared = self.shared.as_ref();
+        shared.map_or(0, |s| s.state.lock().unwrap_or_else(PoisonError::into_inner).n_rule_sets())
     }
 
     /// Something has been listed.

@@ -33,7 +33,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    everything is placed (simulate, up), the pod fits (explain), all rules hold (audit),
        no differences (replay), measured (bench), ended by Ctrl-C (up, apiserver, scheduler,
-       enforcer, kubelet)
+       enforcer, webhook, kubelet)
   1    some pods are not placed (simulate, up), the pod does not fit or one of its rules no
        longer holds (explain), rules do not hold (audit), differences were found (replay),
        a workload is broken or a placement against its rules (bench)

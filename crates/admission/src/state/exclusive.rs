@@ -101,6 +101,16 @@ impl ExclusiveNodes {
         self.reserved.entry(namespace.to_owned()).or_default().insert(name.to_owned(), (pod, until));
     }
 
+    /// Pods that were allowed by another and not seen by this one.
+    pub(crate) fn take_over(&mut self, from: &mut ExclusiveNodes) {
+        for (namespace, pods) in from.reserved.drain() {
+            let seen = self.seen.get(&namespace);
+            let unseen =
+                pods.into_iter().filter(|(name, _)| seen.is_none_or(|seen| !seen.contains_key(name)));
+            self.reserved.entry(namespace).or_default().extend(unseen);
+        }
+    }
+
     pub(crate) fn expire(&mut self, now: Instant) {
         for pods in self.reserved.values_mut() {
             pods.retain(|_, (_, until)| *until > now);

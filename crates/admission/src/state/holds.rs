@@ -36,7 +36,9 @@ impl Holds {
     }
 
     pub(crate) fn insert(&mut self, key: String, hold: Hold) {
-        self.ends.push_back((hold.until, key.clone()));
+        // Nearly always the last: what is held again goes where it belongs.
+        let at = self.ends.partition_point(|(until, _)| *until <= hold.until);
+        self.ends.insert(at, (hold.until, key.clone()));
         self.held.insert(key, hold);
     }
 

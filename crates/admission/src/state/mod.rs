@@ -186,6 +186,24 @@ impl State {
         known.unwrap_or_else(|| self.nodes.charge(measure))
     }
 
+    /// Number of different sets of rules that were asked about so far; see [`Cluster::n_rule_sets`].
+    pub fn n_rule_sets(&self) -> usize {
+        self.cluster.n_rule_sets()
+    }
+
+    /// Takes over from a state of the same cluster what is not in the cluster itself yet: what was allowed.
+    pub(crate) fn take_over(&mut self, mut from: State) {
+        for (key, hold) in from.holds.not_among(|_, _| false) {
+            let waits = self.waiting(&hold.namespace, &hold.name).filter(|pod| pod.metadata.uid == hold.uid);
+            let Some(mut pod) = waits.cloned() else { continue };
+            GUARD_PROFILE.clone_into(&mut pod.spec.scheduler_name);
+            let prepared = self.cluster.prepare(&pod);
+            self.cluster.assume(&prepared, &hold.node);
+            self.holds.insert(key, hold);
+        }
+        self.exclusive.take_over(&mut from.exclusive);
+    }
+
     /// Number of pods that count where they were allowed to go and have not been seen there.
     pub fn n_held(&self) -> usize {
         self.holds.len()

@@ -97,6 +97,10 @@ impl Classes {
         id
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub(crate) fn get(&self, id: ClassId) -> &Class {
         &self.all[id.0 as usize]
     }

@@ -143,6 +143,13 @@ impl Cluster {
         self.pods.len()
     }
 
+    /// Number of different sets of rules that pods have had so far: those of pods that were only asked about included,
+    /// and those of pods that are gone. It only grows; whoever asks about many pods that never come may want to begin
+    /// anew.
+    pub fn n_rule_sets(&self) -> usize {
+        self.classes.len()
+    }
+
     /// Adds or changes a namespace.
     pub fn set_namespace(&mut self, namespace: &Namespace) {
         let name = self.symbols.intern(&namespace.metadata.name);
