@@ -4,9 +4,12 @@
 //! answered with success, the pod is looked up before anything else is done: a binding that went through although
 //! its answer was lost is none to repeat. As long as it is uncertain whether an earlier request may still be carried
 //! out, only the same node is tried again.
+//!
+//! A fixed number of workers send requests, one at a time each, over as many connections.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::Pod;
@@ -15,10 +18,13 @@ use berth_watch::call::{self, CallError};
 use berth_watch::lease::Leadership;
 use http::Method;
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
+use crate::queue::PodId;
+use crate::scheduler::Ended;
 
 /// Requests for one pod before it goes back to the queue.
 const MAX_ATTEMPTS: u32 = 5;
@@ -52,17 +58,68 @@ enum Seen {
 /// A pod to bind.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
+    pub(crate) id: PodId,
     pub(crate) pod: Arc<Pod>,
     pub(crate) node: Arc<str>,
     /// Set when the node has gone: then nothing is sent to it any more.
     pub(crate) abandoned: Arc<AtomicBool>,
 }
 
-/// Binds pods, so many at a time.
+/// Bindings that no worker has taken yet.
+#[derive(Debug)]
+pub(crate) struct Bindings {
+    waiting: Mutex<VecDeque<Binding>>,
+    /// One permit for each.
+    n_waiting: Semaphore,
+}
+
+impl Bindings {
+    pub(crate) fn new() -> Arc<Bindings> {
+        Arc::new(Bindings { waiting: Mutex::default(), n_waiting: Semaphore::new(0) })
+    }
+
+    pub(crate) fn push(&self, binding: Binding) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(binding);
+        self.n_waiting.add_permits(1);
+    }
+
+    /// The next one; none when they are closed.
+    async fn next(&self) -> Option<Binding> {
+        self.n_waiting.acquire().await.ok()?.forget();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Workers take no more. Returns what is left.
+    pub(crate) fn close(&self) -> VecDeque<Binding> {
+        self.n_waiting.close();
+        std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Starts `n` workers in `tasks`; they end when the bindings are closed.
+pub(crate) fn start_workers(
+    n: usize,
+    binder: &Binder,
+    bindings: &Arc<Bindings>,
+    ended: &mpsc::UnboundedSender<Ended>,
+    tasks: &mut JoinSet<()>,
+) {
+    for _ in 0..n {
+        let (binder, bindings, ended) = (binder.clone(), bindings.clone(), ended.clone());
+        tasks.spawn(async move {
+            while let Some(binding) = bindings.next().await {
+                let end = binder.bind(&binding).await;
+                // Nobody takes it when the scheduler has ended.
+                let _ = ended.send(Ended::Binding { binding, end });
+            }
+        });
+    }
+}
+
+/// Binds pods, one at a time.
 #[derive(Clone)]
 pub(crate) struct Binder {
     pub(crate) client: kube::Client,
-    pub(crate) slots: Arc<Semaphore>,
     pub(crate) leadership: Leadership,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
@@ -71,9 +128,8 @@ pub(crate) struct Binder {
 }
 
 impl Binder {
-    /// Binds a pod once there is a free slot.
-    pub(crate) async fn bind(&self, binding: &Binding) -> BindEnd {
-        let Ok(_slot) = self.slots.acquire().await else { return BindEnd::NotSent };
+    /// Binds a pod.
+    async fn bind(&self, binding: &Binding) -> BindEnd {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         let mut is_sent = false;
         loop {

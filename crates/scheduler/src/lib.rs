@@ -11,6 +11,7 @@
 mod bind;
 mod metrics;
 mod options;
+mod pods;
 mod queue;
 mod scheduler;
 mod status;

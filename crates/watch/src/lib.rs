@@ -17,4 +17,6 @@ pub mod record;
 pub mod sources;
 
 pub use backoff::Backoff;
-pub use follow::{Event, FollowOptions, Following, Generated, Versioned, follow, follow_into, list};
+pub use follow::{
+    Event, FollowOptions, Following, Generated, Versioned, follow, follow_into, follow_with, list,
+};

@@ -2,7 +2,8 @@
 //!
 //! The same pods are bound to the same API server in turn by a bare client, which knows their nodes beforehand and
 //! does nothing but bind, and by the scheduler. Both have the same number of connections, and both are timed by the
-//! same observer: from the first binding it is told of to the last.
+//! same observer, which is told of every binding by a watch. The first tenth of the bindings of a round is not timed: in
+//! that time connections are made, and the scheduler meets each class of pods for the first time.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ use crate::cluster::observed::{Observed, Pod};
 const N_CREATORS: usize = 8;
 /// A round may take this long.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
+/// This part of the bindings of a round comes before those that are timed.
+const WARM_UP: usize = 10;
 /// The name of a scheduler that there is not.
 const NOBODY: &str = "nobody";
 
@@ -75,6 +78,12 @@ pub struct Report {
     pub scheduler_per_second: f64,
     /// The latter by the former.
     pub ratio: f64,
+    /// Median of the processor time a pod took with the bare client, of the API server and the client together.
+    pub bare_client_cpu_us: Option<f64>,
+    /// The same with the scheduler.
+    pub scheduler_cpu_us: Option<f64>,
+    /// The former by the latter: what `ratio` is where nothing else uses the processors.
+    pub cpu_ratio: Option<f64>,
     /// Peak memory of the API server.
     pub server_peak_rss_bytes: Option<u64>,
     /// What the independent check found in the scheduler's placements.
@@ -86,14 +95,22 @@ pub struct Report {
 pub struct Round {
     /// Who bound.
     pub who: Who,
-    /// Pods a second, from the first binding to the last.
+    /// Pods a second, over the timed bindings.
     pub per_second: f64,
     /// How long a request to bind took the bare client.
     pub requests: Option<Figures>,
-    /// Processor time of the API server, by the time that passed.
-    pub server_cores: f64,
-    /// Processor time of who bound and of the observer, by the time that passed.
-    pub own_cores: f64,
+    /// Processor time of the API server a timed pod; on Linux only, as is the next.
+    pub server_cpu_us: Option<f64>,
+    /// Processor time of who bound and of the observer.
+    pub own_cpu_us: Option<f64>,
+    /// Processors in use by both meanwhile.
+    pub cores: Option<f64>,
+}
+
+impl Round {
+    fn cpu_us(&self) -> Option<f64> {
+        Some(self.server_cpu_us? + self.own_cpu_us?)
+    }
 }
 
 /// A pod to be bound.
@@ -143,6 +160,11 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     }
     let rate = |who| median(rounds.iter().filter(|r| r.who == who).map(|r| r.per_second));
     let (bare, scheduler) = (rate(Who::BareClient), rate(Who::Scheduler));
+    let cpu = |who| {
+        let of_round: Option<Vec<f64>> = rounds.iter().filter(|r| r.who == who).map(Round::cpu_us).collect();
+        of_round.map(|us| median(us.into_iter()))
+    };
+    let (bare_cpu, scheduler_cpu) = (cpu(Who::BareClient), cpu(Who::Scheduler));
     Ok(Report {
         nodes: bind.n_nodes,
         pods: bind.n_pods,
@@ -150,6 +172,9 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
         bare_client_per_second: bare,
         scheduler_per_second: scheduler,
         ratio: if bare > 0.0 { scheduler / bare } else { 0.0 },
+        bare_client_cpu_us: bare_cpu,
+        scheduler_cpu_us: scheduler_cpu,
+        cpu_ratio: bare_cpu.zip(scheduler_cpu).map(|(bare, scheduler)| bare / scheduler),
         server_peak_rss_bytes: bench.server.peak_rss_bytes(),
         check: bench.findings,
         rounds,
@@ -190,10 +215,9 @@ impl Bench {
             (path, pod_object(class, &task.name, scheduler_name))
         };
         create(&self.client, self.tasks.iter().map(pod).collect(), N_CREATORS).await?;
-        let mut observer = Observer::start(self.client.clone());
+        let mut observer = Observer::start(self.client.clone(), &self.server, self.tasks.len());
         observer.until(|o| o.observed.pods.len() >= self.tasks.len(), "all pods are there", progress).await?;
 
-        let (cpu, own_cpu, begin) = (self.server.cpu_time(), own_cpu_time(), Instant::now());
         let config = self.options.config().await?;
         let stop = CancellationToken::new();
         let n_tasks = self.tasks.len();
@@ -216,19 +240,12 @@ impl Bench {
                 None
             }
         };
-        let elapsed = begin.elapsed().as_secs_f64();
-        let cores = |before: Option<Duration>, after: Option<Duration>| {
-            after
-                .zip(before)
-                .map_or(0.0, |(after, before)| after.saturating_sub(before).as_secs_f64() / elapsed)
-        };
-        let server_cores = cores(cpu, self.server.cpu_time());
-        let own_cores = cores(own_cpu, own_cpu_time());
-        if who == Who::Scheduler {
-            self.check(&observer);
-        }
         self.clear(&mut observer, progress).await?;
-        Ok(Round { who, per_second: observer.per_second(), requests, server_cores, own_cores })
+        let (round, bound) = (observer.round(who, requests), observer.bound);
+        if who == Who::Scheduler {
+            self.check(&bound);
+        }
+        Ok(round)
     }
 
     /// As a client that has nothing else to do: one connection to a worker, one request at a time.
@@ -259,13 +276,12 @@ impl Bench {
     }
 
     /// Looks at the placement with code that is not the engine's.
-    fn check(&mut self, observer: &Observer) {
+    fn check(&mut self, bound: &[(String, String)]) {
         let class_of = |name: &str| {
             let (app, _) = name.rsplit_once('-')?;
             self.classes.iter().position(|c| c.template.metadata.name == app)
         };
-        let placed: Vec<Placed> = observer
-            .bound
+        let placed: Vec<Placed> = bound
             .iter()
             .filter_map(|(name, node)| {
                 let template = u32::try_from(class_of(name)?).ok()?;
@@ -282,7 +298,7 @@ impl Bench {
 
     async fn clear(
         &self,
-        observer: &mut Observer,
+        observer: &mut Observer<'_>,
         progress: &dyn Fn(usize),
     ) -> Result<(), ClusterBenchError> {
         for namespace in namespaces() {
@@ -294,32 +310,54 @@ impl Bench {
     }
 }
 
+/// A moment, and the processor time used until then.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: Instant,
+    server_cpu: Option<Duration>,
+    own_cpu: Option<Duration>,
+}
+
 /// Watches pods being bound.
-struct Observer {
+struct Observer<'a> {
     pods: Following<Pod>,
     observed: Observed,
     seen: HashSet<String>,
     /// Names of pods and their nodes, in the order they were told of.
     bound: Vec<(String, String)>,
-    first: Option<Instant>,
-    last: Option<Instant>,
+    server: &'a Server,
+    n_pods: usize,
+    /// When the last binding of the warm-up was told, and the last of all.
+    begin: Option<Moment>,
+    end: Option<Moment>,
 }
 
-impl Observer {
-    fn start(client: Client) -> Observer {
+impl Observer<'_> {
+    fn start(client: Client, server: &Server, n_pods: usize) -> Observer<'_> {
         Observer {
             pods: follow(client, FollowOptions::new("/api/v1/pods")),
             observed: Observed::default(),
             seen: HashSet::new(),
             bound: Vec::new(),
-            first: None,
-            last: None,
+            server,
+            n_pods,
+            begin: None,
+            end: None,
         }
+    }
+
+    /// Bindings before those that are timed; the last of them begins the time.
+    fn n_warm_up(&self) -> usize {
+        (self.n_pods / WARM_UP).max(1)
+    }
+
+    fn now(&self) -> Moment {
+        Moment { at: Instant::now(), server_cpu: self.server.cpu_time(), own_cpu: own_cpu_time() }
     }
 
     async fn until(
         &mut self,
-        is_done: impl Fn(&Observer) -> bool,
+        is_done: impl Fn(&Observer<'_>) -> bool,
         what: &str,
         progress: &dyn Fn(usize),
     ) -> Result<(), ClusterBenchError> {
@@ -342,21 +380,39 @@ impl Observer {
             && let Some(node) = pod.node()
             && self.seen.insert(pod.metadata.name.clone())
         {
-            let now = Instant::now();
-            self.first.get_or_insert(now);
-            self.last = Some(now);
             self.bound.push((pod.metadata.name.clone(), node.to_owned()));
+            if self.bound.len() == self.n_warm_up() {
+                self.begin = Some(self.now());
+            } else if self.bound.len() == self.n_pods {
+                self.end = Some(self.now());
+            }
         }
         self.observed.pod_event(event);
     }
 
-    /// The first binding begins the time, and is not counted.
-    fn per_second(&self) -> f64 {
-        match self.first.zip(self.last) {
-            Some((first, last)) if last > first => {
-                (self.bound.len() - 1) as f64 / last.duration_since(first).as_secs_f64()
-            }
-            _ => 0.0,
+    fn round(&self, who: Who, requests: Option<Figures>) -> Round {
+        let (Some(begin), Some(end)) = (self.begin, self.end) else {
+            return Round {
+                who,
+                per_second: 0.0,
+                requests,
+                server_cpu_us: None,
+                own_cpu_us: None,
+                cores: None,
+            };
+        };
+        let seconds = end.at.duration_since(begin.at).as_secs_f64();
+        let n_timed = self.n_pods.saturating_sub(self.n_warm_up()) as f64;
+        let used = |begin: Option<Duration>, end: Option<Duration>| Some((end? - begin?).as_secs_f64());
+        let server_cpu = used(begin.server_cpu, end.server_cpu);
+        let own_cpu = used(begin.own_cpu, end.own_cpu);
+        Round {
+            who,
+            per_second: n_timed / seconds,
+            requests,
+            server_cpu_us: server_cpu.map(|s| s * 1e6 / n_timed),
+            own_cpu_us: own_cpu.map(|s| s * 1e6 / n_timed),
+            cores: server_cpu.zip(own_cpu).map(|(server, own)| (server + own) / seconds),
         }
     }
 }

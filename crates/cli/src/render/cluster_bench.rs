@@ -18,7 +18,7 @@ fn rate(per_second: f64) -> String {
 
 /// Rounds, medians, and their ratio.
 pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
-    let headings = ["ROUND", "WHO", "PODS/S", "P50 OF A REQUEST", "P99", "SERVER CORES", "OWN CORES"];
+    let headings = ["ROUND", "WHO", "PODS/S", "P50 OF A REQUEST", "P99", "SERVER'S CPU", "OWN CPU", "CORES"];
     let mut table = Table::new(headings);
     for (i, round) in report.rounds.iter().enumerate() {
         let who = match round.who {
@@ -28,9 +28,11 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
         let ms = |us: f64| Cell::from(format!("{:.1} ms", us / 1000.0));
         let requests =
             round.requests.map_or_else(|| ["-".into(), "-".into()], |f| [ms(f.p50_us), ms(f.p99_us)]);
-        let cores = [round.server_cores, round.own_cores].map(|c| Cell::from(format!("{c:.2}")));
+        let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0} us/pod"));
+        let cores = round.cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
+        let cpu = [us(round.server_cpu_us), us(round.own_cpu_us), cores].map(Cell::from);
         let start = [Cell::from(i + 1), who.into(), rate(round.per_second).into()];
-        table.row(start.into_iter().chain(requests).chain(cores));
+        table.row(start.into_iter().chain(requests).chain(cpu));
     }
     table.write(out, "")?;
     let bind::Report { nodes, pods, connections, ratio, check, .. } = report;
@@ -48,6 +50,15 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
         rate(report.bare_client_per_second),
         rate(report.scheduler_per_second)
     )?;
+    if let (Some(bare), Some(scheduler), Some(ratio)) =
+        (report.bare_client_cpu_us, report.scheduler_cpu_us, report.cpu_ratio)
+    {
+        writeln!(
+            out,
+            "processor time of both processes: bare client {bare:.0} us/pod, scheduler {scheduler:.0} us/pod, \
+             ratio {ratio:.2}"
+        )?;
+    }
     writeln!(out, "peak memory of the API server: {}", mebibytes(report.server_peak_rss_bytes))?;
     let style = if check.n_violations == 0 { GOOD } else { BAD };
     let n_broken = grouped(check.n_violations);

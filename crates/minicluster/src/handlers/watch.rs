@@ -27,6 +27,9 @@ const MAX_DURATION: Duration = Duration::from_secs(3600);
 const BATCH: usize = 512;
 /// Frames are sent together up to about this size.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// After a piece the next one waits this long for company. A change after a quiet time is told at once; of thousands a
+/// second many share a write here, and a read and a wake-up there.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Answers a watch.
 ///
@@ -92,6 +95,7 @@ pub fn watch(
         changes,
         deadline: now + duration,
         next_bookmark: now + BOOKMARK_INTERVAL,
+        not_before: now,
         ended: false,
         _counted: (shared.metrics.begin_watch(info), slot),
     };
@@ -146,6 +150,8 @@ struct Watcher {
     changes: tokio::sync::watch::Receiver<u64>,
     deadline: Instant,
     next_bookmark: Instant,
+    /// The next piece is put together then.
+    not_before: Instant,
     ended: bool,
     _counted: (InFlight, OwnedSemaphorePermit),
 }
@@ -167,9 +173,13 @@ impl Watcher {
             if self.shared.stop.is_cancelled() {
                 return None;
             }
-            if Instant::now() >= self.deadline {
+            let now = Instant::now();
+            if now >= self.deadline {
                 self.ended = true;
                 return self.bookmarks.then(|| self.bookmark(false));
+            }
+            if now < self.not_before {
+                tokio::time::sleep_until(self.not_before).await;
             }
             self.changes.mark_unchanged();
             match self.shared.store.events_for(self.stored, &self.filter, self.position, BATCH) {
@@ -185,8 +195,11 @@ impl Watcher {
                         Some(_) => events.get(n_seen - 1).map_or(self.position, |e| e.object.revision),
                         None => position,
                     };
-                    if chunk.is_some() {
-                        return chunk;
+                    if let Some(chunk) = chunk {
+                        if chunk.len() < CHUNK_BYTES {
+                            self.not_before = Instant::now() + PAUSE;
+                        }
+                        return Some(chunk);
                     }
                     if n_told == BATCH {
                         continue;

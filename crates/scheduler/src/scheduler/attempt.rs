@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use berth_engine::{Outcome, Preemption, Victims};
 use tokio::time::Instant;
 
-use super::ended::{Ended, Eviction};
+use super::ended::Eviction;
 use super::{DECISIONS_AT_ONCE, GroupKey, InFlight, Scheduler, Verdict};
 use crate::bind::Binding;
 use crate::metrics::AttemptResult;
@@ -77,13 +77,7 @@ impl Scheduler {
         let node: Arc<str> = node.into();
         waiting.binding = Some(InFlight { node: node.clone(), abandoned: abandoned.clone() });
         self.queue.found_place(id, now);
-        let binding = Binding { pod: waiting.pod.clone(), node, abandoned };
-        let (binder, ended) = (self.binder.clone(), self.ended.clone());
-        self.tasks.spawn(async move {
-            let end = binder.bind(&binding).await;
-            // Nobody takes it when the scheduler has ended.
-            let _ = ended.send(Ended::Binding { id, binding, end });
-        });
+        self.bindings.push(Binding { id, pod: waiting.pod.clone(), node, abandoned });
     }
 
     fn unschedulable(&mut self, id: PodId, message: String) {

@@ -13,15 +13,15 @@ use crate::queue::PodId;
 use crate::status::{self, Victim};
 
 /// A request that is over.
-pub(super) enum Ended {
-    Binding { id: PodId, binding: Binding, end: BindEnd },
+pub(crate) enum Ended {
+    Binding { binding: Binding, end: BindEnd },
     Status { id: PodId, told: status::Told, result: Result<(), CallError> },
     Eviction { eviction: Eviction, failed: Option<CallError> },
 }
 
 /// Pods to be removed for another one.
 #[derive(Clone)]
-pub(super) struct Eviction {
+pub(crate) struct Eviction {
     pub(super) id: PodId,
     pub(super) pod: Arc<Pod>,
     pub(super) node: Arc<str>,
@@ -31,9 +31,9 @@ pub(super) struct Eviction {
 impl Scheduler {
     pub(super) fn ended(&mut self, ended: Ended) {
         match ended {
-            Ended::Binding { id, binding, end } => {
+            Ended::Binding { binding, end } => {
                 self.n_binding -= 1;
-                self.binding_ended(id, &binding, end);
+                self.binding_ended(&binding, end);
             }
             Ended::Status { id, told, result } => {
                 self.n_writing -= 1;
@@ -46,9 +46,9 @@ impl Scheduler {
         }
     }
 
-    fn binding_ended(&mut self, id: PodId, binding: &Binding, end: BindEnd) {
+    fn binding_ended(&mut self, binding: &Binding, end: BindEnd) {
         let now = Instant::now();
-        let pod = &binding.pod;
+        let (id, pod) = (binding.id, &binding.pod);
         let Some(waiting) = self.pods.get_mut(&id) else {
             // It was deleted meanwhile, and with it what was assumed.
             return;

@@ -18,21 +18,23 @@ use berth_watch::feed::{Differences, Feed, Fingerprint};
 use berth_watch::health;
 use berth_watch::lease::{Leadership, elect};
 use berth_watch::record::{EventRecorder, RecordOptions};
+use berth_watch::FollowOptions;
 use berth_watch::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use rustc_hash::FxHashMap;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::bind::Binder;
+use crate::bind::{BindEnd, Binder, Bindings, start_workers};
 use crate::metrics::Metrics;
 use crate::options::{SchedulerError, SchedulerOptions};
+use crate::pods::{PodEvent, PodSource};
 use crate::queue::{PodId, Queue, QueueOptions};
 use crate::status;
 use crate::{Running, Snapshot};
-use ended::Ended;
+pub(crate) use ended::Ended;
 
 /// What the server tells waits here; when as much waits, the server is not read any further.
 const TOLD_BUFFER: usize = 2048;
@@ -46,6 +48,8 @@ const WRITES_AT_ONCE: usize = 4;
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 /// The loop turns at least so often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A snapshot is shown this long after the one before: nobody needs to see thousands a second.
+const SHOW_PERIOD: Duration = Duration::from_millis(10);
 /// The time to give a lease back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -112,9 +116,13 @@ struct Scheduler {
     budget_list: Option<Vec<DisruptionBudget>>,
     waits_for: BTreeSet<Source>,
     sources: Sources,
+    pod_source: PodSource,
     leadership: Leadership,
     led_before: bool,
-    binder: Binder,
+    bindings: Arc<Bindings>,
+    /// Ends waiting for a server that does not answer.
+    stop_binding: CancellationToken,
+    /// Bindings that are to be sent, or under way.
     n_binding: usize,
     n_assumed: usize,
     /// Pods whose status is to be written.
@@ -130,9 +138,13 @@ struct Scheduler {
     /// What the last fresh lists differed in, until the next ones confirm it.
     suspects: Option<(Differences, Differences, Vec<String>)>,
     ended: mpsc::UnboundedSender<Ended>,
-    /// Requests under way; as many as may be at a time, so what they send back is bounded too.
+    /// They end with the scheduler.
+    _workers: JoinSet<()>,
+    /// Requests under way besides bindings; as many as may be at a time, so what they send back is bounded too.
     tasks: JoinSet<()>,
     metrics: Arc<Metrics>,
+    show_not_before: Instant,
+    show_is_due: bool,
     /// As it is now, and as it was shown last.
     shown: Snapshot,
     shown_last: Snapshot,
@@ -169,24 +181,32 @@ pub(crate) async fn start(
     };
     let (told_sender, told) = mpsc::channel(TOLD_BUFFER);
     let (ended_sender, ended) = mpsc::unbounded_channel();
-    let sources = Sources::start(client.clone(), &Source::ALL, options.watch_idle_timeout, told_sender);
+    let (pods_sender, pods_told) = mpsc::channel(TOLD_BUFFER);
+    let options = SchedulerOptions { settings, ..options };
+    let others: Vec<Source> = Source::ALL.into_iter().filter(|source| *source != Source::Pods).collect();
+    let sources = Sources::start(client.clone(), &others, options.watch_idle_timeout, told_sender);
+    let patience =
+        FollowOptions { idle_timeout: options.watch_idle_timeout, ..FollowOptions::new(String::new()) };
+    let config = options.settings.config.clone();
+    let pod_source = PodSource::start(client.clone(), patience, config, pods_sender);
     let binder = Binder {
         client: client.clone(),
-        slots: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
         leadership: leadership.clone(),
         timeout: options.bind_timeout(),
         metrics: metrics.clone(),
         stop: CancellationToken::new(),
     };
+    let (bindings, mut workers) = (Bindings::new(), JoinSet::new());
+    start_workers(options.bind_concurrency.max(1), &binder, &bindings, &ended_sender, &mut workers);
     let recording = RecordOptions::new("berth", options.identity.clone());
     let recorder = EventRecorder::start(client.clone(), recording, last.clone());
-    let mut cluster = Cluster::new(settings.clone());
+    let mut cluster = Cluster::new(options.settings.clone());
     cluster.note_changes(true);
     let now = Instant::now();
     let queue_options =
         QueueOptions { first_backoff: options.first_backoff, longest_backoff: options.longest_backoff };
     let scheduler = Scheduler {
-        options: SchedulerOptions { settings, ..options },
+        options,
         client,
         cluster,
         feed: Feed::new(),
@@ -198,10 +218,12 @@ pub(crate) async fn start(
         budget_list: None,
         waits_for: Source::ALL.into_iter().collect(),
         sources,
+        pod_source,
         // Without an election there is no first moment of leading, after which pods are listed anew.
         led_before: elector.is_none(),
         leadership,
-        binder,
+        bindings,
+        stop_binding: binder.stop,
         n_binding: 0,
         n_assumed: 0,
         to_write: VecDeque::new(),
@@ -216,12 +238,15 @@ pub(crate) async fn start(
         suspects: None,
         ended: ended_sender,
         metrics,
+        _workers: workers,
         tasks: JoinSet::new(),
+        show_not_before: now,
+        show_is_due: false,
         shown: Snapshot::default(),
         shown_last: Snapshot::default(),
         snapshot,
     };
-    let task = tokio::spawn(scheduler.run(told, ended, stop, last, elector));
+    let task = tokio::spawn(scheduler.run((told, pods_told), ended, stop, last, elector));
     Ok(Running { snapshot: receiver, http_address, task })
 }
 
@@ -243,7 +268,7 @@ impl Drop for EndWith {
 impl Scheduler {
     async fn run(
         mut self,
-        mut told: mpsc::Receiver<Told>,
+        (mut told, mut pods_told): (mpsc::Receiver<Told>, mpsc::Receiver<(u32, PodEvent)>),
         mut ended: mpsc::UnboundedReceiver<Ended>,
         stop: CancellationToken,
         last: CancellationToken,
@@ -252,6 +277,7 @@ impl Scheduler {
         // Aborted or not: an elector that outlived the scheduler would lead for nobody.
         let mut end_with = EndWith { last, elector };
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
+        let mut pods_batch = Vec::with_capacity(TOLD_AT_ONCE);
         let mut has_more = false;
         loop {
             let wake_at = self.next_wake(Instant::now());
@@ -261,6 +287,7 @@ impl Scheduler {
                 () = stop.cancelled() => break,
                 Some(end) = ended.recv() => self.ended(end),
                 n = told.recv_many(&mut batch, TOLD_AT_ONCE) => if n == 0 { break },
+                n = pods_told.recv_many(&mut pods_batch, TOLD_AT_ONCE) => if n == 0 { break },
                 () = leadership.changed() => {}
                 () = std::future::ready(()), if has_more => {}
                 () = tokio::time::sleep_until(wake_at) => {}
@@ -274,8 +301,16 @@ impl Scheduler {
             {
                 batch.push(more);
             }
+            while pods_batch.len() < TOLD_AT_ONCE
+                && let Ok(more) = pods_told.try_recv()
+            {
+                pods_batch.push(more);
+            }
             for told in batch.drain(..) {
                 self.take(told);
+            }
+            for (number, event) in pods_batch.drain(..) {
+                self.take_pods(number, event);
             }
             has_more = self.turn();
             if has_more {
@@ -305,14 +340,15 @@ impl Scheduler {
         self.write_some();
         self.explain_one();
         self.compare_if_due(now);
-        self.show();
+        self.show_if_due(now);
         has_more
     }
 
     /// When there is something to do although nothing happens.
     fn next_wake(&self, now: Instant) -> Instant {
         let explain = (!self.owed.is_empty()).then_some(self.explain_not_before);
-        let times = [self.queue.next_due(), self.look_again_at, explain];
+        let show = self.show_is_due.then_some(self.show_not_before);
+        let times = [self.queue.next_due(), self.look_again_at, explain, show];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }
 
@@ -322,7 +358,7 @@ impl Scheduler {
         let leads = self.leadership.leads();
         if leads && !self.led_before {
             self.waits_for.insert(Source::Pods);
-            self.sources.restart_pods();
+            self.pod_source.restart();
         }
         self.led_before = leads;
     }
@@ -332,6 +368,14 @@ impl Scheduler {
         self.n_binding < 2 * self.options.bind_concurrency.max(1)
             && self.waits_for.is_empty()
             && self.leadership.leads()
+    }
+
+    fn show_if_due(&mut self, now: Instant) {
+        self.show_is_due = now < self.show_not_before;
+        if !self.show_is_due {
+            self.show();
+            self.show_not_before = now + SHOW_PERIOD;
+        }
     }
 
     fn show(&mut self) {
@@ -354,8 +398,9 @@ impl Scheduler {
     /// Waits for bindings under way, within limits.
     async fn stop(&mut self, ended: &mut mpsc::UnboundedReceiver<Ended>) {
         let deadline = Instant::now() + self.options.stop_timeout;
-        // Those that wait for a slot have not been sent.
-        self.binder.slots.close();
+        for binding in self.bindings.close() {
+            self.ended(Ended::Binding { binding, end: BindEnd::NotSent });
+        }
         while self.n_binding > 0 {
             match tokio::time::timeout_at(deadline, ended.recv()).await {
                 Ok(Some(end)) => self.ended(end),
@@ -366,7 +411,7 @@ impl Scheduler {
                 }
             }
         }
-        self.binder.stop.cancel();
+        self.stop_binding.cancel();
         self.show();
     }
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_engine::DisruptionBudget;
 use berth_watch::Event;
-use berth_watch::feed::PodChange;
+use berth_watch::feed::{PodChange, PodName};
+use berth_watch::sources::{Source, Told};
 use tokio::time::Instant;
 
 use super::{Scheduler, Waiting};
 use crate::queue::{PodId, Rank};
+use crate::pods::PodEvent;
 use crate::status;
-use berth_watch::sources::{PodEvent, Told};
 
 impl Scheduler {
     pub(super) fn take(&mut self, told: Told) {
@@ -25,8 +26,8 @@ impl Scheduler {
                     self.abandon_bindings();
                 }
             }
-            Told::Pods(number, _) if number != self.sources.pods_number() => return,
-            Told::Pods(_, event) => self.take_pods(event),
+            // Pods are told by a source of their own.
+            Told::Pods(..) => return,
             Told::Namespaces(event) => _ = self.feed.namespaces(&mut self.cluster, event),
             Told::Services(event) => _ = self.feed.services(&mut self.cluster, event),
             Told::Owners(kind, event) => _ = self.feed.owners(&mut self.cluster, kind, event),
@@ -36,10 +37,24 @@ impl Scheduler {
             Told::Budgets(event) => self.take_budgets(event),
             Told::Fresh(fresh) => self.compare(&fresh),
         }
-        if let Some(source) = completes
-            && self.waits_for.remove(&source)
-            && self.waits_for.is_empty()
-        {
+        if let Some(source) = completes {
+            self.has_listed(source);
+        }
+    }
+
+    pub(super) fn take_pods(&mut self, number: u32, event: PodEvent) {
+        if number != self.pod_source.number() {
+            return;
+        }
+        let is_list = matches!(event, PodEvent::Restarted(_));
+        self.take_pod_event(event);
+        if is_list {
+            self.has_listed(Source::Pods);
+        }
+    }
+
+    fn has_listed(&mut self, source: Source) {
+        if self.waits_for.remove(&source) && self.waits_for.is_empty() {
             self.is_complete();
         }
     }
@@ -76,12 +91,12 @@ impl Scheduler {
         }
     }
 
-    fn take_pods(&mut self, event: PodEvent) {
+    fn take_pod_event(&mut self, event: PodEvent) {
         match event {
             PodEvent::Applied(pod) => self.pod_applied(pod),
-            PodEvent::Deleted(pod) => {
-                let metadata = &pod.metadata;
-                self.pod_gone(&metadata.namespace, &metadata.name, &metadata.uid);
+            PodEvent::Bound(name) => self.pod_bound(name),
+            PodEvent::Deleted(PodName { namespace, name, uid, .. }) => {
+                self.pod_gone(&namespace, &name, &uid);
             }
             PodEvent::Restarted(pods) => {
                 // What is gone goes first: another pod may have its name by now.
@@ -95,6 +110,29 @@ impl Scheduler {
                 gone.into_iter().for_each(|id| self.drop_waiting(id));
                 pods.into_iter().for_each(|pod| self.pod_applied(Arc::new(pod)));
             }
+        }
+    }
+
+    /// A pod has a node, and is otherwise as it was told last.
+    fn pod_bound(&mut self, told: PodName) {
+        match self.feed.confirm(&told) {
+            Some(PodChange::Confirmed) => self.n_assumed -= 1,
+            Some(_) => {}
+            // Not where it was decided to go: somebody else bound it.
+            None => match self.by_uid.get(told.uid.as_str()).and_then(|id| self.pods.get(id)) {
+                Some(waiting) => {
+                    let mut pod = Pod::clone(&waiting.pod);
+                    pod.spec.node_name = told.node;
+                    pod.metadata.resource_version = told.resource_version;
+                    self.pod_applied(Arc::new(pod));
+                }
+                None => {
+                    let PodName { namespace, name, node, .. } = &told;
+                    tracing::warn!("pod {namespace}/{name} on {node} is not known: listing pods anew");
+                    self.waits_for.insert(Source::Pods);
+                    self.pod_source.restart();
+                }
+            },
         }
     }
 

@@ -5,8 +5,10 @@
 //! differences it makes; and a fresh list can be held against the state from time to time, which is how an error
 //! in any of this would come to light ([`Feed::compare_nodes`], [`Feed::compare_pods`]).
 
+mod digest;
 mod fingerprint;
 mod known;
+mod pod_news;
 mod pods;
 
 use berth_api::object::{Namespace, Node, ReplicationController, Service, Workload};
@@ -17,6 +19,7 @@ pub use fingerprint::Fingerprint;
 use fingerprint::Fingerprints;
 pub use known::{Difference, Differences};
 use known::{Known, Memo};
+pub use pod_news::{PodName, PodNews, PodReader};
 use pods::PodMemos;
 pub use pods::{PodChange, PodMemo};
 

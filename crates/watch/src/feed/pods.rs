@@ -8,6 +8,7 @@ use berth_engine::{Cluster, PreparedPod};
 use super::Feed;
 use super::fingerprint::Fingerprint;
 use super::known::{Difference, Differences, Key, key};
+use super::pod_news::PodName;
 
 /// What is remembered of a pod in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl Feed {
     }
 
     /// A pod as the server tells it. One that is not assigned, while it is assumed to be, stays assumed: the
-    /// binding is on its way.
+    /// binding is on its way. If it has changed it counts there as it is now.
     pub fn set_pod(&mut self, cluster: &mut Cluster, pod: &Pod) -> PodChange {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let key = key(namespace, name);
@@ -65,7 +66,17 @@ impl Feed {
             let is_on_its_way = |k: &PodMemo| k.assumed && *k.uid == *pod.metadata.uid && !pod.is_terminal();
             return match known {
                 None => PodChange::Absent,
-                Some(known) if is_on_its_way(known) => PodChange::Unchanged,
+                Some(known) if is_on_its_way(known) => {
+                    let fingerprint = self.fingerprints.of_pod(pod);
+                    if known.fingerprint == fingerprint {
+                        return PodChange::Unchanged;
+                    }
+                    known.fingerprint = fingerprint;
+                    let mut pod = pod.clone();
+                    pod.spec.node_name = known.node.to_string();
+                    cluster.set_pod(&pod);
+                    PodChange::Set
+                }
                 Some(_) => {
                     self.pods.remove(&key);
                     cluster.remove_pod(namespace, name);
@@ -97,6 +108,15 @@ impl Feed {
         };
         self.pods.insert(key, memo);
         change
+    }
+
+    /// A pod that has a node, and is otherwise as it is in the cluster: an assumption comes true, or it is known already.
+    /// None if the cluster does not have it there.
+    pub fn confirm(&mut self, told: &PodName) -> Option<PodChange> {
+        let known = self.pods.get_mut(&key(&told.namespace, &told.name))?;
+        let is_there = *known.uid == *told.uid && *known.node == *told.node;
+        let was_assumed = is_there && std::mem::take(&mut known.assumed);
+        is_there.then_some(if was_assumed { PodChange::Confirmed } else { PodChange::Unchanged })
     }
 
     /// A pod that is gone. Another pod that has its name by now stays.

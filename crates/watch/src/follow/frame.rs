@@ -27,6 +27,17 @@ pub(super) enum Frame<T> {
     },
 }
 
+/// What the object of a line is told as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Part of a list.
+    Initial,
+    /// New or changed.
+    Changed,
+    /// Gone.
+    Deleted,
+}
+
 /// Cuts lines out of what comes, and never holds more than one line and one chunk.
 pub(super) struct Lines {
     buffer: BytesMut,
@@ -47,7 +58,7 @@ impl Lines {
     /// The next whole line, without its end. Empty lines are passed over.
     pub(super) fn next(&mut self) -> Result<Option<BytesMut>, Ended> {
         loop {
-            let Some(end) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') else {
+            let Some(end) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
                 self.searched = self.buffer.len();
                 return if self.searched > self.max_line { Err(self.too_long()) } else { Ok(None) };
             };
@@ -119,29 +130,34 @@ fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     Ok(serde_json::from_slice::<Kind<'_>>(line)?.kind)
 }
 
-/// Decodes a line.
-pub(super) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<Frame<T>, Ended> {
+/// Decodes a line; objects are read by `read`, and those of a list are `Initial`.
+pub(super) fn decode<T>(line: &[u8], is_list: bool, read: &super::Read<'_, T>) -> Result<Frame<T>, Ended> {
+    let told = if is_list { Line::Initial } else { Line::Changed };
     let broken = |error: serde_json::Error| Ended::Broken(format!("an event cannot be read: {error}"));
     let kind = kind(line).map_err(broken)?;
     match kind.as_ref() {
-        "ADDED" => Ok(Frame::Added(object(line).map_err(broken)?)),
-        "MODIFIED" => Ok(Frame::Modified(object(line).map_err(broken)?)),
-        "DELETED" => Ok(Frame::Deleted(object(line).map_err(broken)?)),
+        "ADDED" => Ok(Frame::Added(read(line, told).map_err(broken)?)),
+        "MODIFIED" => Ok(Frame::Modified(read(line, told).map_err(broken)?)),
+        "DELETED" => Ok(Frame::Deleted(read(line, Line::Deleted).map_err(broken)?)),
         "BOOKMARK" => {
-            let Mark { metadata } = object(line).map_err(broken)?;
+            let Mark { metadata } = read_object(line).map_err(broken)?;
             let ends_initial =
                 metadata.annotations.and_then(|a| a.initial_events_end).as_deref() == Some("true");
             Ok(Frame::Bookmark { version: metadata.resource_version, ends_initial })
         }
         "ERROR" => {
-            let Status { code, reason, message } = object(line).map_err(broken)?;
+            let Status { code, reason, message } = read_object(line).map_err(broken)?;
             Ok(Frame::Error { code, reason, message })
         }
         other => Err(Ended::Broken(format!("an event of unknown type {other:?}"))),
     }
 }
 
-fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
+/// The object of a line of a watch.
+///
+/// # Errors
+/// It is not the JSON of a `T`, or not there.
+pub fn read_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
     Ok(serde_json::from_slice::<Holding<T>>(line)?.object)
 }
 
@@ -150,6 +166,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    fn decode(line: &[u8]) -> Result<Frame<Value>, Ended> {
+        super::decode(line, false, &|line, _| read_object(line))
+    }
 
     #[test]
     fn lines_are_cut_wherever_the_chunks_end() {
@@ -198,7 +218,7 @@ mod tests {
         for line in
             [&b"{}"[..], b"null", b"{\"type\":\"ODD\",\"object\":{}}", b"{\"type\":\"ADDED\"}", b"\xff"]
         {
-            assert!(decode::<Value>(line).is_err(), "{:?}", String::from_utf8_lossy(line));
+            assert!(decode(line).is_err(), "{:?}", String::from_utf8_lossy(line));
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::backoff::Backoff;
 use crate::call::{CallError, encoded};
+pub use frame::{Line, read_object};
 pub use version::{Generated, Versioned};
 
 /// A watch of this length has done its work, though nothing was told.
@@ -202,8 +203,23 @@ pub async fn follow_into<T, M>(
     T: Versioned + DeserializeOwned + Send,
     M: Send,
 {
+    follow_with(client, options, sender, |line, _| read_object(line), |event| Some(wrap(event))).await;
+}
+
+/// As [`follow_into`], with a way of its own to read the lines of watches, and without telling what `wrap` makes
+/// nothing of. Lists in pages are read as JSON of `T` all the same.
+pub async fn follow_with<T, M>(
+    client: kube::Client,
+    options: FollowOptions,
+    sender: mpsc::Sender<M>,
+    read: impl Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync,
+    wrap: impl Fn(Event<T>) -> Option<M> + Send + Sync,
+) where
+    T: Versioned + DeserializeOwned + Send,
+    M: Send,
+{
     let mut follower = Follower { client, streaming: options.streaming_lists, options, version: None };
-    let deliver = Deliver { sender: &sender, wrap: &wrap };
+    let deliver = Deliver { sender: &sender, read: &read, wrap: &wrap };
     let mut backoff = Backoff::new(follower.options.first_retry, follower.options.longest_retry);
     let mut told_empty = false;
     loop {
@@ -276,10 +292,14 @@ pub async fn list<T: Versioned + DeserializeOwned>(
 #[error(transparent)]
 pub struct ListError(Ended);
 
-/// Where events go.
+/// Reads the object of a line.
+type Read<'a, T> = dyn Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync + 'a;
+
+/// How objects are read, and where events go.
 struct Deliver<'a, T, M> {
     sender: &'a mpsc::Sender<M>,
-    wrap: &'a (dyn Fn(Event<T>) -> M + Send + Sync),
+    read: &'a Read<'a, T>,
+    wrap: &'a (dyn Fn(Event<T>) -> Option<M> + Send + Sync),
 }
 
 struct Follower {
@@ -326,6 +346,9 @@ impl Follower {
 
 impl<T, M> Deliver<'_, T, M> {
     async fn send(&self, event: Event<T>) -> Result<(), Ended> {
-        self.sender.send((self.wrap)(event)).await.map_err(|_| Ended::Unwanted)
+        match (self.wrap)(event) {
+            Some(item) => self.sender.send(item).await.map_err(|_| Ended::Unwanted),
+            None => Ok(()),
+        }
     }
 }

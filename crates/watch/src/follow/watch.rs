@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
 
 use super::frame::{Frame, Lines, decode};
 use super::{Deliver, Ended, Event, Follower, Versioned};
@@ -16,7 +15,7 @@ impl Follower {
     /// Watches from the last version; without one, as a streaming list that goes on as a watch.
     pub(super) async fn watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
     where
-        T: Versioned + DeserializeOwned + Send,
+        T: Versioned + Send,
         M: Send,
     {
         let length = self.options.watch_timeout.mul_f64(1.0 + fastrand::f64());
@@ -78,10 +77,10 @@ impl Follower {
         progressed: &mut bool,
     ) -> Result<(), Ended>
     where
-        T: Versioned + DeserializeOwned + Send,
+        T: Versioned + Send,
         M: Send,
     {
-        match decode::<T>(line)? {
+        match decode(line, initial.is_some(), deliver.read)? {
             Frame::Error { code: 410, .. } => Err(Ended::Expired),
             Frame::Error { code, reason, message } => {
                 Err(Ended::Broken(format!("the server ended the watch: {code} {reason}: {message}")))

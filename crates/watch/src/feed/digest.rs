@@ -1,0 +1,213 @@
+//! The outline of a pod's text: who it is and where, and the rest of what placement sees as bytes to be hashed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::pod_news::PodName;
+
+/// Reads who the pod in a line of a watch is, and where. Whatever else of it placement may see goes to `bytes`: equal
+/// bytes mean equal values.
+///
+/// # Errors
+/// It is not JSON, there is no object, or a part of it is not what it is in a pod.
+pub(super) fn read_outline(line: &[u8], bytes: &mut Vec<u8>) -> Result<PodName, serde_json::Error> {
+    let mut outline = Outline { name: PodName::default(), has_object: false, bytes };
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    Part { section: Section::Line, outline: &mut outline }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    if outline.has_object { Ok(outline.name) } else { Err(Error::custom("there is no object")) }
+}
+
+struct Outline<'b> {
+    name: PodName,
+    has_object: bool,
+    bytes: &'b mut Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+enum Section {
+    Line,
+    Pod,
+    Metadata,
+    Spec,
+    Status,
+}
+
+/// A section that is to be read into an outline.
+struct Part<'o, 'b> {
+    section: Section,
+    outline: &'o mut Outline<'b>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct Condition<'a> {
+    #[serde(rename = "type", borrow)]
+    condition_type: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Cow<'a, str>,
+    #[serde(borrow, default)]
+    reason: Option<Cow<'a, str>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Part<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Part<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Part { section, outline } = self;
+        while let Some(Text(key)) = map.next_key()? {
+            let inner = match (section, &*key) {
+                (Section::Line, "object") => {
+                    outline.has_object = true;
+                    Some(Section::Pod)
+                }
+                (Section::Pod, "metadata") => Some(Section::Metadata),
+                (Section::Pod, "spec") => Some(Section::Spec),
+                (Section::Pod, "status") => Some(Section::Status),
+                _ => None,
+            };
+            if let Some(section) = inner {
+                map.next_value_seed(Part { section, outline })?;
+                continue;
+            }
+            let name = &mut outline.name;
+            let field = match (section, &*key) {
+                (Section::Metadata, "namespace") => Some(&mut name.namespace),
+                (Section::Metadata, "name") => Some(&mut name.name),
+                (Section::Metadata, "uid") => Some(&mut name.uid),
+                (Section::Metadata, "resourceVersion") => Some(&mut name.resource_version),
+                (Section::Spec, "nodeName") => Some(&mut name.node),
+                _ => None,
+            };
+            if let Some(field) = field {
+                *field = map.next_value::<Option<String>>()?.unwrap_or_default();
+                continue;
+            }
+            let bytes = &mut *outline.bytes;
+            match (section, &*key) {
+                (Section::Status, "conditions") => {
+                    // Of the others placement sees nothing, and they change all the time.
+                    let conditions = map.next_value::<Option<Vec<Condition<'de>>>>()?.unwrap_or_default();
+                    for condition in conditions.iter().filter(|c| c.condition_type == "DisruptionTarget") {
+                        put_text(bytes, &condition.condition_type);
+                        put_text(bytes, &condition.status);
+                        put_text(bytes, condition.reason.as_deref().unwrap_or_default());
+                    }
+                }
+                (
+                    Section::Metadata,
+                    "labels" | "annotations" | "ownerReferences" | "creationTimestamp" | "deletionTimestamp",
+                )
+                | (Section::Spec, _)
+                | (Section::Status, "phase" | "startTime" | "nominatedNodeName") => {
+                    bytes.push(section as u8);
+                    put_text(bytes, &key);
+                    map.next_value_seed(Copied(bytes))?;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Its length comes first: no text runs into the next one.
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Any value, as bytes.
+struct Copied<'b>(&'b mut Vec<u8>);
+
+impl Copied<'_> {
+    fn put(self, tag: u8, value: [u8; 8]) {
+        self.0.push(tag);
+        self.0.extend_from_slice(&value);
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Copied<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Copied<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.0.push(b'n');
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.0.push(if value { b't' } else { b'f' });
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.put(b'i', value.to_le_bytes());
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.put(b'u', value.to_le_bytes());
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        self.put(b'd', value.to_le_bytes());
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        self.0.push(b's');
+        put_text(self.0, value);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.0.push(b'[');
+        while seq.next_element_seed(Copied(&mut *self.0))?.is_some() {}
+        self.0.push(b']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.push(b'{');
+        while let Some(Text(key)) = map.next_key()? {
+            put_text(self.0, &key);
+            map.next_value_seed(Copied(&mut *self.0))?;
+        }
+        self.0.push(b'}');
+        Ok(())
+    }
+}
