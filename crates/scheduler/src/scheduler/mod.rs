@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_engine::{Cluster, DisruptionBudget, Equivalence, PreparedPod, WakeConditions};
+use berth_watch::FollowOptions;
 use berth_watch::feed::{Differences, Feed, Fingerprint};
 use berth_watch::health;
 use berth_watch::lease::{Leadership, elect};
 use berth_watch::record::{EventRecorder, RecordOptions};
-use berth_watch::FollowOptions;
 use berth_watch::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use rustc_hash::FxHashMap;
@@ -205,6 +205,7 @@ pub(crate) async fn start(
     let now = Instant::now();
     let queue_options =
         QueueOptions { first_backoff: options.first_backoff, longest_backoff: options.longest_backoff };
+    let flush_after = options.flush_after;
     let scheduler = Scheduler {
         options,
         client,
@@ -233,7 +234,7 @@ pub(crate) async fn start(
         owed: VecDeque::new(),
         explain_not_before: now,
         look_again_at: None,
-        next_flush: now + FLUSH_PERIOD,
+        next_flush: now + FLUSH_PERIOD.min(flush_after),
         next_resync: now + Duration::from_secs(u64::from(u32::MAX)),
         suspects: None,
         ended: ended_sender,

@@ -11,8 +11,8 @@ use berth_watch::sources::{Source, Told};
 use tokio::time::Instant;
 
 use super::{Scheduler, Waiting};
-use crate::queue::{PodId, Rank};
 use crate::pods::PodEvent;
+use crate::queue::{PodId, Rank};
 use crate::status;
 
 impl Scheduler {

@@ -1,5 +1,6 @@
 //! Room is made for important pods.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -82,5 +83,41 @@ async fn the_place_of_a_victim_that_takes_its_time_is_kept() {
     assert_eq!(world.until_bound("high").await, "n0");
     assert_eq!(world.node_of("low").await, "");
     scheduler.until("only one pod was removed", |s| s.n_preempted == 1).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_is_broken_only_when_nothing_else_helps() {
+    let world = World::start().await;
+    classes(&world).await;
+    let middle = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "middle"}, "value": 10});
+    world.create("/apis/scheduling.k8s.io/v1/priorityclasses", middle).await;
+    world.nodes(2, 1, 1).await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}});
+    world.create(budgets, budget).await;
+    // As the controller would say, which does not run here: none of them may go.
+    let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
+        "desiredHealthy": 1, "expectedPods": 1}});
+    world.send(Method::PATCH, &format!("{budgets}/guard/status"), status).await.unwrap();
+    let scheduler = world.schedule(impatient()).await;
+    let on = |mut pod: Value, node: &str| {
+        pod["spec"]["nodeSelector"] = json!({HOSTNAME: node});
+        pod
+    };
+    world.pod(on(of_class(pod("guarded", "guarded"), "low"), "n0")).await;
+    world.pod(on(of_class(pod("middle", "middle"), "middle"), "n1")).await;
+    world.until_n_bound(2).await;
+
+    // Without the budget the pod of the lowest priority would go.
+    world.pod(of_class(pod("high-0", "x"), "high")).await;
+    assert_eq!(world.until_bound("high-0").await, "n1");
+    assert_eq!(world.node_of("guarded").await, "n0");
+    // Now nothing else is left.
+    world.pod(of_class(pod("high-1", "x"), "high")).await;
+    assert_eq!(world.until_bound("high-1").await, "n0");
+    scheduler.until("two pods are removed", |s| s.n_preempted == 2).await;
     scheduler.stopped().await;
 }

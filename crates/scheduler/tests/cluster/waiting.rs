@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_faults::{Fault, Proxy};
 use http::Method;
 use serde_json::json;
 
@@ -120,5 +121,52 @@ async fn the_state_is_compared_with_fresh_lists_and_does_not_differ() {
     }
     scheduler.until("all is known", |s| s.n_bound == 80 && s.n_pods == 40).await;
     assert_eq!(scheduler.shows().n_differences, 0);
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_watch_never_tells_is_found_by_comparing_and_mended() {
+    let world = World::start().await;
+    world.nodes(1, 1, 10).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    let options = SchedulerOptions {
+        resync_interval: Duration::from_millis(50),
+        resync_grace: Duration::from_millis(100),
+        // The watch that hangs below is not noticed by its silence.
+        watch_idle_timeout: Duration::from_secs(3600),
+        ..impatient()
+    };
+    let scheduler = start_scheduler(proxy.config(), options).await;
+    world.pod(pod("told", "x")).await;
+    world.until_bound("told").await;
+    scheduler.until("the binding is told", |s| s.n_bound == 1 && s.queue.busy == 0).await;
+
+    // From now on pods are not told any more: only lists are answered.
+    proxy.rule(|request| {
+        let is_watch = request.uri.query().is_some_and(|query| query.contains("watch=1"));
+        if is_watch && request.uri.path() == "/api/v1/pods" { Fault::Hang } else { Fault::None }
+    });
+    proxy.cut();
+    until("the watch hangs", async || if proxy.n_faults() > 0 { Ok(()) } else { Err("it does not") }).await;
+    world.pod(pod("untold", "x")).await;
+    world.delete(&format!("{PODS}/told")).await;
+    assert_eq!(world.until_bound("untold").await, "n0");
+    scheduler.until("both are mended", |s| s.n_differences >= 2 && s.n_pods == 1).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_waits_for_long_is_tried_again_without_a_reason() {
+    let world = World::start().await;
+    world.nodes(1, 1, 1).await;
+    let options = SchedulerOptions { flush_after: Duration::from_millis(200), ..impatient() };
+    let scheduler = world.schedule(options).await;
+    world.pod(pod("first", "x")).await;
+    world.until_bound("first").await;
+    world.pod(pod("second", "y")).await;
+    world.until_refused("second").await;
+    // Nothing happens in the cluster: what makes these attempts is the flush.
+    scheduler.until("three attempts failed", |s| s.n_unschedulable >= 3).await;
+    assert_eq!(world.node_of("second").await, "");
     scheduler.stopped().await;
 }
