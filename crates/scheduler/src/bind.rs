@@ -17,7 +17,7 @@ use berth_watch::Backoff;
 use berth_watch::call::{self, CallError};
 use berth_watch::lease::Leadership;
 use http::Method;
-use serde_json::json;
+use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -63,6 +63,31 @@ pub(crate) struct Binding {
     pub(crate) node: Arc<str>,
     /// Set when the node has gone: then nothing is sent to it any more.
     pub(crate) abandoned: Arc<AtomicBool>,
+}
+
+/// A `Binding`, as it is sent.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: BodyMetadata<'a>,
+    target: Target<'a>,
+}
+
+#[derive(Serialize)]
+struct BodyMetadata<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Target<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    name: &'a str,
 }
 
 /// Bindings that no worker has taken yet.
@@ -178,14 +203,20 @@ impl Binder {
 
     async fn send(&self, binding: &Binding) -> Result<(), CallError> {
         let metadata = &binding.pod.metadata;
-        let body = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": &*binding.node},
-        });
+        let body = Body {
+            api_version: "v1",
+            kind: "Binding",
+            metadata: BodyMetadata {
+                name: &metadata.name,
+                namespace: &metadata.namespace,
+                uid: &metadata.uid,
+            },
+            target: Target { api_version: "v1", kind: "Node", name: &binding.node },
+        };
+        // Texts under names that are texts: this is always JSON.
+        let body = serde_json::to_vec(&body).unwrap_or_default();
         let path = format!("{}/binding", pod_path(&binding.pod));
-        let request = call::with_body(Method::POST, &path, "application/json", body.to_string().into_bytes());
+        let request = call::with_body(Method::POST, &path, "application/json", body);
         call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
     }
 
