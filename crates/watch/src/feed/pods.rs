@@ -223,3 +223,49 @@ impl Feed {
         wrong.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_engine::Settings;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::follow::Event;
+
+    fn pod(name: &str, labels: Value) -> Pod {
+        let metadata = json!({"name": name, "namespace": "n", "uid": name, "labels": labels});
+        let term = json!({"labelSelector": {"matchLabels": {"app": "new"}}, "topologyKey": "host"});
+        let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        let spec = json!({"containers": [{"name": "c"}], "affinity": affinity});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    fn name(pod: &Pod, node: &str) -> PodName {
+        PodName { node: node.into(), ..PodName::of(pod) }
+    }
+
+    #[test]
+    fn a_pod_that_changes_while_it_is_being_bound_counts_as_it_is_now() {
+        let (mut feed, mut cluster) = (Feed::new(), Cluster::new(Settings::default()));
+        let node = json!({"metadata": {"name": "a", "labels": {"host": "a"}},
+            "status": {"allocatable": {"pods": "10"}}});
+        feed.nodes(&mut cluster, Event::Applied(serde_json::from_value(node).unwrap()));
+        let assumed = pod("p", json!({"app": "old"}));
+        let prepared = cluster.prepare(&assumed);
+        let fingerprint = feed.fingerprint(&assumed);
+        feed.assume(&mut cluster, &assumed, &prepared, fingerprint, "a");
+        let other = cluster.prepare(&pod("other", json!({})));
+        assert!(cluster.fits_on(&other, "a"));
+        assert_eq!(feed.set_pod(&mut cluster, &assumed), PodChange::Unchanged);
+
+        let changed = pod("p", json!({"app": "new"}));
+        assert_eq!(feed.set_pod(&mut cluster, &changed), PodChange::Set);
+        assert!(feed.pod("n", "p").unwrap().assumed, "the server has not said that it is bound");
+        let other = cluster.prepare(&pod("other", json!({})));
+        assert!(!cluster.fits_on(&other, "a"));
+        assert_eq!(feed.confirm(&name(&changed, "b")), None, "it was told to be elsewhere");
+        assert_eq!(feed.confirm(&name(&changed, "a")), Some(PodChange::Confirmed));
+        assert_eq!(feed.confirm(&name(&changed, "a")), Some(PodChange::Unchanged));
+        assert_eq!(feed.n_pods(), 1);
+    }
+}
