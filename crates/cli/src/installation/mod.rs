@@ -157,7 +157,7 @@ pub struct Installation {
 /// Why there are no manifests.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// Manifests that cannot be read: a policy's, or those of the binary, which a test rules out.
+    /// The manifests in the binary cannot be read; a test rules it out.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// No certificate.
