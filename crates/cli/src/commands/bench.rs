@@ -83,7 +83,7 @@ enum Command {
 ///
 /// The API server is a process of its own. In turn, a bare client binds pods to nodes it knows beforehand, and the
 /// scheduler binds the same pods, with inter-pod rules, after finding their nodes. Both have the same number of
-/// connections; the same observer times both, from the first binding to the last. In the end the scheduler's placements
+/// connections; the same observer times both, without the first tenth of each round. In the end the scheduler's placements
 /// are checked by code that is not the engine's.
 #[derive(Debug, clap::Args)]
 struct BindArgs {
