@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "cluster/process.rs"]
+#[allow(dead_code)]
+mod process;
 #[path = "privileges/world.rs"]
 mod world;
 
@@ -11,6 +14,7 @@ use std::time::Duration;
 use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Snapshot};
 use berth_watch::lease::LeaseOptions;
+use process::{Berth, Room};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use world::{NAMESPACE, Right, World, eventually, right};
@@ -170,4 +174,22 @@ async fn without_the_right_to_evict_the_enforcer_is_refused() {
     assert!(world.is_gone("first").await.is_err());
     stop.cancel();
     running.stopped().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_webhook_may_do_what_it_does_and_nothing_else() {
+    let world = World::with(&["webhook.yaml"]).await;
+    let room = Room::new("privileges");
+    let kubeconfig = room.file("kubeconfig");
+    std::fs::write(&kubeconfig, world.kubeconfig_of("berth-webhook").await.to_string()).unwrap();
+    let before = world.requests().await;
+    let args = ["webhook", "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let _running = Berth::start(&room, "webhook", &args);
+    let granted = granted(&world, "berth-webhook").await;
+    eventually("everything that may be asked for was", async || {
+        let asked = world.requests().await.since(&before);
+        assert_eq!(asked.refused(), [], "{asked:?}");
+        asked.has_all(&granted)
+    })
+    .await;
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use berth_api::read::{ReadError, read_manifests};
 use berth_minicluster::{ApiServer, ServerOptions};
 use berth_watch::call;
@@ -78,14 +80,34 @@ impl World {
         call::json(&self.admin, request, DEADLINE).await.unwrap()
     }
 
-    /// A configuration with a token of a service account.
-    pub async fn config_of(&self, account: &str) -> kube::Config {
+    async fn token_of(&self, account: &str) -> String {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-        let token = self.create(&path, request).await["status"]["token"].as_str().unwrap().to_owned();
+        self.create(&path, request).await["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// A configuration with a token of a service account.
+    pub async fn config_of(&self, account: &str) -> kube::Config {
         let mut config = self.server.admin_config();
-        config.auth_info.token = Some(token.into());
+        config.auth_info.token = Some(self.token_of(account).await.into());
         config
+    }
+
+    /// The same for a process, as a kubeconfig.
+    pub async fn kubeconfig_of(&self, account: &str) -> Value {
+        let config = self.server.admin_config();
+        let der = STANDARD.encode(&config.root_cert.unwrap()[0]);
+        let pem = format!("-----BEGIN CERTIFICATE-----\n{der}\n-----END CERTIFICATE-----\n");
+        let cluster = json!({"server": config.cluster_url.to_string(),
+            "certificate-authority-data": STANDARD.encode(pem)});
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "it",
+            "clusters": [{"name": "it", "cluster": cluster}],
+            "users": [{"name": "it", "user": {"token": self.token_of(account).await}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        })
     }
 
     /// A ready node.
@@ -162,9 +184,14 @@ impl World {
     }
 }
 
-fn role_paths(account: &str) -> [String; 2] {
+/// The webhook has no Lease, and so no role in its namespace.
+fn role_paths(account: &str) -> Vec<String> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    [format!("{rbac}/clusterroles/{account}"), format!("{rbac}/namespaces/{NAMESPACE}/roles/{account}")]
+    let mut paths = vec![format!("{rbac}/clusterroles/{account}")];
+    if account != "berth-webhook" {
+        paths.push(format!("{rbac}/namespaces/{NAMESPACE}/roles/{account}"));
+    }
+    paths
 }
 
 fn rights_of(rule: &Value) -> Vec<Right> {
