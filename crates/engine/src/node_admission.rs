@@ -82,7 +82,7 @@ impl Cluster {
                 return Err(self.anti_affinity(term, other));
             }
         }
-        for (term, matcher) in on_node(&class.required_affinity, &class.rules().required_affinity) {
+        for (term, matcher) in on_node(&class.executing_affinity, &class.rules().required_affinity) {
             if term.topology == TopologyScope::All {
                 continue;
             }

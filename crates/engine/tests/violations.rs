@@ -41,6 +41,19 @@ fn every_required_rule_is_audited() {
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on b1 app=db", &["p: PodAffinity!"]),
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db", &[]),
         ("pod d/p on a1 aff(app=db @hostname)\npod d/db on a2 app=db", &["p: PodAffinity"]),
+        // Company has to match all terms that go on; a term that was asked once evicts nobody later.
+        (
+            "pod d/p on a1 rdrd-aff(app=db @zone) aff(tier=hot @zone)\npod d/db on a2 app=db",
+            &["p: PodAffinity"],
+        ),
+        (
+            "pod d/p on a1 rdrd-aff(app=db @zone) rdrd-aff(tier=hot @zone)\npod d/db on a2 app=db",
+            &["p: PodAffinity!", "p: PodAffinity!"],
+        ),
+        (
+            "pod d/p on a1 app=x rdrd-aff(app=x @zone) aff(tier=hot @zone)\npod d/q on b1 app=x tier=cold",
+            &["p: PodAffinity", "p: PodAffinity!"],
+        ),
         // Without the topology key affinity is broken, and anti-affinity holds.
         ("pod d/p on bare rdrd-aff(app=db @zone)\npod d/db on bare app=db", &["p: PodAffinity!"]),
         ("pod d/p on bare rdrd-anti(app=db @zone)\npod d/db on bare app=db", &[]),

@@ -70,11 +70,23 @@ pub(crate) struct Class {
     pub(crate) carried: Box<[Carried]>,
     /// The rules that are required during execution, too.
     pub(crate) executing: Box<[RuleAt]>,
+    /// The terms of affinity among them, as they are asked of a pod that runs: they share a matcher for the pods that
+    /// match all of *these*, since what is ignored during execution must not evict anybody.
+    pub(crate) executing_affinity: Box<[RequiredTerm]>,
 }
 
 impl Class {
     pub(crate) fn rules(&self) -> &PodRules {
         &self.key.rules
+    }
+
+    /// A required term of affinity as it is asked of a pod that runs, and the terms that ask for the same pods.
+    pub(crate) fn affinity_of_running(&self, i: usize) -> (&RequiredTerm, &[RequiredTerm]) {
+        let term = &self.required_affinity[i];
+        match self.executing_affinity.iter().find(|executing| executing.index == term.index) {
+            Some(executing) => (executing, &self.executing_affinity),
+            None => (term, &self.required_affinity),
+        }
     }
 }
 

@@ -67,6 +67,7 @@ impl Cluster {
 
         let mut carried = Vec::new();
         let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut carried);
+        let executing_affinity = self.compile_executing_affinity(&rules.required_affinity);
         let required_anti_affinity =
             self.compile_required_anti_affinity(&rules.required_anti_affinity, key.namespace, &mut carried);
         let affinity = rules.preferred_affinity.iter().map(|p| (p.weight, &p.term));
@@ -92,6 +93,7 @@ impl Cluster {
             preferred,
             carried: carried.into(),
             executing,
+            executing_affinity,
             key: Arc::new(key),
         }
     }
@@ -126,6 +128,26 @@ impl Cluster {
         let matcher = self.matcher(queries, topologies.iter().flatten().copied(), []);
         let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
         topologies.into_iter().enumerate().map(term).collect()
+    }
+
+    /// Those required during execution share a matcher of their own.
+    fn compile_executing_affinity(&mut self, terms: &[PodTerm]) -> Box<[RequiredTerm]> {
+        let executing = || terms.iter().enumerate().filter(|(_, term)| term.required_during_execution);
+        let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
+        for (_, term) in executing() {
+            let query = self.query(term, false);
+            if !queries.contains(&query) {
+                queries.push(query);
+            }
+        }
+        if queries.is_empty() {
+            return Box::default();
+        }
+        let topologies: Vec<_> =
+            executing().map(|(index, term)| (index, self.single_topologies(&term.topology))).collect();
+        let matcher = self.matcher(queries, topologies.iter().flat_map(|(_, t)| t).copied(), []);
+        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
+        topologies.into_iter().map(term).collect()
     }
 
     fn compile_required_anti_affinity(

@@ -12,7 +12,8 @@
 //!   the scheduler.
 //! - The pod that is judged is taken out in thought: its own labels count neither for it nor against it.
 //! - Required affinity asks what the scheduler asked: another pod in the node's domain that matches *all* required
-//!   terms of the pod, also those that are not required during execution. A pod that matches its own terms, with no
+//!   terms of the pod. Of terms required during execution it must match all that are, and no others: what is ignored
+//!   during execution evicts nobody. A pod that matches its own terms, with no
 //!   other such pod in the cluster, is the first of its group and its rule holds. On a node without the topology
 //!   key required affinity is broken, and anti-affinity holds.
 //! - Exempt namespaces and "all topologies" mean what they mean in scheduling.

@@ -83,7 +83,10 @@ impl Cluster {
             RuleAt::Node(i) => {
                 !class.required_node_affinity[i as usize].matches(&self.symbols, self.nodes.get(node))
             }
-            RuleAt::Affinity(i) => !self.has_company(pod, class, &class.required_affinity[i as usize], node),
+            RuleAt::Affinity(i) => {
+                let (term, group) = class.affinity_of_running(i as usize);
+                !self.has_company(pod, group, term, node)
+            }
             RuleAt::AntiAffinity(i) => {
                 let term = &class.required_anti_affinity[i as usize];
                 self.conflicts(pod, term, node).next().is_some()
@@ -115,14 +118,20 @@ impl Cluster {
 
     /// Whether a pod has what a term of affinity asks for: a domain of the topology, and in it another pod that
     /// matches; or it is the first of its group.
-    fn has_company(&self, pod: &PodRecord, class: &Class, term: &RequiredTerm, node: NodeId) -> bool {
+    fn has_company(
+        &self,
+        pod: &PodRecord,
+        group: &[RequiredTerm],
+        term: &RequiredTerm,
+        node: NodeId,
+    ) -> bool {
         term.topologies.iter().any(|t| self.topologies.domain(*t, node).is_some())
-            && (self.conflicts(pod, term, node).next().is_some() || self.is_first_of_group(pod, class, node))
+            && (self.conflicts(pod, term, node).next().is_some() || self.is_first_of_group(pod, group, node))
     }
 
     /// Whether a pod matches its own terms of affinity and no other pod does, on any node with their topology keys.
-    fn is_first_of_group(&self, pod: &PodRecord, class: &Class, node: NodeId) -> bool {
-        class.required_affinity.iter().all(|term| {
+    fn is_first_of_group(&self, pod: &PodRecord, group: &[RequiredTerm], node: NodeId) -> bool {
+        group.iter().all(|term| {
             let matcher = self.matchers.get(term.matcher);
             let mut counters = term.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
             self.is_matched(pod, term.matcher)
@@ -139,15 +148,19 @@ impl Cluster {
         let class = self.classes.get(pod.class);
         match rule {
             RuleAt::Node(i) => node_affinity_verdict(&class.rules().required_node_affinity[i as usize]),
-            RuleAt::Affinity(i) => self.lonely(pod, class, &class.required_affinity[i as usize], node),
+            RuleAt::Affinity(i) => self.lonely(pod, class, i as usize, node),
             RuleAt::AntiAffinity(i) => self.in_conflict(id, class, i, node, cache),
         }
     }
 
-    fn lonely(&self, pod: &PodRecord, class: &Class, required: &RequiredTerm, node: NodeId) -> Verdict {
+    fn lonely(&self, pod: &PodRecord, class: &Class, i: usize, node: NodeId) -> Verdict {
+        let (required, group) = class.affinity_of_running(i);
         let term = &class.rules().required_affinity[required.index];
-        let together = match class.required_affinity.len() {
+        let together = match group.len() {
             1 => String::new(),
+            n if term.required_during_execution => {
+                format!(" (pods that match all {n} terms required during execution)")
+            }
             n => format!(" (pods that match all {n} required terms)"),
         };
         let matcher = self.matchers.get(required.matcher);

@@ -280,7 +280,7 @@ fn places<'a>(cluster: &'a Cluster, pod: &'a PodRecord) -> impl Iterator<Item = 
     let node: Option<NodeId> = pod.node;
     let terms = class.executing.iter().filter_map(|rule| match rule {
         RuleAt::Node(_) => None,
-        RuleAt::Affinity(i) => Some(&class.required_affinity[*i as usize]),
+        RuleAt::Affinity(i) => Some(class.affinity_of_running(*i as usize).0),
         RuleAt::AntiAffinity(i) => Some(&class.required_anti_affinity[*i as usize]),
     });
     terms.flat_map(move |term| {

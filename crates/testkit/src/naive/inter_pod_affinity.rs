@@ -50,9 +50,13 @@ fn satisfies_affinity(q: Question, node: &Node) -> bool {
     !anyone && matches_all(q.pod)
 }
 
-/// Whether one term of required affinity does not hold on a node, in a world without the pod itself.
+/// Whether one term of required affinity does not hold on a node where the pod runs, in a world without the pod itself.
+/// A term required during execution goes together with the others that are, and with no more.
 pub fn lacks_company(q: Question, node: &Node, term: &PodTerm) -> bool {
-    let terms = required_affinity(q.pod, q.options);
+    let mut terms = required_affinity(q.pod, q.options);
+    if term.executing {
+        terms.retain(|t| t.executing);
+    }
     let matches_all = |pod: &Pod| terms.iter().all(|t| t.of_incoming_matches(q, pod));
     let keys = term.topology_keys(q);
     let near = q.running().any(|(pod, at)| matches_all(pod) && share_domain(&keys, node, at));

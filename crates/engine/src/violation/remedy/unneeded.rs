@@ -16,7 +16,7 @@ impl Plan<'_, '_> {
                 continue;
             }
             let class = self.thought.cluster().classes.get(self.steps[i].pod.class);
-            let matcher = class.required_affinity.first().map(|term| term.matcher);
+            let matcher = class.executing_affinity.first().map(|term| term.matcher);
             let company = matcher.and_then(|matcher| last.get(&matcher)).filter(|later| **later > i);
             if let Some(company) = company.map(|later| self.steps[*later].name())
                 && self.try_without(i, &company)
