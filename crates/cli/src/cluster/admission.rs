@@ -54,7 +54,7 @@ pub fn with_state(policy: Policy) -> Arc<Admission> {
 pub struct InProcess(Arc<Admission>);
 
 impl InProcess {
-    /// Decides by a policy; the state, if the policy needs one, is to be followed with [`follow`].
+    /// Decides by a policy; the state, if the policy needs one, is to be followed with [`follow()`].
     pub fn new(policy: Policy) -> InProcess {
         let policy = Policy { validate_annotation: false, ..policy };
         InProcess(if policy.needs_state() { with_state(policy) } else { Admission::stateless(policy) })
