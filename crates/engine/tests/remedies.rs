@@ -93,6 +93,12 @@ fn who_goes_and_where_to() {
             "pod d/p on a1 app=x started:1 rdrd-anti(app=x @zone)\npod d/q on a2 app=x started:2 rdrd-anti(app=x @zone)",
             &["q@a2>b1 (p q)"],
         ),
+        // It would do if x went, but c has to go for another's rule anyway.
+        (
+            "pod d/c on a1 app=c priority:10 rdrd-anti(app=x @zone)\npod d/x on a2 app=x priority:5
+             pod d/d on a2 priority:12 rdrd-anti(app=c @zone)",
+            &["c@a1>b1 (c d)"],
+        ),
         // One of those in the way has nowhere to go: the others would go in vain.
         (
             "pod d/p on a1 priority:5 rdrd-anti(app=x @zone)\npod d/x on a2 app=x select:zone=a\npod d/y on a2 app=x",
