@@ -12,6 +12,7 @@ mod commands;
 mod enforcer;
 mod examples;
 mod faults;
+mod idle;
 mod process;
 mod record;
 mod script;

@@ -235,9 +235,10 @@ impl Enforcer {
         // Aborted or not: an elector that outlived the enforcer would lead for nobody.
         let mut end_with = EndWith { last, elector };
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
+        // One for all turns: it remembers what it has seen of the lease.
+        let mut leadership = self.leadership.clone();
         loop {
             let wake_at = self.next_wake(Instant::now());
-            let mut leadership = self.leadership.clone();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -288,7 +289,8 @@ impl Enforcer {
     /// When there is something to do although nothing happens.
     fn next_wake(&self, now: Instant) -> Instant {
         let judge_at = self.judge_at.filter(|_| self.may_judge()).map(|at| at.max(self.judge_not_before));
-        let times = [self.patience.next_due(), judge_at, self.written.retry_at()];
+        let ledger_at = self.written.retry_at(self.keeps_ledger());
+        let times = [self.patience.next_due(), judge_at, ledger_at];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }
 
@@ -313,13 +315,19 @@ impl Enforcer {
     fn may_judge(&self) -> bool {
         self.is_complete
             && self.waits_for.is_empty()
-            && (self.options.dry_run || (self.leadership.leads() && self.written.is_known()))
+            && (self.options.dry_run || (self.keeps_ledger() && self.written.is_known()))
+    }
+
+    /// Whether this process evicts, and writes down that it does.
+    fn keeps_ledger(&self) -> bool {
+        !self.options.dry_run && self.leadership.leads()
     }
 
     fn show(&mut self) {
+        let leads = self.keeps_ledger();
         let shown = &mut self.shown;
         shown.waits_for = self.waits_for.iter().map(|source| source.name()).collect();
-        shown.leads = !self.options.dry_run && self.leadership.leads();
+        shown.leads = leads;
         shown.n_nodes = self.feed.n_nodes();
         shown.n_pods = self.feed.n_pods();
         shown.n_broken = self.patience.len();

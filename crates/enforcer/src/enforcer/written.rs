@@ -81,9 +81,10 @@ impl Written {
         self.is_wanted = true;
     }
 
-    /// When there is something to try again.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
+    /// When there is something to try again. Who keeps no ledger, because it only looks on, never wakes for it.
+    pub(super) fn retry_at(&self, keeps_ledger: bool) -> Option<Instant> {
         let waits = match self.state {
+            _ if !keeps_ledger => false,
             State::Unknown => true,
             State::Busy => false,
             State::Known(_) => self.is_wanted,
@@ -103,7 +104,7 @@ impl Written {
 impl Enforcer {
     /// Reads or writes the ledger, if that is to be done.
     pub(super) fn keep_ledger(&mut self, now: Instant) {
-        if self.options.dry_run || !self.leadership.leads() || now < self.written.not_before {
+        if !self.keeps_ledger() || now < self.written.not_before {
             return;
         }
         let (place, ended, term) = (self.written.place.clone(), self.ended.clone(), self.written.term);
@@ -170,5 +171,24 @@ impl Enforcer {
         let wait = self.written.backoff.failed(fastrand::f64());
         self.written.not_before = Instant::now() + error.retry_after().unwrap_or(wait);
         self.written.state = State::Unknown;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_standby_and_a_dry_run_do_not_wake_again_and_again_for_a_ledger_they_do_not_keep() {
+        let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let client = kube::Client::try_from(config).unwrap();
+        let mut written = Written::new(client, &EnforcerOptions::default());
+        assert_eq!(written.retry_at(true), Some(written.not_before));
+        assert_eq!(written.retry_at(false), None);
+        written.state = State::Known(Ledger::default());
+        assert_eq!(written.retry_at(true), None);
+        written.want();
+        assert_eq!(written.retry_at(true), Some(written.not_before));
+        assert_eq!(written.retry_at(false), None);
     }
 }

@@ -280,9 +280,10 @@ impl Scheduler {
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
         let mut pods_batch = Vec::with_capacity(TOLD_AT_ONCE);
         let mut has_more = false;
+        // One for all turns: it remembers what it has seen of the lease.
+        let mut leadership = self.leadership.clone();
         loop {
             let wake_at = self.next_wake(Instant::now());
-            let mut leadership = self.leadership.clone();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
