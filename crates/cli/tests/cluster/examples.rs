@@ -156,9 +156,15 @@ async fn a_rolling_update_breaks_no_rule_on_the_way() {
     let stage = Stage::with("rollout", "3", "3").await;
     stage.settles(6, 0).await;
     let deployment = "/apis/apps/v1/namespaces/default/deployments/rolling";
-    let mut changed = send(&stage.client, Method::GET, deployment, None).await.unwrap();
-    changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("registry.example.com/server:2");
-    send(&stage.client, Method::PUT, deployment, Some(changed)).await.unwrap();
+    // Its controller may write its status between the two requests.
+    eventually("the image is changed", async || {
+        let mut changed =
+            send(&stage.client, Method::GET, deployment, None).await.map_err(|e| e.to_string())?;
+        changed["spec"]["template"]["spec"]["containers"][0]["image"] =
+            json!("registry.example.com/server:2");
+        send(&stage.client, Method::PUT, deployment, Some(changed)).await.map_err(|e| e.to_string())
+    })
+    .await;
     eventually("all pods are of the new revision", async || {
         let pods = stage.settles(6, 0).await;
         let is_new = |pod: &&Value| text(pod, "/spec/containers/0/image") == "registry.example.com/server:2";
