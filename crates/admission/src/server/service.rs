@@ -138,9 +138,16 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type.trim().eq_ignore_ascii_case("application/json")
 }
 
-async fn body(served: &Served, body: Incoming) -> Result<Bytes, Refusal> {
+async fn body(served: &Served, mut body: Incoming) -> Result<Bytes, Refusal> {
     let Limits { body_bytes, body_timeout, .. } = served.limits;
-    match tokio::time::timeout(body_timeout, Limited::new(body, body_bytes).collect()).await {
+    let read = async {
+        let read = Limited::new(&mut body, body_bytes).collect().await;
+        if read.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
+            discard(&mut body, body_bytes).await;
+        }
+        read
+    };
+    match tokio::time::timeout(body_timeout, read).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let why = format!("the body is larger than {body_bytes} bytes");
@@ -153,6 +160,16 @@ async fn body(served: &Served, body: Incoming) -> Result<Bytes, Refusal> {
             let why = format!("the body took longer than {} s", body_timeout.as_secs());
             Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, why))
         }
+    }
+}
+
+/// Reads on without keeping anything, so far: who is still sending when the connection closes does not see the answer.
+async fn discard(body: &mut Incoming, n_bytes: usize) {
+    let mut n_read = 0;
+    while n_read <= n_bytes
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        n_read += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 
