@@ -33,7 +33,8 @@ pub(super) fn scale_down_old(wanted: i32, bounds: Bounds, new: &Sized, old: &mut
     let unhealthy = |set: &Sized| set.replicas - set.object.status.available_replicas;
     let by_unhealthy = take(old, spare, unhealthy);
     let available = i64::from(total_available(&*old)) + i64::from(new.object.status.available_replicas);
-    let by_others = take(old, available - min_available, |set| set.replicas);
+    // A status may tell of pods that are on their way out already: never more than the sizes leave to spare.
+    let by_others = take(old, (available - min_available).min(spare - by_unhealthy), |set| set.replicas);
     by_unhealthy + by_others > 0
 }
 
@@ -92,6 +93,8 @@ mod tests {
             (10, 2, (0, 0), vec![(8, 8), (4, 0)], vec![8, 0]),
             (10, 2, (0, 0), vec![(5, 5), (5, 5)], vec![3, 5]),
             (10, 10, (10, 0), vec![(10, 10)], vec![0]),
+            // Scaled down a moment ago, and the status does not say so yet.
+            (4, 1, (2, 1), vec![(3, 4)], vec![2]),
             (1, 0, (1, 0), vec![(1, 1)], vec![1]),
             (1, 0, (1, 1), vec![(1, 1)], vec![0]),
         ] {
