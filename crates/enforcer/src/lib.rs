@@ -21,10 +21,7 @@ mod patience;
 mod pods;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use brakes::LEAST_CLUSTER_LIMIT;
@@ -84,37 +81,7 @@ impl berth_watch::health::Shown for Snapshot {
 }
 
 /// An enforcer that runs.
-#[derive(Debug)]
-pub struct Running {
-    snapshot: watch::Receiver<Snapshot>,
-    http_address: Option<SocketAddr>,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    /// What it looks like now, and as it changes.
-    pub fn snapshot(&self) -> watch::Receiver<Snapshot> {
-        self.snapshot.clone()
-    }
-
-    /// Where `/healthz`, `/readyz` and `/metrics` are served.
-    pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http_address
-    }
-
-    /// Waits until it has stopped.
-    ///
-    /// # Errors
-    /// It broke down.
-    pub async fn stopped(self) -> Result<(), EnforcerError> {
-        self.task.await.map_err(|error| EnforcerError::Broken(error.to_string()))
-    }
-
-    /// Ends it on the spot, as a crash would: what is under way is not waited for, and a lease is not given back.
-    pub fn abort(&self) {
-        self.task.abort();
-    }
-}
+pub type Running = berth_watch::running::Running<Snapshot>;
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions under way and gives its lease back.
 ///
@@ -138,5 +105,5 @@ pub async fn run(
     options: EnforcerOptions,
     stop: CancellationToken,
 ) -> Result<(), EnforcerError> {
-    start(config, options, stop).await?.stopped().await
+    Ok(start(config, options, stop).await?.stopped().await?)
 }

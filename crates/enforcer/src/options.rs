@@ -129,7 +129,7 @@ pub enum EnforcerError {
     Listen(#[from] berth_watch::health::ListenError),
     /// The enforcer's own task broke down.
     #[error("the enforcer ended unexpectedly: {0}")]
-    Broken(String),
+    Broken(#[from] berth_watch::running::BrokeDown),
 }
 
 impl EnforcerOptions {

@@ -16,10 +16,6 @@ mod queue;
 mod scheduler;
 mod status;
 
-use std::net::SocketAddr;
-
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use options::{SCHEDULER_NAME, SchedulerError, SchedulerOptions};
@@ -72,37 +68,7 @@ impl berth_watch::health::Shown for Snapshot {
 }
 
 /// A scheduler that runs.
-#[derive(Debug)]
-pub struct Running {
-    snapshot: watch::Receiver<Snapshot>,
-    http_address: Option<SocketAddr>,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    /// What it looks like now, and as it changes.
-    pub fn snapshot(&self) -> watch::Receiver<Snapshot> {
-        self.snapshot.clone()
-    }
-
-    /// Where `/healthz`, `/readyz` and `/metrics` are served.
-    pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http_address
-    }
-
-    /// Waits until it has stopped.
-    ///
-    /// # Errors
-    /// It broke down.
-    pub async fn stopped(self) -> Result<(), SchedulerError> {
-        self.task.await.map_err(|error| SchedulerError::Broken(error.to_string()))
-    }
-
-    /// Ends it on the spot, as a crash would: what is under way is not waited for, and a lease is not given back.
-    pub fn abort(&self) {
-        self.task.abort();
-    }
-}
+pub type Running = berth_watch::running::Running<Snapshot>;
 
 /// Starts a scheduler. It runs until `stop`, then waits for bindings under way and gives its lease back.
 ///
@@ -126,5 +92,5 @@ pub async fn run(
     options: SchedulerOptions,
     stop: CancellationToken,
 ) -> Result<(), SchedulerError> {
-    start(config, options, stop).await?.stopped().await
+    Ok(start(config, options, stop).await?.stopped().await?)
 }

@@ -93,7 +93,7 @@ pub enum SchedulerError {
     Listen(#[from] berth_watch::health::ListenError),
     /// The scheduler's own task broke down.
     #[error("the scheduler ended unexpectedly: {0}")]
-    Broken(String),
+    Broken(#[from] berth_watch::running::BrokeDown),
 }
 
 impl SchedulerOptions {

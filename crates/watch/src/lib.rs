@@ -4,7 +4,8 @@
 //! and a limit; [`follow`](mod@follow) turns list and watch into one stream of changes that survives dropped connections,
 //! expired versions and servers that hang; [`feed`] applies those changes to an engine
 //! [`Cluster`](berth_engine::Cluster); [`sources`] follows all that placement needs to know; [`lease`] elects a leader;
-//! [`record`] writes events; [`health`] serves metrics and whether a part is ready. It decides nothing about placement.
+//! [`record`] writes events; [`health`] serves metrics and whether a part is ready; [`running`] is what is held of a part
+//! that runs. It decides nothing about placement.
 
 mod backoff;
 pub mod call;
@@ -14,6 +15,7 @@ pub mod follow;
 pub mod health;
 pub mod lease;
 pub mod record;
+pub mod running;
 pub mod sources;
 
 pub use backoff::Backoff;

@@ -236,7 +236,7 @@ impl Bench {
                 let scheduler = berth_scheduler::start(config, options, stop.clone()).await?;
                 all_bound.await?;
                 stop.cancel();
-                scheduler.stopped().await?;
+                scheduler.stopped().await.map_err(berth_scheduler::SchedulerError::from)?;
                 None
             }
         };

@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         if let Some(address) = running.http_address() {
             output::note(&format!("healthz, readyz and metrics are at http://{address}"));
         }
-        running.stopped().await?;
+        running.stopped().await.map_err(berth_scheduler::SchedulerError::from)?;
         Ok(Answer::Good)
     })
 }

@@ -17,10 +17,11 @@ use berth_watch::feed::{Differences, Feed};
 use berth_watch::health;
 use berth_watch::lease::{Leadership, elect};
 use berth_watch::record::{EventRecorder, RecordOptions};
+use berth_watch::running::Companions;
 use berth_watch::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -52,8 +53,6 @@ const TOLD_AT_ONCE: usize = 512;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Judging takes no more than one part in so many of the time.
 const JUDGING_SHARE: u32 = 8;
-/// The time to give a lease back.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Name of the controller in events.
 const CONTROLLER: &str = "berth-enforcer";
 
@@ -204,23 +203,8 @@ pub(crate) async fn start(
         snapshot,
         options,
     };
-    let task = tokio::spawn(enforcer.run(told, ended, stop, last, elector));
-    Ok(Running { snapshot: receiver, http_address, task })
-}
-
-/// Ends what was started with the enforcer, however the enforcer itself ends.
-struct EndWith {
-    last: CancellationToken,
-    elector: Option<JoinHandle<()>>,
-}
-
-impl Drop for EndWith {
-    fn drop(&mut self) {
-        if let Some(elector) = &self.elector {
-            elector.abort();
-        }
-        self.last.cancel();
-    }
+    let task = tokio::spawn(enforcer.run(told, ended, stop, Companions::new(last, elector)));
+    Ok(Running::new(receiver, http_address, task))
 }
 
 impl Enforcer {
@@ -229,11 +213,8 @@ impl Enforcer {
         mut told: mpsc::Receiver<Told>,
         mut ended: mpsc::UnboundedReceiver<Ended>,
         stop: CancellationToken,
-        last: CancellationToken,
-        elector: Option<JoinHandle<()>>,
+        companions: Companions,
     ) {
-        // Aborted or not: an elector that outlived the enforcer would lead for nobody.
-        let mut end_with = EndWith { last, elector };
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
         // One for all turns: it remembers what it has seen of the lease.
         let mut leadership = self.leadership.clone();
@@ -262,12 +243,7 @@ impl Enforcer {
             self.turn();
         }
         self.stop(&mut ended).await;
-        if let Some(elector) = end_with.elector.take() {
-            end_with.last.cancel();
-            if tokio::time::timeout(RELEASE_TIMEOUT, elector).await.is_err() {
-                tracing::warn!("the lease is not given back in time, and will run out");
-            }
-        }
+        companions.stop().await;
     }
 
     /// One turn: everything told is known.

@@ -19,11 +19,12 @@ use berth_watch::feed::{Differences, Feed, Fingerprint};
 use berth_watch::health;
 use berth_watch::lease::{Leadership, elect};
 use berth_watch::record::{EventRecorder, RecordOptions};
+use berth_watch::running::Companions;
 use berth_watch::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -50,8 +51,6 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A snapshot is shown this long after the one before: nobody needs to see thousands a second.
 const SHOW_PERIOD: Duration = Duration::from_millis(10);
-/// The time to give a lease back.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pods with equal keys have one verdict. A pod for which room is being made is alone with its own.
 type GroupKey = (Equivalence, Option<PodId>);
@@ -247,23 +246,8 @@ pub(crate) async fn start(
         shown_last: Snapshot::default(),
         snapshot,
     };
-    let task = tokio::spawn(scheduler.run((told, pods_told), ended, stop, last, elector));
-    Ok(Running { snapshot: receiver, http_address, task })
-}
-
-/// Ends what was started with the scheduler, however the scheduler itself ends.
-struct EndWith {
-    last: CancellationToken,
-    elector: Option<JoinHandle<()>>,
-}
-
-impl Drop for EndWith {
-    fn drop(&mut self) {
-        if let Some(elector) = &self.elector {
-            elector.abort();
-        }
-        self.last.cancel();
-    }
+    let task = tokio::spawn(scheduler.run((told, pods_told), ended, stop, Companions::new(last, elector)));
+    Ok(Running::new(receiver, http_address, task))
 }
 
 impl Scheduler {
@@ -272,11 +256,8 @@ impl Scheduler {
         (mut told, mut pods_told): (mpsc::Receiver<Told>, mpsc::Receiver<(u32, PodEvent)>),
         mut ended: mpsc::UnboundedReceiver<Ended>,
         stop: CancellationToken,
-        last: CancellationToken,
-        elector: Option<JoinHandle<()>>,
+        companions: Companions,
     ) {
-        // Aborted or not: an elector that outlived the scheduler would lead for nobody.
-        let mut end_with = EndWith { last, elector };
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
         let mut pods_batch = Vec::with_capacity(TOLD_AT_ONCE);
         let mut has_more = false;
@@ -320,12 +301,7 @@ impl Scheduler {
             }
         }
         self.stop(&mut ended).await;
-        if let Some(elector) = end_with.elector.take() {
-            end_with.last.cancel();
-            if tokio::time::timeout(RELEASE_TIMEOUT, elector).await.is_err() {
-                tracing::warn!("the lease is not given back in time, and will run out");
-            }
-        }
+        companions.stop().await;
     }
 
     /// One turn: everything told is known. Returns whether there is more to do at once.
