@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::class::{Carried, Class, ClassId, ClassKey, PreferredTerm, RequiredTerm};
 use super::cluster::Cluster;
-use super::intern::{Labels, Symbol};
+use super::intern::Symbol;
 use super::matcher::{CarriedKind, NamespaceMatcher, PodQuery};
 use super::node::Resources;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
@@ -186,29 +186,14 @@ impl Cluster {
         let query = self.query(term, false);
         let topologies = self.combined_topologies(&term.topology);
         let ids = topologies.iter().map(|(t, _)| *t);
-        let carrier = self.matcher(smallvec![query.clone()], [], ids.clone());
+        let matcher = self.matcher(smallvec![query], ids.clone(), ids);
         carried.extend(topologies.iter().map(|(topology, sign)| Carried {
-            matcher: carrier,
+            matcher,
             topology: *topology,
             kind: CarriedKind::Preferred,
             weight: weight * sign,
         }));
-        let matcher = self.matcher(smallvec![self.as_preferred_of_incoming(term, query)], ids, []);
         PreferredTerm { weight, matcher, topologies }
-    }
-
-    /// The question a preferred term asks when it is the incoming pod's.
-    ///
-    /// kube-scheduler 1.36 resolves the namespace selector of such a term to names, but then still tries
-    /// the selector itself on no labels at all: one that holds without labels (`NotIn`, `DoesNotExist`)
-    /// takes in every namespace. Required terms, and preferred terms of running pods, are not affected.
-    fn as_preferred_of_incoming(&self, term: &PodTerm, mut query: PodQuery) -> PodQuery {
-        if term.dialect == Dialect::V1 && query.namespaces.selector.matches(&self.symbols, &Labels::default())
-        {
-            query.namespaces =
-                NamespaceMatcher { names: Box::default(), selector: LabelMatcher::everything() };
-        }
-        query
     }
 
     /// Whether exempt namespaces are outside a term of anti-affinity.

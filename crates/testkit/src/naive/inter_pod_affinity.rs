@@ -102,7 +102,7 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let theirs: Vec<Vec<(i64, PodTerm)>> =
         running.iter().map(|(pod, _)| preferences_on_others(q, pod)).collect();
     for ((pod, at), theirs) in running.iter().zip(&theirs) {
-        let matching_own = own.iter().filter(|(_, term)| term.of_incoming_prefers(q, pod));
+        let matching_own = own.iter().filter(|(_, term)| term.of_incoming_matches(q, pod));
         let matching_theirs = theirs.iter().filter(|(_, term)| term.of_existing_matches_incoming(q));
         for (weight, term) in matching_own.chain(matching_theirs) {
             let keys = term.topology_keys(q);

@@ -163,15 +163,6 @@ impl PodTerm {
         self.covers_by_name(q, target) && self.selects_labels(q, target)
     }
 
-    /// The same for a preference, where kube-scheduler keeps the namespace selector of a v1 term beside that
-    /// list and lets it look at no labels: what is satisfied by having no labels (`NotIn`, `DoesNotExist`)
-    /// covers every namespace.
-    pub fn of_incoming_prefers(&self, q: Question, target: &Pod) -> bool {
-        let of_no_labels = self.term.namespace_selector.as_ref().filter(|_| self.dialect == Dialect::V1);
-        let of_no_labels = of_no_labels.is_some_and(|s| selector::selects(Some(s), &Default::default()));
-        (of_no_labels || self.covers_by_name(q, target)) && self.selects_labels(q, target)
-    }
-
     fn covers_by_name(&self, q: Question, target: &Pod) -> bool {
         let namespace = &target.metadata.namespace;
         let selected = self.term.namespace_selector.as_ref().is_some_and(|s| {
