@@ -4,9 +4,10 @@ use serde_json::Value;
 
 /// A crate, and the workspace crates its normal and build dependencies may name: those the arrows lead to,
 /// however many steps away.
-const DRAWN: [(&str, &[&str]); 12] = [
+const DRAWN: [(&str, &[&str]); 13] = [
     ("berth-api", &[]),
     ("berth-engine", &["berth-api"]),
+    ("berth-simulate", &["berth-api", "berth-engine"]),
     ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-watch", &["berth-api", "berth-engine"]),
     ("berth-scheduler", &["berth-api", "berth-engine", "berth-watch"]),
@@ -19,6 +20,7 @@ const DRAWN: [(&str, &[&str]); 12] = [
         &[
             "berth-api",
             "berth-engine",
+            "berth-simulate",
             "berth-bench",
             "berth-watch",
             "berth-scheduler",

@@ -16,3 +16,4 @@ pub mod quantity;
 pub mod read;
 pub mod recording;
 pub mod rules;
+pub mod simulated_nodes;

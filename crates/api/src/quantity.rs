@@ -334,6 +334,22 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
+/// An amount of a resource as users write it. `amount` is in milli-CPU for `cpu`, otherwise in units (bytes, pods);
+/// bytes are shown with the largest binary suffix that divides them.
+pub fn with_unit(resource: &str, amount: i64) -> String {
+    match resource {
+        "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
+        "cpu" => format!("{amount}m"),
+        "memory" | "ephemeral-storage" => {
+            let units = [(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
+            let unit = units.into_iter().find(|(size, _)| amount % size == 0 && amount != 0);
+            let (size, suffix) = unit.unwrap_or((1, ""));
+            format!("{}{suffix}", amount / size)
+        }
+        _ => amount.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

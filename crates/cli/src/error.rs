@@ -7,7 +7,7 @@ use berth_api::config::ConfigErrors;
 use berth_api::read::{InputError, SourceLocation};
 use berth_bench::load::LoadError;
 use berth_bench::workload::WorkloadError;
-use berth_engine::simulation::SimulationError;
+use berth_simulate::SimulationError;
 
 use crate::cluster::apply::ApplyError;
 use crate::cluster_bench::ClusterBenchError;

@@ -1,6 +1,6 @@
 //! The JSON form of a simulation. Its schema is stable: docs/simulate-json.md.
 
-use berth_engine::simulation::{SimulatedPod, Simulation};
+use berth_simulate::{SimulatedPod, Simulation};
 use serde::Serialize;
 
 use crate::summary::{Failure, Summary};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::TermSummary;
-use berth_engine::simulation::{SimulatedPod, Simulation};
+use berth_simulate::{SimulatedPod, Simulation};
 use serde::Serialize;
 
 /// This many groups of pods that fit nowhere are explained; more would take long and be read by nobody.
@@ -124,7 +124,7 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
         if n_explained < MAX_EXPLAINED {
             n_explained += 1;
             let explanation = simulation.explain(&namespace, &name, None);
-            bottleneck = explanation.and_then(|e| e.bottleneck().cloned());
+            bottleneck = explanation.and_then(|e| e.explanation.bottleneck().cloned());
         }
         let cause =
             |b: &Option<TermSummary>| b.as_ref().map(|t| (t.plugin, t.term.clone(), t.detail.clone()));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer, Weighted};
 use crate::state::cluster::Cluster;
@@ -58,6 +59,16 @@ impl Outcome {
             ),
             Outcome::Failed { error } => Cow::Borrowed(error),
         }
+    }
+}
+
+impl Serialize for Outcome {
+    /// As an object with the members `node` and `message`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_struct("Outcome", 2)?;
+        members.serialize_field("node", &self.node())?;
+        members.serialize_field("message", &self.message())?;
+        members.end()
     }
 }
 

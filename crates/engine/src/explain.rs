@@ -1,20 +1,18 @@
-//! Explanations: every rule and term on its own, node by node, and what would help.
+//! Explanations: every rule and term evaluated individually, node by node.
 
 mod feasible;
-mod hints;
 mod terms;
 
 use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
-use berth_api::rules::dialect_notes;
 use serde::Serialize;
 
+use crate::decision::Outcome;
 use crate::state::cluster::Cluster;
 use crate::state::intern::Symbol;
 use crate::verdict::{TopologyPair, Verdict, Witness, plugin_name};
-use hints::hints;
 
 /// This many of the groups of nodes that come nearest are told apart.
 const MAX_NEAREST: usize = 3;
@@ -29,10 +27,9 @@ pub struct Explanation {
     pub name: String,
     /// The node it runs on already, if it does.
     pub running_on: Option<String>,
-    /// Where it would go now; none when nowhere.
-    pub node: Option<String>,
-    /// kube-scheduler's message when it would go nowhere.
-    pub message: String,
+    /// The decision now; as JSON the two members `node` and `message`.
+    #[serde(flatten)]
+    pub outcome: Outcome,
     /// Number of nodes looked at.
     pub n_nodes: usize,
     /// Every term of every rule, those that exclude most first.
@@ -43,11 +40,6 @@ pub struct Explanation {
     pub feasible: Vec<FeasibleNodes>,
     /// For a running pod: what speaks against the node it is on, now.
     pub broken: Vec<Verdict>,
-    /// Places in the pod that Kubernetes' v1 fields and the proposals' fields read differently.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dialect_notes: Vec<String>,
-    /// What would help a pod that goes nowhere.
-    pub hints: Vec<String>,
 }
 
 /// One term on its own.
@@ -170,22 +162,18 @@ impl Cluster {
         let assigned = self.assigned_node(&namespace, &name);
         self.remove_pod(&namespace, &name);
 
-        let notes = dialect_notes(pod, self.settings.extensions);
         let mut explanation = Explanation {
             namespace,
             name,
             running_on,
-            node: None,
-            message: String::new(),
+            outcome: Outcome::Unschedulable { message: String::new() },
             n_nodes: self.n_nodes(),
             terms: Vec::new(),
             excluded: Vec::new(),
             feasible: Vec::new(),
             broken: Vec::new(),
-            dialect_notes: notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect(),
-            hints: Vec::new(),
         };
-        let outcome = match prepared.held_back() {
+        explanation.outcome = match prepared.held_back() {
             Some(outcome) => outcome,
             None => {
                 let incoming = self.incoming(&prepared);
@@ -198,13 +186,6 @@ impl Cluster {
                 }
             }
         };
-        explanation.node = outcome.node().map(str::to_owned);
-        explanation.message = outcome.message().into_owned();
-        if explanation.node.is_none() && explanation.running_on.is_none() {
-            explanation.hints = hints(&explanation, &outcome);
-            let own_update = self.waits_for_own_update(&prepared, &explanation);
-            explanation.hints.splice(0..0, own_update);
-        }
 
         if let Some(node) = assigned {
             self.assign(&prepared, node);

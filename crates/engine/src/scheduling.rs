@@ -87,7 +87,7 @@ impl Cluster {
     /// stands in the way. It looks at every rule on every node, as [`Cluster::explain`] does.
     pub fn bottleneck(&mut self, pod: &Pod) -> Option<String> {
         let explanation = self.explain(pod);
-        if explanation.node.is_some() {
+        if explanation.outcome.node().is_some() {
             return None;
         }
         let text = explanation.bottleneck()?.in_short(explanation.n_nodes);

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
-use berth_engine::simulation::{MadeNodes, Simulation, SimulationOptions};
+use berth_api::simulated_nodes::SimulatedNodes;
+use berth_simulate::{Simulation, SimulationOptions};
 
 use super::rules_args::RulesArgs;
 use crate::error::CliError;
@@ -105,14 +106,14 @@ impl ClusterArgs {
             }
         }
         let settings = self.rules.settings(&inventory.scheduler_configurations)?;
-        let made_nodes = self.nodes.map(|n_nodes| MadeNodes {
+        let simulated_nodes = self.nodes.map(|n_nodes| SimulatedNodes {
             n_nodes: n_nodes as usize,
             n_zones: self.zones as usize,
             cpu: self.node_cpu,
             memory: self.node_memory,
             pods: self.node_pods,
         });
-        let simulation = Simulation::new(inventory, SimulationOptions { settings, made_nodes })?;
+        let simulation = Simulation::new(inventory, SimulationOptions { settings, simulated_nodes })?;
         warn(simulation.warnings());
         Ok(simulation)
     }

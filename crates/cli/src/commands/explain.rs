@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_engine::simulation::{SimulatedPod, Simulation};
+use berth_simulate::{SimulatedPod, Simulation};
 
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
@@ -68,17 +68,18 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
         )));
     }
     let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
-    let explanation = explanation.ok_or_else(|| CliError::NotFound(not_found(&simulation, &pod, &name)))?;
+    let explained = explanation.ok_or_else(|| CliError::NotFound(not_found(&simulation, &pod, &name)))?;
+    let explanation = &explained.explanation;
     let is_node_known = explanation.running_on.as_deref().is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
     match args.output {
-        Format::Table => explanation::write(&mut out, &explanation, args.node.as_deref(), is_node_known)?,
-        Format::Json => output::json(&mut out, &explanation)?,
+        Format::Table => explanation::write(&mut out, &explained, args.node.as_deref(), is_node_known)?,
+        Format::Json => output::json(&mut out, &explained)?,
     }
     out.flush()?;
     let is_good = match &explanation.running_on {
         Some(_) => is_node_known && explanation.broken.is_empty(),
-        None => explanation.node.is_some(),
+        None => explanation.outcome.node().is_some(),
     };
     Ok(if is_good { Answer::Good } else { Answer::Bad })
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_engine::replay::{Difference, replay};
+use berth_simulate::replay::{Difference, replay};
 use serde::Serialize;
 
 use crate::Answer;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_engine::simulation::{SimulatedPod, Simulation};
+use berth_simulate::{SimulatedPod, Simulation};
 use clap::ValueEnum;
 
 use super::cluster_args::ClusterArgs;

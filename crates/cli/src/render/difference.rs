@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use berth_engine::replay::Difference;
+use berth_simulate::replay::Difference;
 
 use crate::output::{BAD, BOLD, GOOD};
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use berth_engine::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, Verdict, Witness,
 };
+use berth_simulate::PodExplanation;
 
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
@@ -21,10 +22,11 @@ const MAX_GROUPS: usize = 10;
 /// pod that runs on a node the cluster does not have.
 pub fn write(
     out: &mut impl Write,
-    explanation: &Explanation,
+    explained: &PodExplanation,
     only: Option<&str>,
     is_node_known: bool,
 ) -> io::Result<()> {
+    let PodExplanation { explanation, dialect_notes, hints } = explained;
     write_outcome(out, explanation)?;
     write_running(out, explanation, is_node_known)?;
     write_terms(out, explanation)?;
@@ -36,12 +38,8 @@ pub fn write(
         }
     }
     write_feasible(out, explanation, only)?;
-    write_list(
-        out,
-        "Read differently in v1 fields and in the proposals' fields",
-        &explanation.dialect_notes,
-    )?;
-    write_list(out, "What would help", &explanation.hints)
+    write_list(out, "Read differently in v1 fields and in the proposals' fields", dialect_notes)?;
+    write_list(out, "What would help", hints)
 }
 
 fn write_list(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
@@ -57,7 +55,8 @@ pub fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
 }
 
 fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
-    let Explanation { namespace, name, node, message, running_on, .. } = explanation;
+    let Explanation { namespace, name, outcome, running_on, .. } = explanation;
+    let (node, message) = (outcome.node(), outcome.message());
     write!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} ")?;
     match (running_on, node) {
         (Some(on), Some(node)) if on == node => {

@@ -27,7 +27,7 @@ mod taint_toleration;
 
 pub(crate) use inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI_AFFINITY, describe as describe_pod_term};
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
-pub(crate) use node_resources::{Shortage, is_extended_resource, shortages, with_unit};
+pub(crate) use node_resources::{Shortage, is_extended_resource, shortages};
 pub(crate) use pod_topology_spread::HOSTNAME;
 pub(crate) use taint_toleration::tolerates;
 

@@ -123,7 +123,7 @@ impl Agent {
     fn default_status(&self) -> berth_api::object::NodeStatus {
         let template = self.options.make.first().cloned().unwrap_or_else(|| NodeTemplate::new(1, 1));
         let one = NodeTemplate {
-            made: berth_engine::simulation::MadeNodes { n_nodes: 1, ..template.made },
+            made: berth_api::simulated_nodes::SimulatedNodes { n_nodes: 1, ..template.made },
             ..template
         };
         one.nodes().ok().and_then(|mut nodes| nodes.pop()).map(|node| node.status).unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use berth_api::object::{ContainerImage, Node, StringMap, Taint};
 use berth_api::quantity::Quantity;
-use berth_engine::simulation::MadeNodes;
+use berth_api::simulated_nodes::SimulatedNodes;
 
 /// Nodes that are alike but for name and zone.
 ///
@@ -11,7 +11,7 @@ use berth_engine::simulation::MadeNodes;
 #[derive(Clone, Debug)]
 pub struct NodeTemplate {
     /// How many nodes, over how many zones, and what each offers.
-    pub made: MadeNodes,
+    pub made: SimulatedNodes,
     /// What names begin with, in place of `node-`.
     pub name_prefix: String,
     /// More labels, which override those above but for the host name.
@@ -46,7 +46,7 @@ impl NodeTemplate {
     /// Nodes of 4 CPUs, 16 GiB and 110 pods.
     pub fn new(n_nodes: usize, n_zones: usize) -> NodeTemplate {
         NodeTemplate {
-            made: MadeNodes {
+            made: SimulatedNodes {
                 n_nodes,
                 n_zones,
                 cpu: Quantity::from_units(4),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use berth_api::config::Plugin;
+use berth_api::quantity::with_unit;
 use smallvec::SmallVec;
 
 use super::super::{Asked, Context, Filter, NodeRef};
@@ -169,20 +170,5 @@ fn describe(resource: &str, amount: i64) -> String {
     match resource {
         PODS => "the node must have room for one more pod".to_owned(),
         _ => format!("{} of {resource} must be free", with_unit(resource, amount)),
-    }
-}
-
-/// An amount as people write it: CPU in thousandths, bytes by the largest power of two that divides them.
-pub(crate) fn with_unit(resource: &str, amount: i64) -> String {
-    match resource {
-        "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
-        "cpu" => format!("{amount}m"),
-        "memory" | "ephemeral-storage" => {
-            let units = [(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
-            let unit = units.into_iter().find(|(size, _)| amount % size == 0 && amount != 0);
-            let (size, suffix) = unit.unwrap_or((1, ""));
-            format!("{}{suffix}", amount / size)
-        }
-        _ => amount.to_string(),
     }
 }

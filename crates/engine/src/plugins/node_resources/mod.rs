@@ -6,7 +6,7 @@ mod fit_score;
 
 pub(super) use balanced_allocation::scorer as balanced_allocation_scorer;
 pub(super) use fit::filter;
-pub(crate) use fit::{Shortage, is_extended_resource, shortages, with_unit};
+pub(crate) use fit::{Shortage, is_extended_resource, shortages};
 pub(super) use fit_score::scorer as fit_scorer;
 
 use berth_api::config::ResourceSpec;

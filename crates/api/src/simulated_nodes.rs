@@ -1,29 +1,28 @@
-//! Nodes for inputs that have none.
+//! Simulated nodes: equal nodes spread over zones, described by a few numbers.
 
-use berth_api::object::{Node, ObjectMeta, ResourceList};
-use berth_api::quantity::Quantity;
+use crate::object::{Node, ObjectMeta, ResourceList};
+use crate::quantity::Quantity;
 
-/// Ephemeral storage of each made node: every kubelet offers some, and pods that ask
-/// for it should fit. In bytes.
+/// Ephemeral storage of each simulated node, in bytes. Every kubelet reports some; pods that request it should fit.
 const EPHEMERAL_STORAGE: i64 = 100 << 30;
 
-/// Nodes to make when the input has none.
+/// The number, zones and capacity of simulated nodes.
 #[derive(Clone, Debug)]
-pub struct MadeNodes {
-    /// How many.
+pub struct SimulatedNodes {
+    /// Number of nodes.
     pub n_nodes: usize,
-    /// Over how many zones they are spread, in turn.
+    /// Number of zones; nodes are assigned to them round-robin.
     pub n_zones: usize,
-    /// CPU of each.
+    /// CPU of each node.
     pub cpu: Quantity,
-    /// Memory of each.
+    /// Memory of each node.
     pub memory: Quantity,
-    /// Pods each takes.
+    /// Pod capacity of each node.
     pub pods: Quantity,
 }
 
-impl MadeNodes {
-    /// `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1`.
+impl SimulatedNodes {
+    /// The nodes `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1`.
     pub fn nodes(&self) -> Vec<Node> {
         let width = self.n_nodes.to_string().len();
         let node = |i: usize| {

@@ -4,11 +4,6 @@
 //! would; running pods stay where they are; the others are placed by priority, then in input order. Pods that
 //! fit nowhere are tried again as long as others find a place, as a scheduler's queue would do.
 
-mod made_nodes;
-mod workloads;
-
-pub use made_nodes::MadeNodes;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
@@ -16,18 +11,20 @@ use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::object::{Pod, PriorityClass};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
+use berth_api::simulated_nodes::SimulatedNodes;
+use berth_engine::{Cluster, Outcome, Settings};
 use serde_json::Value;
 
-use self::workloads::Workloads;
-use crate::{Cluster, Explanation, Outcome, Settings};
+use crate::PodExplanation;
+use crate::workloads::{self, Workloads};
 
 /// What a simulation is made from, besides the inventory.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationOptions {
     /// Settings of the cluster.
     pub settings: Settings,
-    /// Nodes to make when the input has none.
-    pub made_nodes: Option<MadeNodes>,
+    /// Nodes of the cluster if the inventory has none.
+    pub simulated_nodes: Option<SimulatedNodes>,
 }
 
 /// Why a simulation cannot begin.
@@ -131,6 +128,8 @@ impl SimulatedPod {
 /// A cluster with pods to place.
 pub struct Simulation {
     cluster: Cluster,
+    /// Whether the proposals' fields are read.
+    extensions: bool,
     /// All pods, running ones and waiting ones, in input order.
     pods: Vec<SimulatedPod>,
     /// Waiting pods in the order in which they are placed.
@@ -148,11 +147,11 @@ impl Simulation {
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
         let mut inventory = inventory;
         if inventory.nodes.is_empty()
-            && let Some(made) = &options.made_nodes
+            && let Some(simulated) = &options.simulated_nodes
         {
-            let source = SourceLocation::file("--nodes");
+            let source = SourceLocation::file("simulated nodes");
             let entry = |object| Entry { object, raw: None, source: source.clone(), order: 0 };
-            inventory.nodes = made.nodes().into_iter().map(entry).collect();
+            inventory.nodes = simulated.nodes().into_iter().map(entry).collect();
         }
         let expansion = expand(&inventory)?;
         let made = expansion.pods.into_iter().map(|made| {
@@ -171,6 +170,7 @@ impl Simulation {
         pods.sort_by_key(|pod| pod.entry.order);
 
         let mut simulation = Simulation {
+            extensions: options.settings.extensions,
             cluster: Cluster::new(options.settings),
             pods: Vec::new(),
             queue: Vec::new(),
@@ -257,7 +257,7 @@ impl Simulation {
                     unknown_classes.insert(class);
                 }
                 let options = AdmissionOptions {
-                    extensions: self.cluster.settings.extensions,
+                    extensions: self.extensions,
                     priority_classes: (known && !classes.is_empty()).then_some(classes),
                     ..AdmissionOptions::default()
                 };
@@ -401,8 +401,9 @@ impl Simulation {
 
     /// Explains a pod in the present state; with a node, the groups of nodes hold that node alone. None if
     /// there is no such pod.
-    pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<Explanation> {
-        let pod = self.pod(namespace, name)?.pod.clone();
-        Some(self.cluster.explain_on(&pod, node))
+    pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
+        let pod = &self.pods.iter().find(|p| p.is_called(namespace, name))?.pod;
+        let explanation = self.cluster.explain_on(pod, node);
+        Some(PodExplanation::new(explanation, pod, self.pods.iter().map(|p| &p.pod), self.extensions))
     }
 }

@@ -2,18 +2,20 @@
 
 use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
-use berth_engine::simulation::{MadeNodes, Simulation, SimulationError, SimulationOptions};
+use berth_api::simulated_nodes::SimulatedNodes;
+use berth_simulate::{Simulation, SimulationError, SimulationOptions};
 
 fn simulation(text: &str) -> Result<Simulation, SimulationError> {
     let inventory = Inventory::from_text(text).expect("the text is well-formed");
-    let made_nodes = MadeNodes {
+    let simulated_nodes = SimulatedNodes {
         n_nodes: 2,
         n_zones: 2,
         cpu: Quantity::from_units(4),
         memory: Quantity::from_units(16 << 30),
         pods: Quantity::from_units(110),
     };
-    let options = SimulationOptions { made_nodes: Some(made_nodes), ..SimulationOptions::default() };
+    let options =
+        SimulationOptions { simulated_nodes: Some(simulated_nodes), ..SimulationOptions::default() };
     let mut simulation = Simulation::new(inventory, options)?;
     simulation.run(|_, _| ());
     Ok(simulation)
@@ -67,7 +69,7 @@ fn two_warnings_of_a_template_were_told_once_for_each_replica() {
 }
 
 #[test]
-fn made_nodes_had_no_ephemeral_storage() {
+fn simulated_nodes_had_no_ephemeral_storage() {
     let spec = "{containers: [{name: a, image: i, resources: {requests: {ephemeral-storage: 1Gi}}}]}";
     assert_eq!(n_placed(&simulation(&three(spec)).expect("the pods are valid")), 3);
 }

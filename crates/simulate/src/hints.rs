@@ -1,15 +1,12 @@
-//! What would help a pod that goes nowhere, in words.
+//! Hints: what would let a pod fit that fits nowhere.
 
 use berth_api::config::Plugin;
+use berth_api::quantity::with_unit;
+use berth_engine::{Explanation, Outcome, Status, Verdict};
 
-use super::Explanation;
-use crate::decision::Outcome;
-use crate::plugins::with_unit;
-use crate::verdict::{Status, Verdict};
-
-/// What would help, from the terms against the nodes that come nearest.
-pub(super) fn hints(explanation: &Explanation, outcome: &Outcome) -> Vec<String> {
-    match outcome {
+/// One hint for each of the nearest groups of nodes.
+pub(crate) fn nearest_hints(explanation: &Explanation) -> Vec<String> {
+    match &explanation.outcome {
         Outcome::Gated { gates } => return vec![format!("remove the scheduling gates {}", gates.join(", "))],
         Outcome::Failed { .. } | Outcome::Placed { .. } => return Vec::new(),
         Outcome::Unschedulable { .. } if explanation.n_nodes == 0 => {

@@ -7,10 +7,9 @@ use berth_api::admission::{Admission, AdmissionOptions, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
 use berth_api::recording::{RecordedError, RecordedNode, Recording, Step};
+use berth_engine::{Cluster, Evaluation, NodeEvaluation, Outcome, Rejection, Settings};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::{Cluster, Evaluation, NodeEvaluation, Outcome, Rejection, Settings};
 
 /// One difference between a recording and Berth's own answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

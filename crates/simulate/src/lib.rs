@@ -1,0 +1,17 @@
+//! Simulations: questions to the engine about clusters that exist only as text.
+//!
+//! [`Simulation`] builds a cluster from manifests, places the pending pods and explains single pods with hints
+//! ([`PodExplanation`]). [`replay`] repeats the decisions of a recording and compares the answers.
+//!
+//! This crate does no I/O and has no clock: callers read files and parse command lines. It never decides about
+//! placement itself, it asks [`berth_engine`].
+
+mod explanation;
+mod hints;
+pub mod replay;
+mod rolling_update;
+mod simulation;
+mod workloads;
+
+pub use explanation::PodExplanation;
+pub use simulation::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};

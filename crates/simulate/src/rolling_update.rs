@@ -1,0 +1,72 @@
+//! Rolling updates that block themselves: a new pod fits nowhere because of the old pods that it is to replace.
+//!
+//! Labels show it: pods of one workload have equal labels, except for the label of their revision.
+
+use std::collections::HashSet;
+
+use berth_api::config::Plugin;
+use berth_api::object::Pod;
+use berth_engine::{ExcludedNodes, Explanation, Witness};
+
+/// The label by which a Deployment distinguishes its revisions.
+const REVISION: &str = "pod-template-hash";
+
+/// The hint for a pod that fits nowhere, if on some nodes only pods of other revisions of its own Deployment block it.
+/// `pods` are all pods of the cluster.
+pub(crate) fn blocked_by_own_update<'a>(
+    explanation: &Explanation,
+    pod: &Pod,
+    pods: impl Iterator<Item = &'a Pod>,
+) -> Option<String> {
+    let metadata = &pod.metadata;
+    let revision = metadata.labels.get(REVISION)?;
+    let other_revisions = pods.filter(|other| {
+        other.metadata.namespace == metadata.namespace
+            && other.metadata.labels.get(REVISION).is_some_and(|other| other != revision)
+            && without_revision(other).eq(without_revision(pod))
+    });
+    let other_revisions: HashSet<&str> = other_revisions.map(|p| p.metadata.name.as_str()).collect();
+    let is_other_revision = |witness: &Witness| {
+        witness.namespace == metadata.namespace && other_revisions.contains(witness.name.as_str())
+    };
+    let blocked = explanation.excluded.iter().filter(|group| {
+        let mut terms = group.verdicts.iter().map(|verdict| {
+            let summary = explanation.terms.iter().find(|t| {
+                (t.plugin, &t.detail) == (verdict.plugin, &verdict.detail)
+                    && Some(&t.term) == verdict.term.as_ref()
+            });
+            let witnesses = || summary.into_iter().flat_map(|t| &t.domains).flat_map(|d| &d.witnesses);
+            verdict.plugin == Plugin::InterPodAffinity
+                && witnesses().next().is_some()
+                && witnesses().all(is_other_revision)
+        });
+        terms.all(|by_own_update| by_own_update)
+    });
+    let blocked: Vec<&ExcludedNodes> = blocked.collect();
+    let n_nodes: usize = blocked.iter().map(|group| group.nodes.len()).sum();
+    let own = blocked.iter().flat_map(|group| &group.verdicts);
+    let own = own.filter(|v| v.counts.contains_key("matching")).find_map(|v| v.term.as_deref());
+    let theirs = blocked.iter().flat_map(|group| &group.verdicts);
+    let theirs = theirs.into_iter().any(|v| v.counts.contains_key("carriers"));
+    let nodes = match n_nodes {
+        0 => return None,
+        1 => "on 1 node".to_owned(),
+        n => format!("on {n} nodes"),
+    };
+    let keys = match own {
+        Some(term) if theirs => format!(
+            "; matchLabelKeys: [{REVISION}] in {term} keeps later updates from it (the old pods' own terms stand in \
+             the way of this one)"
+        ),
+        Some(term) => format!("; or put matchLabelKeys: [{REVISION}] in {term}"),
+        None => String::new(),
+    };
+    Some(format!(
+        "a rolling update waits for itself: {nodes} nothing is in the way but pods of the same workload with another \
+         {REVISION}. Let one of them end first (maxUnavailable: 1 or more), or add a node{keys}"
+    ))
+}
+
+fn without_revision(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
+    pod.metadata.labels.iter().filter(|(key, _)| *key != REVISION)
+}
