@@ -9,12 +9,13 @@ const DRAWN: [(&str, &[&str]); 13] = [
     ("berth-engine", &["berth-api"]),
     ("berth-simulate", &["berth-api", "berth-engine"]),
     ("berth-bench", &["berth-api", "berth-engine"]),
-    ("berth-watch", &["berth-api", "berth-engine"]),
-    ("berth-scheduler", &["berth-api", "berth-engine", "berth-watch"]),
-    ("berth-enforcer", &["berth-api", "berth-engine", "berth-watch"]),
+    ("berth-client", &["berth-api"]),
+    ("berth-mirror", &["berth-api", "berth-engine", "berth-client"]),
+    ("berth-scheduler", &["berth-api", "berth-engine", "berth-client", "berth-mirror"]),
+    ("berth-enforcer", &["berth-api", "berth-engine", "berth-client", "berth-mirror"]),
     ("berth-admission", &["berth-api", "berth-engine"]),
     ("berth-minicluster", &["berth-api"]),
-    ("berth-kubelet", &["berth-api", "berth-engine", "berth-watch"]),
+    ("berth-kubelet", &["berth-api", "berth-engine", "berth-client"]),
     (
         "berth-cli",
         &[
@@ -22,7 +23,8 @@ const DRAWN: [(&str, &[&str]); 13] = [
             "berth-engine",
             "berth-simulate",
             "berth-bench",
-            "berth-watch",
+            "berth-client",
+            "berth-mirror",
             "berth-scheduler",
             "berth-enforcer",
             "berth-admission",
@@ -160,7 +162,7 @@ mod tests {
     fn drawn_edges_pass() {
         for (from, to) in [
             ("berth-engine", "berth-api"),
-            ("berth-scheduler", "berth-watch"),
+            ("berth-scheduler", "berth-mirror"),
             ("berth-admission", "berth-engine"),
             ("berth-kubelet", "berth-engine"),
             ("berth-minicluster", "berth-api"),
@@ -186,8 +188,8 @@ mod tests {
             ),
             (
                 "berth-engine",
-                "berth-watch",
-                "berth-engine -> berth-watch: not drawn; berth-engine may use berth-api",
+                "berth-client",
+                "berth-engine -> berth-client: not drawn; berth-engine may use berth-api",
             ),
             (
                 "berth-testkit",

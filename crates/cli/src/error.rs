@@ -111,10 +111,10 @@ pub enum CliError {
     Install(#[from] InstallError),
     /// There is no client for a cluster.
     #[error(transparent)]
-    Connect(#[from] berth_watch::connect::ConnectError),
+    Connect(#[from] berth_client::connect::ConnectError),
     /// A cluster does not answer as wished.
     #[error(transparent)]
-    Call(#[from] berth_watch::call::CallError),
+    Call(#[from] berth_client::call::CallError),
     /// A cluster is not measured.
     #[error(transparent)]
     ClusterBench(#[from] ClusterBenchError),

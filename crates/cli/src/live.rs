@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
-use berth_watch::call::{self, CallError};
-use berth_watch::connect::{self, ConnectError};
+use berth_client::call::{self, CallError};
+use berth_client::connect::{self, ConnectError};
 use indicatif::ProgressBar;
 use serde_json::Value;
 

@@ -11,9 +11,9 @@ mod world;
 
 use std::time::Duration;
 
+use berth_client::lease::LeaseOptions;
 use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Snapshot};
-use berth_watch::lease::LeaseOptions;
 use process::{Berth, Room};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -23,28 +23,28 @@ fn lease(part: &str) -> LeaseOptions {
     LeaseOptions { retry_period: Duration::from_millis(50), ..LeaseOptions::new(NAMESPACE, part, "test") }
 }
 
-async fn start_scheduler(world: &World, stop: &CancellationToken) -> berth_scheduler::Running {
+async fn start_scheduler(world: &World, stop: &CancellationToken) -> berth_scheduler::Handle {
     let options =
         SchedulerOptions { leader_election: Some(lease("berth-scheduler")), ..SchedulerOptions::default() };
     let config = world.config_of("berth-scheduler").await;
     berth_scheduler::start(config, options, stop.clone()).await.unwrap()
 }
 
-async fn wait_for(running: &berth_scheduler::Running, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
-    let mut snapshots = running.snapshot();
+async fn wait_for(handle: &berth_scheduler::Handle, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
+    let mut snapshots = handle.snapshot();
     let seen = tokio::time::timeout(world::DEADLINE, snapshots.wait_for(|s| is_so(s))).await;
-    assert!(seen.is_ok(), "not so in time: {what}: {:?}", running.snapshot().borrow());
+    assert!(seen.is_ok(), "not so in time: {what}: {:?}", handle.snapshot().borrow());
 }
 
 /// Two pods of which the second has to make room, and one that fits nowhere.
-async fn schedule(world: &World, running: &berth_scheduler::Running) {
+async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     world.node("a", "1", json!({})).await;
     world.pod("low", "berth", json!({}), "800m").await;
-    wait_for(running, "low is bound", |s| s.n_bound == 1).await;
+    wait_for(handle, "low is bound", |s| s.n_bound == 1).await;
     world.pod("high", "berth", json!({"priorityClassName": "high"}), "800m").await;
-    wait_for(running, "high is bound in the place of low", |s| s.n_bound == 2 && s.n_preempted == 1).await;
+    wait_for(handle, "high is bound in the place of low", |s| s.n_bound == 2 && s.n_preempted == 1).await;
     world.pod("huge", "berth", json!({}), "64").await;
-    wait_for(running, "huge is found to fit nowhere", |s| s.n_unschedulable > 1).await;
+    wait_for(handle, "huge is found to fit nowhere", |s| s.n_unschedulable > 1).await;
 }
 
 /// What is granted and has to be asked for here. What is watched may be listed: by watches where the server streams lists,
@@ -67,8 +67,8 @@ async fn the_scheduler_may_do_what_it_does_and_nothing_else() {
     world.priority_class("high", 1000).await;
     let stop = CancellationToken::new();
     let before = world.requests().await;
-    let running = start_scheduler(&world, &stop).await;
-    schedule(&world, &running).await;
+    let handle = start_scheduler(&world, &stop).await;
+    schedule(&world, &handle).await;
     let granted = granted(&world, "berth-scheduler").await;
     eventually("everything that may be asked for was", async || {
         let asked = world.requests().await.since(&before);
@@ -77,7 +77,7 @@ async fn the_scheduler_may_do_what_it_does_and_nothing_else() {
     })
     .await;
     stop.cancel();
-    running.stopped().await.unwrap();
+    handle.stopped().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,10 +89,10 @@ async fn without_one_of_its_rules_the_scheduler_is_refused() {
         world.priority_class("high", 1000).await;
         world.take_away("berth-scheduler", &missing).await;
         let stop = CancellationToken::new();
-        let running = start_scheduler(&world, &stop).await;
+        let handle = start_scheduler(&world, &stop).await;
         world.node("a", "1", json!({})).await;
         world.pod("low", "berth", json!({}), "800m").await;
-        wait_for(&running, "low is bound or refused", |s| s.n_bound + s.n_errors > 0).await;
+        wait_for(&handle, "low is bound or refused", |s| s.n_bound + s.n_errors > 0).await;
         world.pod("high", "berth", json!({"priorityClassName": "high"}), "800m").await;
         eventually(&format!("{missing:?} is refused"), async || {
             let refused = world.requests().await.refused();
@@ -100,7 +100,7 @@ async fn without_one_of_its_rules_the_scheduler_is_refused() {
         })
         .await;
         stop.cancel();
-        running.stopped().await.unwrap();
+        handle.stopped().await.unwrap();
     }
 }
 
@@ -113,7 +113,7 @@ async fn running_pod(world: &World, name: &str, node: &str) {
     world.patch(&format!("/api/v1/namespaces/default/pods/{name}/status"), status).await;
 }
 
-async fn start_enforcer(world: &World, stop: &CancellationToken) -> berth_enforcer::Running {
+async fn start_enforcer(world: &World, stop: &CancellationToken) -> berth_enforcer::Handle {
     let options = EnforcerOptions {
         leader_election: Some(lease("berth-enforcer")),
         ledger_namespace: NAMESPACE.to_owned(),
@@ -142,7 +142,7 @@ async fn the_enforcer_may_do_what_it_does_and_nothing_else() {
     let world = enforced_world().await;
     let stop = CancellationToken::new();
     let before = world.requests().await;
-    let running = start_enforcer(&world, &stop).await;
+    let handle = start_enforcer(&world, &stop).await;
     for (pod, node) in [("first", "a"), ("second", "b")] {
         break_rule(&world, node).await;
         eventually(&format!("{pod} is evicted"), async || world.is_gone(pod).await).await;
@@ -155,7 +155,7 @@ async fn the_enforcer_may_do_what_it_does_and_nothing_else() {
     })
     .await;
     stop.cancel();
-    running.stopped().await.unwrap();
+    handle.stopped().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +164,7 @@ async fn without_the_right_to_evict_the_enforcer_is_refused() {
     let missing = right("", "pods/eviction", "create");
     world.take_away("berth-enforcer", &missing).await;
     let stop = CancellationToken::new();
-    let running = start_enforcer(&world, &stop).await;
+    let handle = start_enforcer(&world, &stop).await;
     break_rule(&world, "a").await;
     eventually("an eviction is refused", async || {
         let refused = world.requests().await.refused();
@@ -173,7 +173,7 @@ async fn without_the_right_to_evict_the_enforcer_is_refused() {
     .await;
     assert!(world.is_gone("first").await.is_err());
     stop.cancel();
-    running.stopped().await.unwrap();
+    handle.stopped().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use berth_api::object::Pod;
-use berth_watch::Backoff;
-use berth_watch::call::{self, CallError};
-use berth_watch::lease::Leadership;
+use berth_client::Backoff;
+use berth_client::call::{self, CallError};
+use berth_client::lease::Leadership;
 use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use berth_watch::call::{self, CallError};
+use berth_client::call::{self, CallError};
 use http::Method;
 use serde_json::{Map, Value, json};
 

@@ -74,14 +74,14 @@ impl Snapshot {
     }
 }
 
-impl berth_watch::health::Shown for Snapshot {
+impl berth_client::health::Shown for Snapshot {
     fn waits_for(&self) -> &[&'static str] {
         &self.waits_for
     }
 }
 
 /// An enforcer that runs.
-pub type Running = berth_watch::running::Running<Snapshot>;
+pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions under way and gives its lease back.
 ///
@@ -92,7 +92,7 @@ pub async fn start(
     config: kube::Config,
     options: EnforcerOptions,
     stop: CancellationToken,
-) -> Result<Running, EnforcerError> {
+) -> Result<Handle, EnforcerError> {
     enforcer::start(config, options, stop).await
 }
 

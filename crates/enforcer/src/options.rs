@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use berth_client::lease::LeaseOptions;
 use berth_engine::{Settings, ViolatedRule};
-use berth_watch::lease::LeaseOptions;
 
 pub use crate::brakes::BrakeOptions;
 
@@ -85,7 +85,7 @@ pub struct EnforcerOptions {
     /// How long to wait for evictions under way when stopping.
     pub stop_timeout: Duration,
     /// A watch that is silent for longer is started again; see
-    /// [`FollowOptions::idle_timeout`](berth_watch::FollowOptions).
+    /// [`WatchOptions::idle_timeout`](berth_client::WatchOptions).
     pub watch_idle_timeout: Duration,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
@@ -123,13 +123,13 @@ impl Default for EnforcerOptions {
 pub enum EnforcerError {
     /// No client.
     #[error(transparent)]
-    Connect(#[from] berth_watch::connect::ConnectError),
+    Connect(#[from] berth_client::connect::ConnectError),
     /// The address for `/metrics` and its like cannot be used.
     #[error(transparent)]
-    Listen(#[from] berth_watch::health::ListenError),
+    Listen(#[from] berth_client::health::ListenError),
     /// The enforcer's own task broke down.
     #[error("the enforcer ended unexpectedly: {0}")]
-    Broken(#[from] berth_watch::running::BrokeDown),
+    Broken(#[from] berth_client::component::ComponentPanicked),
 }
 
 impl EnforcerOptions {

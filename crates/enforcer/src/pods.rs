@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{OwnerReference, Pod};
-use berth_watch::record::Regarding;
+use berth_client::events::ObjectReference;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::options::GRACE_ANNOTATION;
@@ -19,7 +19,7 @@ pub(crate) struct Workload {
     /// `namespace/Kind/name`.
     pub(crate) name: Box<str>,
     /// The controller; none for a pod of its own.
-    pub(crate) controller: Option<Regarding>,
+    pub(crate) controller: Option<ObjectReference>,
 }
 
 /// A pod that runs.
@@ -77,7 +77,7 @@ impl Workload {
         let OwnerReference { api_version, kind, name, uid, .. } = owner;
         Workload {
             name: format!("{}/{kind}/{name}", metadata.namespace).into(),
-            controller: Some(Regarding {
+            controller: Some(ObjectReference {
                 api_version: api_version.clone().into(),
                 kind: kind.clone().into(),
                 namespace: metadata.namespace.clone(),

@@ -1,6 +1,6 @@
 //! Events about pods, for people to read.
 
-use berth_watch::record::{EventRecorder, EventType, NewEvent, RecordOptions, Regarding};
+use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference, RecorderOptions};
 use tokio_util::sync::CancellationToken;
 
 use crate::pod::life::{Life, Refusal};
@@ -38,10 +38,10 @@ impl Progress {
 
 impl PodEvents {
     pub(crate) fn start(client: kube::Client, tells_good_news: bool, stop: CancellationToken) -> PodEvents {
-        let options = RecordOptions {
+        let options = RecorderOptions {
             per_second: PER_SECOND,
             burst: BURST,
-            ..RecordOptions::new("kubelet", "berth-kubelet")
+            ..RecorderOptions::new("kubelet", "berth-kubelet")
         };
         PodEvents { recorder: EventRecorder::start(client, options, stop), tells_good_news }
     }
@@ -118,7 +118,7 @@ impl PodEvents {
             return;
         }
         self.recorder.record(NewEvent {
-            regarding: Regarding {
+            regarding: ObjectReference {
                 api_version: "v1".into(),
                 kind: "Pod".into(),
                 namespace: pod.namespace.to_owned(),

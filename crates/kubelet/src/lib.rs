@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use berth_watch::connect::ConnectError;
+pub use berth_client::connect::ConnectError;
 
 use self::agent::Agent;
 use self::control::{Command, Counts};

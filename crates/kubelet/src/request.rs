@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use berth_watch::call::{self, CallError};
-use berth_watch::connect::{self, ConnectError};
+use berth_client::call::{self, CallError};
+use berth_client::connect::{self, ConnectError};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method, Request};

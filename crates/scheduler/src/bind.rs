@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::Pod;
-use berth_watch::Backoff;
-use berth_watch::call::{self, CallError};
-use berth_watch::lease::Leadership;
+use berth_client::Backoff;
+use berth_client::call::{self, CallError};
+use berth_client::lease::Leadership;
 use http::Method;
 use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};

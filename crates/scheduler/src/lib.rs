@@ -61,14 +61,14 @@ impl Snapshot {
     }
 }
 
-impl berth_watch::health::Shown for Snapshot {
+impl berth_client::health::Shown for Snapshot {
     fn waits_for(&self) -> &[&'static str] {
         &self.waits_for
     }
 }
 
 /// A scheduler that runs.
-pub type Running = berth_watch::running::Running<Snapshot>;
+pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
 
 /// Starts a scheduler. It runs until `stop`, then waits for bindings under way and gives its lease back.
 ///
@@ -79,7 +79,7 @@ pub async fn start(
     config: kube::Config,
     options: SchedulerOptions,
     stop: CancellationToken,
-) -> Result<Running, SchedulerError> {
+) -> Result<Handle, SchedulerError> {
     scheduler::start(config, options, stop).await
 }
 

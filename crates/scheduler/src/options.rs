@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
+use berth_client::lease::LeaseOptions;
 use berth_engine::Settings;
-use berth_watch::lease::LeaseOptions;
 
 /// The `schedulerName` Berth answers to unless told otherwise.
 pub const SCHEDULER_NAME: &str = "berth";
@@ -42,7 +42,7 @@ pub struct SchedulerOptions {
     /// How long to wait for bindings under way when stopping.
     pub stop_timeout: Duration,
     /// A watch that is silent for longer is started again; see
-    /// [`FollowOptions::idle_timeout`](berth_watch::FollowOptions).
+    /// [`WatchOptions::idle_timeout`](berth_client::WatchOptions).
     pub watch_idle_timeout: Duration,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
@@ -87,13 +87,13 @@ pub enum SchedulerError {
     },
     /// No client.
     #[error(transparent)]
-    Connect(#[from] berth_watch::connect::ConnectError),
+    Connect(#[from] berth_client::connect::ConnectError),
     /// The address for `/metrics` and its like cannot be used.
     #[error(transparent)]
-    Listen(#[from] berth_watch::health::ListenError),
+    Listen(#[from] berth_client::health::ListenError),
     /// The scheduler's own task broke down.
     #[error("the scheduler ended unexpectedly: {0}")]
-    Broken(#[from] berth_watch::running::BrokeDown),
+    Broken(#[from] berth_client::component::ComponentPanicked),
 }
 
 impl SchedulerOptions {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
-use berth_watch::feed::{PodName, PodNews, PodReader};
-use berth_watch::{Event, FollowOptions, follow_with};
+use berth_client::{Event, WatchOptions, watch_with};
+use berth_mirror::feed::{PodName, PodNews, PodReader};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -45,7 +45,7 @@ impl PodEvent {
 /// The following of pods. It ends when the receiver of what it tells is dropped.
 pub(crate) struct PodSource {
     client: kube::Client,
-    options: FollowOptions,
+    options: WatchOptions,
     config: Arc<SchedulerConfig>,
     told: mpsc::Sender<(u32, PodEvent)>,
     following: Option<AbortHandle>,
@@ -57,11 +57,11 @@ impl PodSource {
     /// Follows pods with the patience of `options`; those for a profile of `config` are told shortly where they can be.
     pub(crate) fn start(
         client: kube::Client,
-        options: FollowOptions,
+        options: WatchOptions,
         config: SchedulerConfig,
         told: mpsc::Sender<(u32, PodEvent)>,
     ) -> PodSource {
-        let options = FollowOptions { path: "/api/v1/pods".to_owned(), ..options };
+        let options = WatchOptions { path: "/api/v1/pods".to_owned(), ..options };
         let config = Arc::new(config);
         let mut source = PodSource { client, options, config, told, following: None, number: 0 };
         source.restart();
@@ -82,7 +82,7 @@ impl PodSource {
         // It remembers what was told with this number. Pods for this scheduler are kept until they are bound; of others
         // only a whole pod says enough then.
         let reader = PodReader::new(move |pod| config.profile(&pod.spec.scheduler_name).is_some());
-        let following = follow_with(
+        let following = watch_with(
             self.client.clone(),
             self.options.clone(),
             self.told.clone(),

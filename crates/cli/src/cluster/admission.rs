@@ -8,7 +8,7 @@ use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, Unanswered}
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_engine::Settings;
 use berth_minicluster::admission::{Operation, Phase};
-use berth_watch::sources::Source;
+use berth_mirror::sources::Source;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};

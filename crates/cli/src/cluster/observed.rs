@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_watch::follow::{Event, Versioned};
+use berth_client::watch::{Event, KubeObject};
 use serde::Deserialize;
 
 /// A node.
@@ -86,7 +86,7 @@ impl Metadata {
 
 macro_rules! versioned {
     ($($type:ty),*) => {
-        $(impl Versioned for $type {
+        $(impl KubeObject for $type {
             fn resource_version(&self) -> &str {
                 &self.metadata.resource_version
             }

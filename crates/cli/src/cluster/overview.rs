@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use berth_watch::call::{self, CallError};
-use berth_watch::follow::{FollowOptions, Following, follow};
+use berth_client::call::{self, CallError};
+use berth_client::watch::{WatchOptions, WatchStream, watch};
 use http::Method;
 use kube::Client;
 use serde::Deserialize;
@@ -28,8 +28,8 @@ const MAX_LIST_BYTES: usize = 1 << 30;
 /// What is seen of a cluster.
 pub struct Overview {
     client: Client,
-    nodes: Following<Node>,
-    pods: Following<Pod>,
+    nodes: WatchStream<Node>,
+    pods: WatchStream<Pod>,
     observed: Observed,
     live: Live,
     rate: Rate,
@@ -63,8 +63,8 @@ impl Overview {
         enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
     ) -> Overview {
         Overview {
-            nodes: follow(client.clone(), FollowOptions::new("/api/v1/nodes")),
-            pods: follow(client.clone(), FollowOptions::new("/api/v1/pods")),
+            nodes: watch(client.clone(), WatchOptions::new("/api/v1/nodes")),
+            pods: watch(client.clone(), WatchOptions::new("/api/v1/pods")),
             client,
             observed: Observed::default(),
             live,

@@ -169,7 +169,7 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
-    use berth_watch::follow::Event;
+    use berth_client::watch::Event;
     use serde_json::{Value, json};
 
     use super::*;

@@ -12,10 +12,10 @@ use berth_bench::check::{self, Findings, Placed};
 use berth_bench::measure::Figures;
 use berth_bench::scale::classes::{Class, Kind, namespaces};
 use berth_bench::scale::{Made, make, nodes, pod_name};
+use berth_client::call;
+use berth_client::connect::{self, Options};
+use berth_client::watch::{WatchOptions, WatchStream, watch};
 use berth_scheduler::SchedulerOptions;
-use berth_watch::call;
-use berth_watch::connect::{self, Options};
-use berth_watch::follow::{FollowOptions, Following, follow};
 use http::Method;
 use kube::Client;
 use serde::Serialize;
@@ -320,7 +320,7 @@ struct Moment {
 
 /// Watches pods being bound.
 struct Observer<'a> {
-    pods: Following<Pod>,
+    pods: WatchStream<Pod>,
     observed: Observed,
     seen: HashSet<String>,
     /// Names of pods and their nodes, in the order they were told of.
@@ -335,7 +335,7 @@ struct Observer<'a> {
 impl Observer<'_> {
     fn start(client: Client, server: &Server, n_pods: usize) -> Observer<'_> {
         Observer {
-            pods: follow(client, FollowOptions::new("/api/v1/pods")),
+            pods: watch(client, WatchOptions::new("/api/v1/pods")),
             observed: Observed::default(),
             seen: HashSet::new(),
             bound: Vec::new(),
@@ -375,8 +375,8 @@ impl Observer<'_> {
         tokio::time::timeout(ROUND_TIMEOUT, watched).await.map_err(late)
     }
 
-    fn take(&mut self, event: berth_watch::follow::Event<Pod>) {
-        if let berth_watch::follow::Event::Applied(pod) = &event
+    fn take(&mut self, event: berth_client::watch::Event<Pod>) {
+        if let berth_client::watch::Event::Applied(pod) = &event
             && let Some(node) = pod.node()
             && self.seen.insert(pod.metadata.name.clone())
         {

@@ -9,7 +9,7 @@ use berth_api::object::Pod;
 use berth_bench::measure::Samples;
 use berth_bench::scale::classes::{Class, namespaces};
 use berth_bench::scale::nodes;
-use berth_watch::call::{self, CallError};
+use berth_client::call::{self, CallError};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};

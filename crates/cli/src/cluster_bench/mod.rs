@@ -6,8 +6,8 @@ mod load;
 pub mod settle;
 pub mod webhook;
 
-use berth_watch::call::CallError;
-use berth_watch::connect::ConnectError;
+use berth_client::call::CallError;
+use berth_client::connect::ConnectError;
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use berth_bench::measure::{Figures, Samples};
 use berth_bench::scale::classes::classes;
-use berth_watch::call;
-use berth_watch::connect::Options;
+use berth_client::call;
+use berth_client::connect::Options;
 use kube::Client;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;

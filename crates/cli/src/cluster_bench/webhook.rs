@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use berth_bench::measure::Figures;
-use berth_watch::call;
-use berth_watch::connect::Options;
+use berth_client::call;
+use berth_client::connect::Options;
 use kube::Client;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `berth apiserver`.
 
+use berth_client::connect;
 use berth_minicluster::ApiServer;
 use berth_minicluster::controllers::{self, ControllerOptions};
-use berth_watch::connect;
 use futures::FutureExt;
 
 use super::admission_args::{self, AdmissionArgs};

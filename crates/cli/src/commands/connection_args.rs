@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use berth_watch::connect::Options;
+use berth_client::connect::Options;
 
 /// The cluster.
 #[derive(Debug, clap::Args)]

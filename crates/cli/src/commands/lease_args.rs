@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_watch::lease::LeaseOptions;
+use berth_client::lease::LeaseOptions;
 
 use super::node_args::duration;
 use crate::error::CliError;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
+use berth_client::connect;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_minicluster::ApiServer;
 use berth_minicluster::controllers::{self, ControllerOptions};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
-use berth_watch::connect;
 use futures::FutureExt;
 use kube::Client;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use berth_admission::server::{self, CertificateSource, ServerError, ServerOptions};
-use berth_watch::connect;
+use berth_client::connect;
 
 use super::connection_args::ConnectionArgs;
 use crate::Answer;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use berth_watch::call::{self, CallError};
-use berth_watch::connect::Options;
-use berth_watch::follow::{Event, FollowOptions, follow};
+use berth_client::call::{self, CallError};
+use berth_client::connect::Options;
+use berth_client::watch::{Event, WatchOptions, watch};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ impl Seen {
 impl Eye {
     pub fn open(client: Client) -> Eye {
         let seen = Arc::<Mutex<Seen>>::default();
-        let mut pods = follow::<Value>(client, FollowOptions::new("/api/v1/pods"));
+        let mut pods = watch::<Value>(client, WatchOptions::new("/api/v1/pods"));
         let shared = Arc::downgrade(&seen);
         tokio::spawn(async move {
             while let (Some(event), Some(seen)) = (pods.next().await, shared.upgrade()) {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use berth_watch::call;
+use berth_client::call;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_api::config::Profile;
 use berth_api::object::{Namespace, Node, Pod};
+use berth_client::KubeObject;
+use berth_client::watch::{Event, WatchOptions, watch};
 use berth_testkit::history::{Bindings, History, Tracked};
 use berth_testkit::naive::Options;
-use berth_watch::Versioned;
-use berth_watch::follow::{Event, FollowOptions, follow};
 use kube::Client;
 use serde::de::DeserializeOwned;
 
@@ -49,7 +49,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-trait Followed: Versioned + DeserializeOwned + Tracked + Send + 'static {
+trait Followed: KubeObject + DeserializeOwned + Tracked + Send + 'static {
     const PATH: &str;
 }
 
@@ -66,7 +66,7 @@ impl Followed for Pod {
 }
 
 fn keep<T: Followed>(client: Client, history: &Arc<Mutex<History>>, n_listed: Arc<Mutex<usize>>) {
-    let mut objects = follow::<T>(client, FollowOptions::new(T::PATH));
+    let mut objects = watch::<T>(client, WatchOptions::new(T::PATH));
     let history = Arc::downgrade(history);
     tokio::spawn(async move {
         while let (Some(event), Some(history)) = (objects.next().await, history.upgrade()) {

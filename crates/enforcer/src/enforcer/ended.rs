@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_watch::Backoff;
-use berth_watch::call::CallError;
+use berth_client::Backoff;
+use berth_client::call::CallError;
 use tokio::time::Instant;
 
 use super::{Enforcer, Retry};

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_client::Backoff;
+use berth_client::component::Sidecars;
+use berth_client::events::{EventRecorder, RecorderOptions};
+use berth_client::health;
+use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, RemedyOptions, ViolatedRule, ViolationKey};
-use berth_watch::Backoff;
-use berth_watch::feed::{Differences, Feed};
-use berth_watch::health;
-use berth_watch::lease::{Leadership, elect};
-use berth_watch::record::{EventRecorder, RecordOptions};
-use berth_watch::running::Companions;
-use berth_watch::sources::{Source, Sources, Told};
+use berth_mirror::feed::{Differences, Feed};
+use berth_mirror::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::options::{EnforcerError, EnforcerOptions};
 use crate::patience::Patience;
 use crate::pods::Pods;
-use crate::{Running, Snapshot};
+use crate::{Handle, Snapshot};
 use ended::Ended;
 use written::Written;
 
@@ -123,8 +123,8 @@ pub(crate) async fn start(
     config: kube::Config,
     options: EnforcerOptions,
     stop: CancellationToken,
-) -> Result<Running, EnforcerError> {
-    let client = berth_watch::connect::client(config)?;
+) -> Result<Handle, EnforcerError> {
+    let client = berth_client::connect::client(config)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (snapshot, receiver) = watch::channel(Snapshot {
@@ -149,7 +149,7 @@ pub(crate) async fn start(
     let (told_sender, told) = mpsc::channel(TOLD_BUFFER);
     let (ended_sender, ended) = mpsc::unbounded_channel();
     let recorder = (!options.dry_run).then(|| {
-        let recording = RecordOptions::new(CONTROLLER, options.identity.clone());
+        let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
         EventRecorder::start(client.clone(), recording, last.clone())
     });
     let evictor = Evictor {
@@ -203,8 +203,8 @@ pub(crate) async fn start(
         snapshot,
         options,
     };
-    let task = tokio::spawn(enforcer.run(told, ended, stop, Companions::new(last, elector)));
-    Ok(Running::new(receiver, http_address, task))
+    let task = tokio::spawn(enforcer.run(told, ended, stop, Sidecars::new(last, elector)));
+    Ok(Handle::new(receiver, http_address, task))
 }
 
 impl Enforcer {
@@ -213,7 +213,7 @@ impl Enforcer {
         mut told: mpsc::Receiver<Told>,
         mut ended: mpsc::UnboundedReceiver<Ended>,
         stop: CancellationToken,
-        companions: Companions,
+        companions: Sidecars,
     ) {
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
         // One for all turns: it remembers what it has seen of the lease.

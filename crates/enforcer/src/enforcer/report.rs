@@ -1,9 +1,9 @@
 //! Events: why somebody goes, and why somebody stays. Each thing is said once, until another one is true.
 
 use berth_api::object::Pod;
+use berth_client::call::CallError;
+use berth_client::events::{EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
-use berth_watch::call::CallError;
-use berth_watch::record::{EventType, NewEvent, Regarding};
 
 use super::Enforcer;
 use super::ended::Sent;
@@ -26,8 +26,8 @@ const BAD_GRACE: &str = "InvalidEvictionGrace";
 /// Too much of the cluster would go.
 const BRAKE: &str = "EvictionBrakeEngaged";
 
-fn regarding(namespace: &str, name: &str, uid: &str) -> Regarding {
-    Regarding {
+fn regarding(namespace: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
         api_version: "v1".into(),
         kind: "Pod".into(),
         namespace: namespace.to_owned(),
@@ -37,7 +37,13 @@ fn regarding(namespace: &str, name: &str, uid: &str) -> Regarding {
 }
 
 impl Enforcer {
-    fn record(&self, about: Regarding, related: Option<Regarding>, reason: &'static str, note: String) {
+    fn record(
+        &self,
+        about: ObjectReference,
+        related: Option<ObjectReference>,
+        reason: &'static str,
+        note: String,
+    ) {
         let Some(recorder) = &self.recorder else { return };
         let event_type = if reason == EVICTED { EventType::Normal } else { EventType::Warning };
         let event = NewEvent { regarding: about, related, event_type, reason, action: ACTION, note };
@@ -45,7 +51,7 @@ impl Enforcer {
     }
 
     /// About a pod, and about its controller.
-    fn record_both(&self, pod: Regarding, workload: &Workload, reason: &'static str, note: String) {
+    fn record_both(&self, pod: ObjectReference, workload: &Workload, reason: &'static str, note: String) {
         if let Some(controller) = &workload.controller {
             let of_pod = format!("pod {}: {note}", pod.name);
             self.record(controller.clone(), Some(pod.clone()), reason, of_pod);
@@ -117,7 +123,7 @@ impl Enforcer {
     /// About the ConfigMap of the ledger, since it concerns no pod more than another.
     pub(super) fn say_brake(&self, held: &Held) {
         let place = &self.written.place;
-        let about = Regarding {
+        let about = ObjectReference {
             api_version: "v1".into(),
             kind: "ConfigMap".into(),
             namespace: place.namespace.clone(),

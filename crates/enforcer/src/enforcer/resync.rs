@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use berth_watch::Event;
-use berth_watch::sources::Fresh;
+use berth_client::Event;
+use berth_mirror::sources::Fresh;
 use tokio::time::Instant;
 
 use super::Enforcer;

@@ -2,8 +2,8 @@
 
 use berth_api::object::Pod;
 use berth_engine::ViolationKey;
-use berth_watch::feed::PodChange;
-use berth_watch::sources::{PodEvent, Told};
+use berth_mirror::feed::PodChange;
+use berth_mirror::sources::{PodEvent, Told};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 

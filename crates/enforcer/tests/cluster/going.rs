@@ -54,7 +54,7 @@ async fn a_label_is_removed_from_a_node_and_its_pod_goes_and_is_placed_again() {
 }
 
 async fn get(enforcer: &Enforcer, path: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(enforcer.running.http_address().unwrap()).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(enforcer.handle.http_address().unwrap()).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();

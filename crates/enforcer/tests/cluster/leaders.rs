@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use berth_client::lease::LeaseOptions;
 use berth_enforcer::{BrakeOptions, EnforcerOptions, Snapshot};
 use berth_faults::{Fault, Proxy, is_eviction};
-use berth_watch::lease::LeaseOptions;
 use serde_json::{Value, json};
 
 use super::faults::nobody_was_told_twice;
@@ -67,7 +67,7 @@ async fn a_leader_killed_between_decision_and_eviction_costs_no_budget_and_loses
         if n >= BUDGET { Ok(()) } else { Err(n) }
     })
     .await;
-    first.running.abort();
+    first.handle.abort();
     first_proxy.rule(|_| Fault::Hang);
     second.until("leader", |s| s.leads).await;
     is_spent(&world, &second).await;
@@ -95,7 +95,7 @@ async fn what_a_killed_leader_evicted_counts_for_the_next_one() {
         if n == 2 { Ok(()) } else { Err(n) }
     })
     .await;
-    first.running.abort();
+    first.handle.abort();
     first_proxy.rule(|_| Fault::Hang);
     second.until("leader", |s| s.leads).await;
     is_spent(&world, &second).await;

@@ -157,7 +157,7 @@ async fn pods_in_exempt_namespaces_are_left_alone() {
 async fn a_dry_run_touches_nothing() {
     let world = World::start(2, 1).await;
     let proxy = world.proxy().await;
-    let lease = berth_watch::lease::LeaseOptions::new("kube-system", "berth-enforcer", "dry");
+    let lease = berth_client::lease::LeaseOptions::new("kube-system", "berth-enforcer", "dry");
     let options = EnforcerOptions { dry_run: true, leader_election: Some(lease), ..hasty() };
     let enforcer = start_enforcer(proxy.config(), options).await;
     world.label_node("node-1", "disk", json!("ssd")).await;

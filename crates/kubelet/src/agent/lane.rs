@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use berth_watch::call::CallError;
+use berth_client::call::CallError;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 

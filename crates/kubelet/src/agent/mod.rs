@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Namespace, Node};
-use berth_watch::{Event, FollowOptions, Following, follow};
+use berth_client::{Event, WatchOptions, WatchStream, watch};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -116,17 +116,17 @@ impl Agent {
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
         let client = self.caller.own();
         self.events = Some(PodEvents::start(client.clone(), self.options.events, stop.clone()));
-        let mut namespaces = follow::<Namespace>(client.clone(), FollowOptions::new(request::NAMESPACES));
-        let mut nodes = follow::<NodeView>(client.clone(), FollowOptions::new(request::NODES));
-        let mut pods: Option<Following<PodView>> = None;
+        let mut namespaces = watch::<Namespace>(client.clone(), WatchOptions::new(request::NAMESPACES));
+        let mut nodes = watch::<NodeView>(client.clone(), WatchOptions::new(request::NODES));
+        let mut pods: Option<WatchStream<PodView>> = None;
         let mut ready = Ready { namespaces: false, nodes: false };
         let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());
         let mut running = true;
         while running {
             // Pods are judged by their nodes and namespaces, so those come first.
             if pods.is_none() && ready.namespaces && ready.nodes && self.n_registering == 0 {
-                let options = FollowOptions::new(request::PODS).fields("spec.nodeName!=");
-                pods = Some(follow::<PodView>(client.clone(), options));
+                let options = WatchOptions::new(request::PODS).fields("spec.nodeName!=");
+                pods = Some(watch::<PodView>(client.clone(), options));
             }
             let next_timer = self.timers.next_due();
             tokio::select! {
@@ -282,7 +282,7 @@ struct Ready {
     nodes: bool,
 }
 
-async fn next_of(following: &mut Option<Following<PodView>>, events: &mut Vec<Event<PodView>>) -> usize {
+async fn next_of(following: &mut Option<WatchStream<PodView>>, events: &mut Vec<Event<PodView>>) -> usize {
     match following {
         Some(following) => following.next_many(events, BATCH).await,
         None => std::future::pending().await,

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Node, ObjectMeta};
-use berth_watch::Event;
-use berth_watch::call::{self, CallError};
+use berth_client::Event;
+use berth_client::call::{self, CallError};
 use bytes::Bytes;
 use http::Request;
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use berth_watch::Event;
+use berth_client::Event;
 use jiff::Timestamp;
 use tokio::time::Instant;
 

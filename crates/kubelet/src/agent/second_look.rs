@@ -1,7 +1,7 @@
 //! Refused pods are judged a second time, against what the API server has then.
 
 use berth_api::object::Namespace;
-use berth_watch::call::{self, CallError};
+use berth_client::call::{self, CallError};
 use bytes::Bytes;
 
 use super::lane::{Done, Job, Sent, retry_after};

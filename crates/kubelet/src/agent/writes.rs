@@ -1,6 +1,6 @@
 //! What pods have to tell the API server: their status, and their removal.
 
-use berth_watch::call::CallError;
+use berth_client::call::CallError;
 use bytes::Bytes;
 use serde_json::json;
 

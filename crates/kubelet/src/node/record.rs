@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use berth_api::object::{ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint};
-use berth_watch::follow::Versioned;
+use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -59,7 +59,7 @@ struct Address {
     address: String,
 }
 
-impl Versioned for NodeView {
+impl KubeObject for NodeView {
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
     }

@@ -2,7 +2,7 @@
 
 use berth_api::object::{Affinity, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements};
 use berth_api::object::{StringMap, Toleration};
-use berth_watch::follow::Versioned;
+use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
@@ -188,7 +188,7 @@ impl PodView {
     }
 }
 
-impl Versioned for PodView {
+impl KubeObject for PodView {
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
     }

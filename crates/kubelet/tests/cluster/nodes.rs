@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_client::call;
 use berth_kubelet::{Adopt, ControlError, Heartbeat, KubeletOptions, NodeCredentials};
-use berth_watch::call;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ async fn a_node_acts_as_itself_and_may_not_touch_others() {
     world.pod_in_phase("p", "Running").await;
 
     // The same identity may not speak for another node: what worked above was done as the node itself.
-    let as_node_1 = berth_watch::connect::client(world.server.node_config("node-1")).unwrap();
+    let as_node_1 = berth_client::connect::client(world.server.node_config("node-1")).unwrap();
     let refused = async |method: Method, path: &str, body: &str| {
         let content_type = match method {
             Method::PATCH => "application/merge-patch+json",

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use berth_client::call::{self, CallError};
 use berth_kubelet::{Kubelet, KubeletOptions, NodeControl, NodeTemplate, PodTimings};
 use berth_minicluster::{ApiServer, ServerOptions};
-use berth_watch::call::{self, CallError};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -46,7 +46,7 @@ impl World {
     /// A server with nothing on it.
     pub async fn empty() -> World {
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-        let client = berth_watch::connect::client(server.admin_config()).unwrap();
+        let client = berth_client::connect::client(server.admin_config()).unwrap();
         World { server, client, kubelet: None }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::Pod;
-use berth_watch::call::CallError;
+use berth_client::call::CallError;
 use tokio::time::Instant;
 
 use super::Scheduler;

@@ -13,14 +13,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_client::WatchOptions;
+use berth_client::component::Sidecars;
+use berth_client::events::{EventRecorder, RecorderOptions};
+use berth_client::health;
+use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, DisruptionBudget, Equivalence, PreparedPod, WakeConditions};
-use berth_watch::FollowOptions;
-use berth_watch::feed::{Differences, Feed, Fingerprint};
-use berth_watch::health;
-use berth_watch::lease::{Leadership, elect};
-use berth_watch::record::{EventRecorder, RecordOptions};
-use berth_watch::running::Companions;
-use berth_watch::sources::{Source, Sources, Told};
+use berth_mirror::feed::{Differences, Feed, Fingerprint};
+use berth_mirror::sources::{Source, Sources, Told};
 use prometheus_client::registry::Registry;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
@@ -34,7 +34,7 @@ use crate::options::{SchedulerError, SchedulerOptions};
 use crate::pods::{PodEvent, PodSource};
 use crate::queue::{PodId, Queue, QueueOptions};
 use crate::status;
-use crate::{Running, Snapshot};
+use crate::{Handle, Snapshot};
 pub(crate) use ended::Ended;
 
 /// What the server tells waits here; when as much waits, the server is not read any further.
@@ -154,9 +154,9 @@ pub(crate) async fn start(
     config: kube::Config,
     options: SchedulerOptions,
     stop: CancellationToken,
-) -> Result<Running, SchedulerError> {
+) -> Result<Handle, SchedulerError> {
     let settings = options.settings()?;
-    let client = berth_watch::connect::client(config)?;
+    let client = berth_client::connect::client(config)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (snapshot, receiver) = watch::channel(Snapshot {
@@ -185,7 +185,7 @@ pub(crate) async fn start(
     let others: Vec<Source> = Source::ALL.into_iter().filter(|source| *source != Source::Pods).collect();
     let sources = Sources::start(client.clone(), &others, options.watch_idle_timeout, told_sender);
     let patience =
-        FollowOptions { idle_timeout: options.watch_idle_timeout, ..FollowOptions::new(String::new()) };
+        WatchOptions { idle_timeout: options.watch_idle_timeout, ..WatchOptions::new(String::new()) };
     let config = options.settings.config.clone();
     let pod_source = PodSource::start(client.clone(), patience, config, pods_sender);
     let binder = Binder {
@@ -197,7 +197,7 @@ pub(crate) async fn start(
     };
     let (bindings, mut workers) = (Bindings::new(), JoinSet::new());
     start_workers(options.bind_concurrency.max(1), &binder, &bindings, &ended_sender, &mut workers);
-    let recording = RecordOptions::new("berth", options.identity.clone());
+    let recording = RecorderOptions::new("berth", options.identity.clone());
     let recorder = EventRecorder::start(client.clone(), recording, last.clone());
     let mut cluster = Cluster::new(options.settings.clone());
     cluster.note_changes(true);
@@ -246,8 +246,8 @@ pub(crate) async fn start(
         shown_last: Snapshot::default(),
         snapshot,
     };
-    let task = tokio::spawn(scheduler.run((told, pods_told), ended, stop, Companions::new(last, elector)));
-    Ok(Running::new(receiver, http_address, task))
+    let task = tokio::spawn(scheduler.run((told, pods_told), ended, stop, Sidecars::new(last, elector)));
+    Ok(Handle::new(receiver, http_address, task))
 }
 
 impl Scheduler {
@@ -256,7 +256,7 @@ impl Scheduler {
         (mut told, mut pods_told): (mpsc::Receiver<Told>, mpsc::Receiver<(u32, PodEvent)>),
         mut ended: mpsc::UnboundedReceiver<Ended>,
         stop: CancellationToken,
-        companions: Companions,
+        companions: Sidecars,
     ) {
         let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
         let mut pods_batch = Vec::with_capacity(TOLD_AT_ONCE);

@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use berth_watch::Event;
+use berth_client::Event;
 use tokio::time::Instant;
 
 use super::Scheduler;
-use berth_watch::sources::Fresh;
+use berth_mirror::sources::Fresh;
 
 /// How many differences are named in the log.
 const NAMED: usize = 5;

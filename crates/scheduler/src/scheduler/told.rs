@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use berth_api::object::{Pod, PodDisruptionBudget};
+use berth_client::Event;
 use berth_engine::DisruptionBudget;
-use berth_watch::Event;
-use berth_watch::feed::{PodChange, PodName};
-use berth_watch::sources::{Source, Told};
+use berth_mirror::feed::{PodChange, PodName};
+use berth_mirror::sources::{Source, Told};
 use tokio::time::Instant;
 
 use super::{Scheduler, Waiting};
@@ -159,7 +159,7 @@ impl Scheduler {
 
     pub(super) fn pod_applied(&mut self, pod: Arc<Pod>) {
         let metadata = &pod.metadata;
-        let is_assumed = |memo: &berth_watch::feed::PodMemo| memo.assumed;
+        let is_assumed = |memo: &berth_mirror::feed::PodMemo| memo.assumed;
         let was_assumed = self.feed.pod(&metadata.namespace, &metadata.name).is_some_and(is_assumed);
         self.feed.set_pod(&mut self.cluster, &pod);
         let memo = self.feed.pod(&metadata.namespace, &metadata.name);

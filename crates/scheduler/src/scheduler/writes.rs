@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use berth_api::object::Pod;
-use berth_watch::call::CallError;
-use berth_watch::record::{EventType, NewEvent, Regarding, cut};
+use berth_client::call::CallError;
+use berth_client::events::{EventType, NewEvent, ObjectReference, cut};
 use tokio::time::Instant;
 
 use super::ended::Ended;
@@ -132,7 +132,7 @@ impl Scheduler {
                 }
                 match status::evict(&client, victim, &preemptor.spec.scheduler_name).await {
                     Ok(()) => recorder.record(NewEvent {
-                        regarding: Regarding {
+                        regarding: ObjectReference {
                             api_version: "v1".into(),
                             kind: "Pod".into(),
                             namespace: victim.namespace.clone(),
@@ -156,9 +156,9 @@ impl Scheduler {
     }
 }
 
-fn regarding(pod: &Pod) -> Regarding {
+fn regarding(pod: &Pod) -> ObjectReference {
     let metadata = &pod.metadata;
-    Regarding {
+    ObjectReference {
         api_version: "v1".into(),
         kind: "Pod".into(),
         namespace: metadata.namespace.clone(),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use berth_watch::record::{EventRecorder, EventType, MAX_NOTE_BYTES, NewEvent, RecordOptions, Regarding};
+use berth_client::events::{
+    EventRecorder, EventType, MAX_NOTE_BYTES, NewEvent, ObjectReference, RecorderOptions,
+};
 use tokio_util::sync::CancellationToken;
 
 use berth_faults::{Fault, Proxy};
@@ -11,7 +13,7 @@ use super::support::*;
 
 fn event(name: &str, note: &str) -> NewEvent {
     NewEvent {
-        regarding: Regarding {
+        regarding: ObjectReference {
             api_version: "v1".into(),
             kind: "Pod".into(),
             namespace: "default".to_owned(),
@@ -29,8 +31,10 @@ fn event(name: &str, note: &str) -> NewEvent {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_repeats_is_counted_in_its_series() {
     let world = World::start().await;
-    let options =
-        RecordOptions { series_interval: Duration::from_millis(50), ..RecordOptions::new("berth", "test") };
+    let options = RecorderOptions {
+        series_interval: Duration::from_millis(50),
+        ..RecorderOptions::new("berth", "test")
+    };
     let recorder = EventRecorder::start(world.client.clone(), options, CancellationToken::new());
     (0..5).for_each(|_| recorder.record(event("p", "no room")));
     recorder.record(event("p", &"x".repeat(3000)));
@@ -56,8 +60,8 @@ async fn events_that_cannot_be_written_are_dropped_and_counted_and_nobody_waits_
     let world = World::start().await;
     let proxy = Proxy::start(world.server.admin_config()).await;
     proxy.rule(|_| Fault::Hang);
-    let client = berth_watch::connect::client(proxy.config()).unwrap();
-    let options = RecordOptions { queue: 10, ..RecordOptions::new("berth", "test") };
+    let client = berth_client::connect::client(proxy.config()).unwrap();
+    let options = RecorderOptions { queue: 10, ..RecorderOptions::new("berth", "test") };
     let recorder = EventRecorder::start(client, options, CancellationToken::new());
     (0..100).for_each(|i| recorder.record(event(&format!("p{i}"), "no room")));
     // Ten wait, one may be on its way.

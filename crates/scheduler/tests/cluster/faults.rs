@@ -156,8 +156,8 @@ async fn a_node_that_goes_while_pods_are_bound_to_it_loses_none() {
             for pod in mixed(N_PODS, N_NODES - 3) {
                 let body = pod.to_string().into_bytes();
                 let request =
-                    berth_watch::call::with_body(http::Method::POST, PODS, "application/json", body);
-                berth_watch::call::send(&client, request, DEADLINE, 1 << 20).await.unwrap();
+                    berth_client::call::with_body(http::Method::POST, PODS, "application/json", body);
+                berth_client::call::send(&client, request, DEADLINE, 1 << 20).await.unwrap();
             }
         }
     });

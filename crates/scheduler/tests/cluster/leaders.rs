@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_watch::lease::LeaseOptions;
+use berth_client::lease::LeaseOptions;
 
 use berth_scheduler::SchedulerOptions;
 
@@ -45,7 +45,7 @@ async fn when_the_leader_is_killed_in_the_middle_of_a_burst_the_other_one_goes_o
         world.pod(pod).await;
     }
     world.until_n_bound(10).await;
-    first.running.abort();
+    first.handle.abort();
     first_proxy.rule(|_| Fault::Hang);
     second.until("leader", |s| s.leads).await;
     world.until_n_bound(N_PODS).await;

@@ -123,13 +123,13 @@ async fn health_readiness_and_metrics_are_served() {
     let listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let scheduler = world.schedule(SchedulerOptions { listen, ..impatient() }).await;
     scheduler.until("ready", |s| s.is_ready()).await;
-    let address = scheduler.running.http_address().unwrap();
+    let address = scheduler.handle.http_address().unwrap();
     let client =
-        berth_watch::connect::client(kube::Config::new(format!("http://{address}").parse().unwrap()));
+        berth_client::connect::client(kube::Config::new(format!("http://{address}").parse().unwrap()));
     let client = client.unwrap();
     let get = async |path: &str| {
-        let request = berth_watch::call::get(path);
-        let answer = berth_watch::call::send(&client, request, DEADLINE, 1 << 20).await.unwrap();
+        let request = berth_client::call::get(path);
+        let answer = berth_client::call::send(&client, request, DEADLINE, 1 << 20).await.unwrap();
         String::from_utf8(answer.to_vec()).unwrap()
     };
     assert_eq!((get("/healthz").await, get("/readyz").await), ("ok".to_owned(), "ok".to_owned()));

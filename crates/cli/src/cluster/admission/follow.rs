@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use berth_admission::{Admission, State};
 use berth_api::object::{Node, Pod};
-use berth_watch::Event;
-use berth_watch::feed::Feed;
-use berth_watch::sources::{PodEvent, Source, Sources, Told};
+use berth_client::Event;
+use berth_mirror::feed::Feed;
+use berth_mirror::sources::{PodEvent, Source, Sources, Told};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -42,8 +42,8 @@ pub async fn follow(
 }
 
 async fn follow_for_ever(client: Client, admission: Arc<Admission>, few: usize, look_every: Duration) {
-    let mut current = Following::start(&client, Target::Shared(admission.clone()));
-    let mut next: Option<Following> = None;
+    let mut current = WatchStream::start(&client, Target::Shared(admission.clone()));
+    let mut next: Option<WatchStream> = None;
     let most = |admission: &Admission| admission.n_rule_sets().saturating_mul(GROWTH).max(few);
     let mut most_rule_sets = usize::MAX;
     let mut look = tokio::time::interval(look_every);
@@ -58,12 +58,12 @@ async fn follow_for_ever(client: Client, admission: Arc<Admission>, few: usize, 
             } => {}
             _ = look.tick() => match next.take() {
                 // A moment has passed since it was complete: it knows what the other knows.
-                Some(Following { target: Target::Own(state), is_settled: true, told, sources, feed, .. }) => {
+                Some(WatchStream { target: Target::Own(state), is_settled: true, told, sources, feed, .. }) => {
                     tracing::info!(n_rule_sets = admission.n_rule_sets(), "the state begins anew");
                     admission.replace_state(*state);
                     most_rule_sets = most(&admission);
                     let target = Target::Shared(admission.clone());
-                    current = Following { target, told, sources, feed, missing: Vec::new(), is_settled: true };
+                    current = WatchStream { target, told, sources, feed, missing: Vec::new(), is_settled: true };
                 }
                 Some(mut other) => {
                     other.is_settled = other.missing.is_empty();
@@ -73,7 +73,7 @@ async fn follow_for_ever(client: Client, admission: Arc<Admission>, few: usize, 
                 None if most_rule_sets == usize::MAX => most_rule_sets = most(&admission),
                 None if admission.n_rule_sets() > most_rule_sets => {
                     let state = admission.new_state();
-                    next = state.map(|state| Following::start(&client, Target::Own(Box::new(state))));
+                    next = state.map(|state| WatchStream::start(&client, Target::Own(Box::new(state))));
                 }
                 None => {}
             }
@@ -99,7 +99,7 @@ impl Target {
 }
 
 /// One state of one cluster.
-struct Following {
+struct WatchStream {
     target: Target,
     told: mpsc::Receiver<Told>,
     sources: Sources,
@@ -110,11 +110,11 @@ struct Following {
     is_settled: bool,
 }
 
-impl Following {
-    fn start(client: &Client, target: Target) -> Following {
+impl WatchStream {
+    fn start(client: &Client, target: Target) -> WatchStream {
         let (tell, told) = mpsc::channel(BUFFER);
         let sources = Sources::start(client.clone(), &SOURCES, IDLE_TIMEOUT, tell);
-        Following { target, told, sources, feed: Feed::new(), missing: SOURCES.to_vec(), is_settled: false }
+        WatchStream { target, told, sources, feed: Feed::new(), missing: SOURCES.to_vec(), is_settled: false }
     }
 
     /// Takes one thing that is told, as a whole or not at all.
@@ -188,8 +188,8 @@ mod tests {
     use std::time::Instant;
 
     use berth_admission::{AdmissionRequest, Endpoint, Policy};
+    use berth_client::{call, connect};
     use berth_minicluster::{ApiServer, ServerOptions};
-    use berth_watch::{call, connect};
     use http::Method;
     use serde_json::{Value, json};
 

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
-use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces, Running, Snapshot};
+use berth_client::call::{self, CallError};
+use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces, Handle, Snapshot};
 use berth_faults::Proxy;
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
 use berth_minicluster::controllers::{self, ControllerOptions};
 use berth_minicluster::{ApiServer, ServerOptions};
 use berth_scheduler::SchedulerOptions;
-use berth_watch::call::{self, CallError};
 use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -41,7 +41,7 @@ pub struct World {
 
 /// An enforcer under test.
 pub struct Enforcer {
-    pub running: Running,
+    pub handle: Handle,
     pub stop: CancellationToken,
 }
 
@@ -81,12 +81,12 @@ impl World {
     pub async fn start(n_nodes: usize, n_zones: usize) -> World {
         show_log();
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-        let client = berth_watch::connect::client(server.admin_config()).unwrap();
+        let client = berth_client::connect::client(server.admin_config()).unwrap();
         let journal = Journal::start(client.clone()).await;
         let stop = CancellationToken::new();
         let mut options = ControllerOptions::default();
         options.node_monitor_grace_period = LONG;
-        let admin = berth_watch::connect::client(server.admin_config()).unwrap();
+        let admin = berth_client::connect::client(server.admin_config()).unwrap();
         tokio::spawn(controllers::run(admin, options, stop.clone()));
         let kubelet = KubeletOptions {
             make: vec![NodeTemplate::new(n_nodes, n_zones)],
@@ -169,7 +169,7 @@ impl World {
     }
 
     pub async fn pods(&self) -> Vec<Pod> {
-        berth_watch::list(&self.client, &berth_watch::FollowOptions::new("/api/v1/pods")).await.unwrap()
+        berth_client::list(&self.client, &berth_client::WatchOptions::new("/api/v1/pods")).await.unwrap()
     }
 
     /// Waits until so many pods of an app are ready on nodes, and no others of it are there; returns them.
@@ -234,28 +234,28 @@ impl Drop for World {
 
 pub async fn start_enforcer(config: kube::Config, options: EnforcerOptions) -> Enforcer {
     let stop = CancellationToken::new();
-    let running = berth_enforcer::start(config, options, stop.clone()).await.unwrap();
-    Enforcer { running, stop }
+    let handle = berth_enforcer::start(config, options, stop.clone()).await.unwrap();
+    Enforcer { handle, stop }
 }
 
 impl Enforcer {
     /// Waits until what it shows is as wished.
     pub async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot {
-        let mut snapshot = self.running.snapshot();
+        let mut snapshot = self.handle.snapshot();
         let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
         match waited {
             Ok(Ok(shown)) => shown.clone(),
-            _ => panic!("not {what}: {:?}", *self.running.snapshot().borrow()),
+            _ => panic!("not {what}: {:?}", *self.handle.snapshot().borrow()),
         }
     }
 
     pub async fn stopped(self) {
         self.stop.cancel();
-        self.running.stopped().await.unwrap();
+        self.handle.stopped().await.unwrap();
     }
 
     pub fn shows(&self) -> Snapshot {
-        self.running.snapshot().borrow().clone()
+        self.handle.snapshot().borrow().clone()
     }
 }
 

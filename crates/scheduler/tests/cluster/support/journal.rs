@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use berth_api::object::Pod;
-use berth_watch::{Event, FollowOptions};
+use berth_client::{Event, WatchOptions};
 
 /// The nodes each pod was on, by uid.
 #[derive(Clone, Default)]
@@ -22,7 +22,7 @@ impl Journal {
     /// Watches from the beginning on: nothing has happened yet.
     pub async fn start(client: kube::Client) -> Journal {
         let journal = Journal::default();
-        let mut pods = berth_watch::follow::<Pod>(client, FollowOptions::new("/api/v1/pods"));
+        let mut pods = berth_client::watch::<Pod>(client, WatchOptions::new("/api/v1/pods"));
         let Some(Event::Restarted(none)) = pods.next().await else { panic!("a watch starts with a list") };
         assert!(none.is_empty(), "the journal starts before there are pods");
         let kept = journal.clone();

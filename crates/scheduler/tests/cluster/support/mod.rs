@@ -7,10 +7,10 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_client::call::{self, CallError};
 use berth_engine::Settings;
 use berth_minicluster::{ApiServer, ServerOptions};
-use berth_scheduler::{Running, SchedulerOptions};
-use berth_watch::call::{self, CallError};
+use berth_scheduler::{Handle, SchedulerOptions};
 use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub struct World {
 
 /// A scheduler under test.
 pub struct Scheduler {
-    pub running: Running,
+    pub handle: Handle,
     pub stop: CancellationToken,
 }
 
@@ -58,7 +58,7 @@ impl World {
     pub async fn start() -> World {
         show_log();
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-        let client = berth_watch::connect::client(server.admin_config()).unwrap();
+        let client = berth_client::connect::client(server.admin_config()).unwrap();
         let journal = Journal::start(client.clone()).await;
         World { server, client, journal }
     }
@@ -111,7 +111,7 @@ impl World {
     }
 
     pub async fn pods(&self) -> Vec<Pod> {
-        berth_watch::list(&self.client, &berth_watch::FollowOptions::new("/api/v1/pods")).await.unwrap()
+        berth_client::list(&self.client, &berth_client::WatchOptions::new("/api/v1/pods")).await.unwrap()
     }
 
     pub async fn node_of(&self, name: &str) -> String {
@@ -162,27 +162,27 @@ impl World {
 
 pub async fn start_scheduler(config: kube::Config, options: SchedulerOptions) -> Scheduler {
     let stop = CancellationToken::new();
-    let running = berth_scheduler::start(config, options, stop.clone()).await.unwrap();
-    Scheduler { running, stop }
+    let handle = berth_scheduler::start(config, options, stop.clone()).await.unwrap();
+    Scheduler { handle, stop }
 }
 
 impl Scheduler {
     /// Waits until what it shows is as wished.
     pub async fn until(&self, what: &str, is_so: impl Fn(&berth_scheduler::Snapshot) -> bool) {
-        let mut snapshot = self.running.snapshot();
+        let mut snapshot = self.handle.snapshot();
         let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
         if !matches!(waited, Ok(Ok(_))) {
-            panic!("not {what}: {:?}", *self.running.snapshot().borrow());
+            panic!("not {what}: {:?}", *self.handle.snapshot().borrow());
         }
     }
 
     pub async fn stopped(self) {
         self.stop.cancel();
-        self.running.stopped().await.unwrap();
+        self.handle.stopped().await.unwrap();
     }
 
     pub fn shows(&self) -> berth_scheduler::Snapshot {
-        self.running.snapshot().borrow().clone()
+        self.handle.snapshot().borrow().clone()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use berth_api::config::Profile;
 use berth_api::object::{Namespace, Node, Pod};
+use berth_client::{WatchOptions, list};
 use berth_testkit::naive::{NodeResult, Options, World as NaiveWorld, evaluate};
-use berth_watch::{FollowOptions, list};
 
 use super::World;
 
@@ -15,9 +15,9 @@ pub async fn all_is_well(world: &World, n_pods: usize) {
 
 /// As [`all_is_well`], but for pods on nodes that have gone.
 pub async fn no_rule_is_broken(world: &World, n_pods: usize, gone: &[&str]) {
-    let nodes: Vec<Node> = list(&world.client, &FollowOptions::new("/api/v1/nodes")).await.unwrap();
+    let nodes: Vec<Node> = list(&world.client, &WatchOptions::new("/api/v1/nodes")).await.unwrap();
     let namespaces: Vec<Namespace> =
-        list(&world.client, &FollowOptions::new("/api/v1/namespaces")).await.unwrap();
+        list(&world.client, &WatchOptions::new("/api/v1/namespaces")).await.unwrap();
     let pods: Vec<Pod> = world.pods().await;
     assert_eq!(pods.len(), n_pods, "no pod is lost");
     let unbound: Vec<_> = pods.iter().filter(|p| p.spec.node_name.is_empty()).map(|p| p.key()).collect();

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use super::Change;
 use super::fingerprint::Fingerprint;
-use crate::follow::{Event, Versioned};
+use berth_client::watch::{Event, KubeObject};
 
 /// `namespace/name`.
 pub(super) type Key = Box<str>;
@@ -70,7 +70,7 @@ impl<M: Copy + Eq + Hash> Known<M> {
     }
 
     /// Applies what changes, and only that. Returns how many objects changed.
-    pub(super) fn apply<T: Versioned>(
+    pub(super) fn apply<T: KubeObject>(
         &mut self,
         event: Event<T>,
         memo: impl Fn(&T) -> M,
@@ -100,7 +100,7 @@ impl<M: Copy + Eq + Hash> Known<M> {
         }
     }
 
-    fn set<T: Versioned>(&mut self, object: &T, memo: M, change: &mut impl FnMut(Change<'_, T>)) -> usize {
+    fn set<T: KubeObject>(&mut self, object: &T, memo: M, change: &mut impl FnMut(Change<'_, T>)) -> usize {
         let (namespace, name) = object.key();
         if self.memos.insert(key(namespace, name), memo) == Some(memo) {
             return 0;
@@ -109,7 +109,7 @@ impl<M: Copy + Eq + Hash> Known<M> {
         1
     }
 
-    pub(super) fn compare<T: Versioned>(&self, listed: &[T], memo: impl Fn(&T) -> M) -> Differences {
+    pub(super) fn compare<T: KubeObject>(&self, listed: &[T], memo: impl Fn(&T) -> M) -> Differences {
         use std::hash::{DefaultHasher, Hasher};
         // Memos differ where their hashes do: they are fingerprints, and this is for naming a difference again.
         let digest = |memo: &M| {

@@ -1,6 +1,6 @@
 //! List and watch of one resource as one endless stream of changes.
 //!
-//! A follower lists, then watches from the version of the list. A watch that ends, breaks or goes silent is taken up
+//! A watcher lists, then watches from the version of the list. A watch that ends, breaks or goes silent is taken up
 //! again from the last version seen; when the server has forgotten that version (410), everything is listed anew and
 //! told as [`Event::Restarted`], which replaces all that was told before: what is not in it is gone. Where the server
 //! has streaming lists they are used, otherwise lists in pages.
@@ -10,7 +10,7 @@
 
 mod frame;
 mod list;
-mod version;
+mod object;
 mod watch;
 
 use std::pin::Pin;
@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use crate::backoff::Backoff;
 use crate::call::{CallError, encoded};
 pub use frame::{Line, read_object};
-pub use version::{Generated, Versioned};
+pub use object::{Generated, KubeObject};
 
 /// A watch of this length has done its work, though nothing was told.
 const LONG_WATCH: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ pub enum Event<T> {
 
 /// What to follow, and with how much patience.
 #[derive(Clone, Debug)]
-pub struct FollowOptions {
+pub struct WatchOptions {
     /// Path of the collection, such as `/api/v1/pods` or `/apis/apps/v1/namespaces/default/replicasets`.
     pub path: String,
     /// Field selector, such as `spec.nodeName=node-1`.
@@ -76,10 +76,10 @@ pub struct FollowOptions {
     pub buffer: usize,
 }
 
-impl FollowOptions {
+impl WatchOptions {
     /// Everything under a path, with the patience that suits a cluster's API server.
-    pub fn new(path: impl Into<String>) -> FollowOptions {
-        FollowOptions {
+    pub fn new(path: impl Into<String>) -> WatchOptions {
+        WatchOptions {
             path: path.into(),
             field_selector: None,
             label_selector: None,
@@ -98,13 +98,13 @@ impl FollowOptions {
     }
 
     /// Only objects whose fields match.
-    pub fn fields(self, selector: impl Into<String>) -> FollowOptions {
-        FollowOptions { field_selector: Some(selector.into()), ..self }
+    pub fn fields(self, selector: impl Into<String>) -> WatchOptions {
+        WatchOptions { field_selector: Some(selector.into()), ..self }
     }
 
     /// Only objects whose labels match.
-    pub fn labels(self, selector: impl Into<String>) -> FollowOptions {
-        FollowOptions { label_selector: Some(selector.into()), ..self }
+    pub fn labels(self, selector: impl Into<String>) -> WatchOptions {
+        WatchOptions { label_selector: Some(selector.into()), ..self }
     }
 
     /// The path with selectors and more parameters.
@@ -155,13 +155,13 @@ impl Ended {
     }
 }
 
-/// The stream of events of [`follow`]. It never ends by itself; dropping it ends the following.
+/// The stream of events of [`watch`]. It never ends by itself; dropping it ends the following.
 #[derive(Debug)]
-pub struct Following<T> {
+pub struct WatchStream<T> {
     events: mpsc::Receiver<Event<T>>,
 }
 
-impl<T> Following<T> {
+impl<T> WatchStream<T> {
     /// The next event; none only when the runtime shuts down.
     pub async fn next(&mut self) -> Option<Event<T>> {
         self.events.recv().await
@@ -174,7 +174,7 @@ impl<T> Following<T> {
     }
 }
 
-impl<T> Stream for Following<T> {
+impl<T> Stream for WatchStream<T> {
     type Item = Event<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event<T>>> {
@@ -183,72 +183,72 @@ impl<T> Stream for Following<T> {
 }
 
 /// Follows a resource in a task of its own, which also decodes what comes.
-pub fn follow<T>(client: kube::Client, options: FollowOptions) -> Following<T>
+pub fn watch<T>(client: kube::Client, options: WatchOptions) -> WatchStream<T>
 where
-    T: Versioned + DeserializeOwned + Send + 'static,
+    T: KubeObject + DeserializeOwned + Send + 'static,
 {
     let (sender, events) = mpsc::channel(options.buffer.max(1));
-    tokio::spawn(follow_into(client, options, sender, |event| event));
-    Following { events }
+    tokio::spawn(watch_into(client, options, sender, |event| event));
+    WatchStream { events }
 }
 
 /// Follows a resource into a channel that others send to as well; `wrap` makes the channel's items. Ends when the
 /// channel closes.
-pub async fn follow_into<T, M>(
+pub async fn watch_into<T, M>(
     client: kube::Client,
-    options: FollowOptions,
+    options: WatchOptions,
     sender: mpsc::Sender<M>,
     wrap: impl Fn(Event<T>) -> M + Send + Sync,
 ) where
-    T: Versioned + DeserializeOwned + Send,
+    T: KubeObject + DeserializeOwned + Send,
     M: Send,
 {
-    follow_with(client, options, sender, |line, _| read_object(line), |event| Some(wrap(event))).await;
+    watch_with(client, options, sender, |line, _| read_object(line), |event| Some(wrap(event))).await;
 }
 
-/// As [`follow_into`], with a way of its own to read the lines of watches, and without telling what `wrap` makes
+/// As [`watch_into`], with a way of its own to read the lines of watches, and without telling what `wrap` makes
 /// nothing of. Lists in pages are read as JSON of `T` all the same.
-pub async fn follow_with<T, M>(
+pub async fn watch_with<T, M>(
     client: kube::Client,
-    options: FollowOptions,
+    options: WatchOptions,
     sender: mpsc::Sender<M>,
     read: impl Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync,
     wrap: impl Fn(Event<T>) -> Option<M> + Send + Sync,
 ) where
-    T: Versioned + DeserializeOwned + Send,
+    T: KubeObject + DeserializeOwned + Send,
     M: Send,
 {
-    let mut follower = Follower { client, streaming: options.streaming_lists, options, version: None };
+    let mut watcher = Watcher { client, streaming: options.streaming_lists, options, version: None };
     let deliver = Deliver { sender: &sender, read: &read, wrap: &wrap };
-    let mut backoff = Backoff::new(follower.options.first_retry, follower.options.longest_retry);
+    let mut backoff = Backoff::new(watcher.options.first_retry, watcher.options.longest_retry);
     let mut told_empty = false;
     loop {
         let began = tokio::time::Instant::now();
         let (ended, mut progressed) = tokio::select! {
             // A watch without events would not notice that nobody is there to take them.
             () = sender.closed() => return,
-            ended = follower.step(&deliver) => ended,
+            ended = watcher.step(&deliver) => ended,
         };
         // A resource of which nothing was to be told for long is followed as well as any other.
         let is_usual_end = matches!(ended, Ended::Closed | Ended::Silent(_));
-        progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(follower.options.idle_timeout);
+        progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(watcher.options.idle_timeout);
         if progressed {
             backoff.succeeded();
         }
-        let path = &follower.options.path;
+        let path = &watcher.options.path;
         match &ended {
             Ended::Unwanted => return,
             Ended::NotStreaming => {
                 tracing::debug!(path, "the server has no streaming lists: listing in pages");
-                follower.streaming = false;
+                watcher.streaming = false;
                 continue;
             }
             Ended::Expired => {
                 tracing::info!(path, "{ended}: listing anew");
-                follower.version = None;
+                watcher.version = None;
             }
             Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch: {ended}"),
-            Ended::Call(error) if error.is_not_found() && follower.options.missing_is_empty => {
+            Ended::Call(error) if error.is_not_found() && watcher.options.missing_is_empty => {
                 if !std::mem::replace(&mut told_empty, true) {
                     tracing::warn!(path, "the server does not have this resource: taken as empty");
                     if deliver.send(Event::Restarted(Vec::new())).await.is_err() {
@@ -278,13 +278,13 @@ pub async fn follow_with<T, M>(
 ///
 /// # Errors
 /// The server does not answer as it should.
-pub async fn list<T: Versioned + DeserializeOwned>(
+pub async fn list<T: KubeObject + DeserializeOwned>(
     client: &kube::Client,
-    options: &FollowOptions,
+    options: &WatchOptions,
 ) -> Result<Vec<T>, ListError> {
     let options = options.clone();
-    let follower = Follower { client: client.clone(), streaming: false, options, version: None };
-    follower.list().await.map(|(objects, _)| objects).map_err(ListError)
+    let watcher = Watcher { client: client.clone(), streaming: false, options, version: None };
+    watcher.list().await.map(|(objects, _)| objects).map_err(ListError)
 }
 
 /// Why there is no list.
@@ -302,20 +302,20 @@ struct Deliver<'a, T, M> {
     wrap: &'a (dyn Fn(Event<T>) -> Option<M> + Send + Sync),
 }
 
-struct Follower {
+struct Watcher {
     client: kube::Client,
-    options: FollowOptions,
+    options: WatchOptions,
     /// Whether lists are asked to stream.
     streaming: bool,
     /// The last version seen; none before the first list, and when it has expired.
     version: Option<String>,
 }
 
-impl Follower {
+impl Watcher {
     /// Lists if there is no version, then watches until something ends it. Tells also whether anything came.
     async fn step<T, M>(&mut self, deliver: &Deliver<'_, T, M>) -> (Ended, bool)
     where
-        T: Versioned + DeserializeOwned + Send,
+        T: KubeObject + DeserializeOwned + Send,
         M: Send,
     {
         let mut progressed = false;
@@ -325,7 +325,7 @@ impl Follower {
 
     async fn list_and_watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
     where
-        T: Versioned + DeserializeOwned + Send,
+        T: KubeObject + DeserializeOwned + Send,
         M: Send,
     {
         if self.version.is_none() && !self.streaming {

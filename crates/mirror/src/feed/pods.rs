@@ -230,7 +230,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::follow::Event;
+    use berth_client::watch::Event;
 
     fn pod(name: &str, labels: Value) -> Pod {
         let metadata = json!({"name": name, "namespace": "n", "uid": name, "labels": labels});

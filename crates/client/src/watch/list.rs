@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ended, Follower, Versioned};
+use super::{Ended, KubeObject, Watcher};
 use crate::call::{encoded, get, send};
 
 /// A list that expires this often while being read is asked for in one piece.
@@ -25,9 +25,9 @@ struct PageMeta {
     token: Option<String>,
 }
 
-impl Follower {
+impl Watcher {
     /// All objects, and the version to watch from.
-    pub(super) async fn list<T: Versioned + DeserializeOwned>(&self) -> Result<(Vec<T>, String), Ended> {
+    pub(super) async fn list<T: KubeObject + DeserializeOwned>(&self) -> Result<(Vec<T>, String), Ended> {
         for _ in 0..MAX_EXPIRED {
             match self.list_pages(self.options.page_size).await {
                 Err(Ended::Expired) => {}
@@ -37,7 +37,7 @@ impl Follower {
         self.list_pages(0).await
     }
 
-    async fn list_pages<T: Versioned + DeserializeOwned>(
+    async fn list_pages<T: KubeObject + DeserializeOwned>(
         &self,
         page_size: u32,
     ) -> Result<(Vec<T>, String), Ended> {

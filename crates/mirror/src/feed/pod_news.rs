@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 
 use super::digest::read_outline;
-use crate::follow::{Line, Versioned, read_object};
+use berth_client::watch::{KubeObject, Line, read_object};
 
 /// A pod that is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ impl PodName {
     }
 }
 
-impl Versioned for PodNews {
+impl KubeObject for PodNews {
     fn resource_version(&self) -> &str {
         match self {
             PodNews::Pod(pod) => &pod.metadata.resource_version,

@@ -23,7 +23,7 @@ pub use pod_news::{PodName, PodNews, PodReader};
 use pods::PodMemos;
 pub use pods::{PodChange, PodMemo};
 
-use crate::follow::{Event, Versioned};
+use berth_client::watch::{Event, KubeObject};
 
 /// Keeps a [`Cluster`] equal to what a server tells.
 #[derive(Default)]

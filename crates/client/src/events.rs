@@ -1,7 +1,7 @@
 //! Events about objects (`events.k8s.io/v1`), for people to read; nothing depends on them.
 //!
 //! They never stand in the way of work: recording one never waits; one request at a time is made for all of them,
-//! over a connection of its own kind of patience, and no more than [`RecordOptions::per_second`]. What is too much is dropped
+//! over a connection of its own kind of patience, and no more than [`RecorderOptions::per_second`]. What is too much is dropped
 //! (events of type `Normal` before those of type `Warning`) and counted. An event that repeats is counted up in its
 //! `series`, not written again.
 
@@ -27,7 +27,7 @@ const MAX_ATTEMPTS: u32 = 3;
 
 /// How events are written.
 #[derive(Clone, Debug)]
-pub struct RecordOptions {
+pub struct RecorderOptions {
     /// `reportingController`, such as `berth`.
     pub controller: String,
     /// `reportingInstance`, such as the name of the machine.
@@ -46,10 +46,10 @@ pub struct RecordOptions {
     pub series_end: Duration,
 }
 
-impl RecordOptions {
+impl RecorderOptions {
     /// kube-scheduler's own limits: 50 a second, 100 at once.
-    pub fn new(controller: impl Into<String>, instance: impl Into<String>) -> RecordOptions {
-        RecordOptions {
+    pub fn new(controller: impl Into<String>, instance: impl Into<String>) -> RecorderOptions {
+        RecorderOptions {
             controller: controller.into(),
             instance: instance.into(),
             queue: 1024,
@@ -64,7 +64,7 @@ impl RecordOptions {
 
 /// An object that events are about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Regarding {
+pub struct ObjectReference {
     /// `apiVersion`.
     pub api_version: Cow<'static, str>,
     /// `kind`.
@@ -90,9 +90,9 @@ pub enum EventType {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewEvent {
     /// What it is about.
-    pub regarding: Regarding,
+    pub regarding: ObjectReference,
     /// Another object that has to do with it.
-    pub related: Option<Regarding>,
+    pub related: Option<ObjectReference>,
     /// Its type.
     pub event_type: EventType,
     /// Why, in one word, such as `FailedScheduling`.
@@ -119,7 +119,7 @@ struct Counts {
 
 impl EventRecorder {
     /// Starts the task that writes events; it ends at `stop`, or when the last recorder is dropped.
-    pub fn start(client: kube::Client, options: RecordOptions, stop: CancellationToken) -> EventRecorder {
+    pub fn start(client: kube::Client, options: RecorderOptions, stop: CancellationToken) -> EventRecorder {
         let (normal, normals) = mpsc::channel(options.queue.max(1));
         let (warning, warnings) = mpsc::channel(options.queue.max(1));
         let counts = Arc::new(Counts::default());
@@ -208,7 +208,7 @@ struct Series {
 
 struct Writer {
     client: kube::Client,
-    options: RecordOptions,
+    options: RecorderOptions,
     counts: Arc<Counts>,
     tokens: Tokens,
     series: HashMap<NewEvent, Series>,
@@ -351,8 +351,8 @@ impl Writer {
     }
 }
 
-fn reference(object: &Regarding) -> Value {
-    let Regarding { api_version, kind, namespace, name, uid } = object;
+fn reference(object: &ObjectReference) -> Value {
+    let ObjectReference { api_version, kind, namespace, name, uid } = object;
     let mut reference = json!({"apiVersion": api_version, "kind": kind, "name": name});
     for (field, value) in [("namespace", namespace), ("uid", uid)] {
         if !value.is_empty() {

@@ -5,17 +5,17 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 
 use super::frame::{Frame, Lines, decode};
-use super::{Deliver, Ended, Event, Follower, Versioned};
+use super::{Deliver, Ended, Event, KubeObject, Watcher};
 use crate::call::{encoded, get, open};
 
 /// Beyond the time it was asked to keep a watch open, a server is given this long to close it.
 const GRACE: Duration = Duration::from_secs(15);
 
-impl Follower {
+impl Watcher {
     /// Watches from the last version; without one, as a streaming list that goes on as a watch.
     pub(super) async fn watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
     where
-        T: Versioned + Send,
+        T: KubeObject + Send,
         M: Send,
     {
         let length = self.options.watch_timeout.mul_f64(1.0 + fastrand::f64());
@@ -77,7 +77,7 @@ impl Follower {
         progressed: &mut bool,
     ) -> Result<(), Ended>
     where
-        T: Versioned + Send,
+        T: KubeObject + Send,
         M: Send,
     {
         match decode(line, initial.is_some(), deliver.read)? {

@@ -12,7 +12,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A part that runs, and what it looks like.
 #[derive(Debug)]
-pub struct Running<S> {
+pub struct ComponentHandle<S> {
     snapshot: watch::Receiver<S>,
     http_address: Option<SocketAddr>,
     task: JoinHandle<()>,
@@ -21,16 +21,16 @@ pub struct Running<S> {
 /// The part's own task broke down.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct BrokeDown(#[from] tokio::task::JoinError);
+pub struct ComponentPanicked(#[from] tokio::task::JoinError);
 
-impl<S> Running<S> {
+impl<S> ComponentHandle<S> {
     /// A part whose task shows snapshots, and which serves HTTP at an address, if at all.
     pub fn new(
         snapshot: watch::Receiver<S>,
         http_address: Option<SocketAddr>,
         task: JoinHandle<()>,
-    ) -> Running<S> {
-        Running { snapshot, http_address, task }
+    ) -> ComponentHandle<S> {
+        ComponentHandle { snapshot, http_address, task }
     }
 
     /// What it looks like now, and as it changes.
@@ -47,7 +47,7 @@ impl<S> Running<S> {
     ///
     /// # Errors
     /// It broke down.
-    pub async fn stopped(self) -> Result<(), BrokeDown> {
+    pub async fn stopped(self) -> Result<(), ComponentPanicked> {
         Ok(self.task.await?)
     }
 
@@ -59,15 +59,15 @@ impl<S> Running<S> {
 
 /// What was started with a part, and ends with it: however the part itself ends, an elector does not lead for nobody.
 #[derive(Debug)]
-pub struct Companions {
+pub struct Sidecars {
     last: CancellationToken,
     elector: Option<JoinHandle<()>>,
 }
 
-impl Companions {
+impl Sidecars {
     /// `last` stops everything that serves the part until it has ended, `elector` among it.
-    pub fn new(last: CancellationToken, elector: Option<JoinHandle<()>>) -> Companions {
-        Companions { last, elector }
+    pub fn new(last: CancellationToken, elector: Option<JoinHandle<()>>) -> Sidecars {
+        Sidecars { last, elector }
     }
 
     /// Stops them in good order: the lease is given back, if that does not take long.
@@ -81,7 +81,7 @@ impl Companions {
     }
 }
 
-impl Drop for Companions {
+impl Drop for Sidecars {
     fn drop(&mut self) {
         if let Some(elector) = &self.elector {
             elector.abort();

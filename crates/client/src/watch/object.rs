@@ -3,7 +3,7 @@
 use berth_api::object;
 
 /// An object of an API server.
-pub trait Versioned {
+pub trait KubeObject {
     /// `metadata.resourceVersion`; empty if it has none.
     fn resource_version(&self) -> &str;
 
@@ -13,7 +13,7 @@ pub trait Versioned {
 
 macro_rules! versioned {
     ($($kind:ty),*) => {
-        $(impl Versioned for $kind {
+        $(impl KubeObject for $kind {
             fn resource_version(&self) -> &str {
                 &self.metadata.resource_version
             }
@@ -37,7 +37,7 @@ versioned!(
     object::PodDisruptionBudget
 );
 
-impl Versioned for serde_json::Value {
+impl KubeObject for serde_json::Value {
     fn resource_version(&self) -> &str {
         self.pointer("/metadata/resourceVersion").and_then(|v| v.as_str()).unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl Versioned for serde_json::Value {
 #[serde(transparent)]
 pub struct Generated<T>(pub T);
 
-impl<T> Versioned for Generated<T>
+impl<T> KubeObject for Generated<T>
 where
     T: k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
 {

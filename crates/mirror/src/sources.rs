@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::feed::OwnerKind;
-use crate::follow::{Event, FollowOptions, ListError, Versioned, follow_into, list};
+use berth_client::watch::{Event, KubeObject, ListError, WatchOptions, list, watch_into};
 
 /// Something told by the server.
 pub enum Told {
@@ -123,7 +123,7 @@ const NODES: &str = "/api/v1/nodes";
 pub struct Sources {
     client: kube::Client,
     told: mpsc::Sender<Told>,
-    patience: FollowOptions,
+    patience: WatchOptions,
     pods: Option<AbortHandle>,
     /// Number of the following of pods that counts.
     pods_number: u32,
@@ -131,14 +131,14 @@ pub struct Sources {
 
 impl Sources {
     /// Follows what is wanted. A watch that is silent for longer than `idle_timeout` is started again; see
-    /// [`FollowOptions::idle_timeout`].
+    /// [`WatchOptions::idle_timeout`].
     pub fn start(
         client: kube::Client,
         wanted: &[Source],
         idle_timeout: Duration,
         told: mpsc::Sender<Told>,
     ) -> Sources {
-        let patience = FollowOptions { idle_timeout, ..FollowOptions::new(String::new()) };
+        let patience = WatchOptions { idle_timeout, ..WatchOptions::new(String::new()) };
         let mut sources = Sources { client, told, patience, pods: None, pods_number: 0 };
         for source in wanted {
             sources.start_one(*source);
@@ -170,17 +170,17 @@ impl Sources {
         self.pods_number
     }
 
-    fn options(&self, path: &str) -> FollowOptions {
+    fn options(&self, path: &str) -> WatchOptions {
         // An API without workloads or budgets is one to schedule on as well.
         let missing_is_empty = path != PODS && path != NODES;
-        FollowOptions { path: path.to_owned(), missing_is_empty, ..self.patience.clone() }
+        WatchOptions { path: path.to_owned(), missing_is_empty, ..self.patience.clone() }
     }
 
     fn follow<T>(&self, path: &str, wrap: impl Fn(Event<T>) -> Told + Send + Sync + 'static) -> AbortHandle
     where
-        T: Versioned + serde::de::DeserializeOwned + Send + 'static,
+        T: KubeObject + serde::de::DeserializeOwned + Send + 'static,
     {
-        let following = follow_into(self.client.clone(), self.options(path), self.told.clone(), wrap);
+        let following = watch_into(self.client.clone(), self.options(path), self.told.clone(), wrap);
         tokio::spawn(following).abort_handle()
     }
 
