@@ -8,6 +8,9 @@
 //!
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 
+/// The minor version of Kubernetes whose API and decisions Berth follows.
+pub const KUBERNETES_VERSION: &str = "1.36";
+
 pub mod admission;
 pub mod config;
 pub mod expand;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use berth_api::config::ConfigErrors;
 use berth_api::read::{InputError, SourceLocation};
@@ -121,6 +122,14 @@ pub enum CliError {
     /// Manifests are not applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// A file or directory cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
     /// Objects cannot be written as YAML.
     #[error("cannot write YAML: {0}")]
     Yaml(#[from] serde_saphyr::ser_error::Error),

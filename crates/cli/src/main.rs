@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, replay, scheduler, simulate,
-    up, webhook,
+    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, man, replay, scheduler,
+    simulate, up, version, webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -80,6 +80,8 @@ enum Command {
     Webhook(webhook::Args),
     Install(install::Args),
     Completions(completions::Args),
+    Man(man::Args),
+    Version(version::Args),
 }
 
 /// How a command that did its work ended.
@@ -108,6 +110,8 @@ fn main() -> ExitCode {
         Command::Webhook(args) => webhook::run(&args),
         Command::Install(args) => install::run::<Cli>(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
+        Command::Man(args) => man::run::<Cli>(&args),
+        Command::Version(args) => version::run(&args),
     };
     match answer {
         Ok(Answer::Good) => ExitCode::SUCCESS,

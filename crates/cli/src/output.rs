@@ -8,13 +8,45 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// `-o` of commands that answer people or programs.
+use crate::error::CliError;
+
+/// `-o` of commands that print a report.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct OutputArgs {
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For reading
+    /// Text for a terminal
     Table,
-    /// JSON, with everything
+    /// The whole report as JSON
     Json,
+    /// The whole report as YAML
+    Yaml,
+}
+
+impl OutputArgs {
+    /// Writes `report` in the requested format; `table` writes its text form.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn write<W: Write>(
+        self,
+        out: &mut W,
+        report: &impl Serialize,
+        table: impl FnOnce(&mut W) -> io::Result<()>,
+    ) -> Result<(), CliError> {
+        match self.format {
+            Format::Table => table(out)?,
+            Format::Json => json(out, report)?,
+            Format::Yaml => yaml(out, report)?,
+        }
+        Ok(())
+    }
 }
 
 /// Names in headings.
@@ -71,6 +103,11 @@ pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
 pub fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)
+}
+
+/// Writes a value as YAML.
+pub fn yaml(out: &mut impl Write, value: &impl Serialize) -> Result<(), CliError> {
+    Ok(out.write_all(serde_saphyr::to_string(value)?.as_bytes())?)
 }
 
 /// Prints an error, each line of it on its own.

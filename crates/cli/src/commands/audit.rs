@@ -7,7 +7,7 @@ use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
 use crate::error::CliError;
-use crate::output::{self, Format};
+use crate::output::{self, OutputArgs};
 use crate::render::audit::{self, Audit, Summary};
 use crate::render::progress;
 
@@ -39,9 +39,8 @@ pub struct Args {
     /// Take pods with no place to go to as gone all the same, as the enforcer does with this option
     #[arg(long)]
     evict_without_target: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Audits the cluster.
@@ -59,10 +58,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     let Remedies { remedies, stays } = remedies;
     let audit = Audit { violations, remedies, stays, summary, evict_without_target };
     let mut out = output::stdout();
-    match args.output {
-        Format::Table => audit::write(&mut out, &audit)?,
-        Format::Json => output::json(&mut out, &audit)?,
-    }
+    args.output.write(&mut out, &audit, |out| audit::write(out, &audit))?;
     out.flush()?;
     Ok(if audit.violations.is_empty() { Answer::Good } else { Answer::Bad })
 }

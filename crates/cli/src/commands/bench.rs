@@ -19,7 +19,7 @@ use crate::cluster_bench::bind::Bind;
 use crate::cluster_bench::settle::Settle;
 use crate::error::CliError;
 use crate::input::find_inputs;
-use crate::output::{self, Format};
+use crate::output::{self, OutputArgs};
 use crate::render::cluster_bench as cluster_render;
 use crate::render::{bench as render, progress};
 
@@ -62,9 +62,8 @@ pub struct Args {
     /// Run each workload this many times and show the medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     repeat: u16,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -102,9 +101,8 @@ struct BindArgs {
     /// Settles the sizes, labels and taints of nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Let a cluster of `berth up` settle under Deployments of forty classes
@@ -119,9 +117,8 @@ struct UpArgs {
     /// Pods of all Deployments
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
     pods: u32,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Fill a made cluster with pods of forty classes, and check the placement
@@ -141,9 +138,8 @@ struct ScaleArgs {
     /// Settles the sizes, labels and taints of nodes, and the order of pods
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Read objects into an engine and show how fast that is
@@ -152,9 +148,8 @@ struct LoadArgs {
     /// Objects in YAML or JSON: files, directories or -
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Print a made cluster as kubectl would, with everything that is of no interest to placement
@@ -183,9 +178,8 @@ struct OpsArgs {
     /// How many times
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Label many nodes anew, and show how long it takes to know which rules that breaks
@@ -210,9 +204,8 @@ struct EnforceArgs {
     /// Settles the sizes and taints of nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Measures.
@@ -259,10 +252,7 @@ fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<A
         }));
     }
     progress.finish_and_clear();
-    match args.output {
-        Format::Table => render::workloads(out, &reports)?,
-        Format::Json => output::json(out, &reports)?,
-    }
+    args.output.write(out, &reports, |out| render::workloads(out, &reports))?;
     let is_broken = reports.iter().any(|r| r.status == Status::Failed);
     Ok(if is_broken { Answer::Bad } else { Answer::Good })
 }
@@ -273,10 +263,7 @@ fn scale(out: &mut impl Write, args: &ScaleArgs) -> Result<Answer, CliError> {
     progress.set_length(scale.pods as u64);
     let report = scale::run(scale, &mut |n_decided| progress.set_position(n_decided as u64));
     progress.finish_and_clear();
-    match args.output {
-        Format::Table => render::scale(out, &report)?,
-        Format::Json => output::json(out, &report)?,
-    }
+    args.output.write(out, &report, |out| render::scale(out, &report))?;
     Ok(if report.check.n_violations > 0 { Answer::Bad } else { Answer::Good })
 }
 
@@ -289,25 +276,18 @@ fn load(out: &mut impl Write, args: &LoadArgs) -> Result<Answer, CliError> {
     }
     progress.finish_and_clear();
     let report = loader.report();
-    match args.output {
-        Format::Table => render::load(out, &report)?,
-        Format::Json => output::json(out, &report)?,
-    }
+    args.output.write(out, &report, |out| render::load(out, &report))?;
     Ok(Answer::Good)
 }
 
 fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<Answer, CliError> {
     let figures = Bench::new(args.nodes as usize).repeat(args.op, args.count as usize).figures();
     let peak_rss_bytes = measure::peak_rss_bytes();
-    match args.output {
-        Format::Table => render::operation(out, args.op, args.nodes, &figures, peak_rss_bytes)?,
-        Format::Json => output::json(
-            out,
-            &json!({"op": args.op.to_string(), "nodes": args.nodes, "count": figures.decisions,
-                "per_second": figures.decisions_per_second, "p50_us": figures.p50_us, "p99_us": figures.p99_us,
-                "max_us": figures.max_us, "peak_rss_bytes": peak_rss_bytes}),
-        )?,
-    }
+    let report = json!({"op": args.op.to_string(), "nodes": args.nodes, "count": figures.decisions,
+        "per_second": figures.decisions_per_second, "p50_us": figures.p50_us, "p99_us": figures.p99_us,
+        "max_us": figures.max_us, "peak_rss_bytes": peak_rss_bytes});
+    args.output
+        .write(out, &report, |out| render::operation(out, args.op, args.nodes, &figures, peak_rss_bytes))?;
     Ok(Answer::Good)
 }
 
@@ -322,10 +302,7 @@ fn enforce(out: &mut impl Write, args: &EnforceArgs) -> Result<Answer, CliError>
     let progress = progress::of_rounds(args.rounds.into());
     let report = enforce::run(enforce, &mut |n_rounds| progress.set_position(n_rounds as u64));
     progress.finish_and_clear();
-    match args.output {
-        Format::Table => render::enforce(out, &report)?,
-        Format::Json => output::json(out, &report)?,
-    }
+    args.output.write(out, &report, |out| render::enforce(out, &report))?;
     Ok(if report.is_right { Answer::Good } else { Answer::Bad })
 }
 
@@ -349,10 +326,7 @@ fn bind(out: &mut impl Write, args: &BindArgs) -> Result<Answer, CliError> {
         }
     })?;
     progress.finish_and_clear();
-    match args.output {
-        Format::Table => cluster_render::bind(out, &report)?,
-        Format::Json => output::json(out, &report)?,
-    }
+    args.output.write(out, &report, |out| cluster_render::bind(out, &report))?;
     Ok(if report.check.n_violations > 0 { Answer::Bad } else { Answer::Good })
 }
 
@@ -364,9 +338,6 @@ fn settle(out: &mut impl Write, args: &UpArgs) -> Result<Answer, CliError> {
             () = stop.cancelled() => Err(CliError::Interrupted),
         }
     })?;
-    match args.output {
-        Format::Table => cluster_render::settle(out, &report)?,
-        Format::Json => output::json(out, &report)?,
-    }
+    args.output.write(out, &report, |out| cluster_render::settle(out, &report))?;
     Ok(Answer::Good)
 }

@@ -6,7 +6,7 @@ use crate::Answer;
 use crate::cluster::runtime;
 use crate::cluster_bench::webhook::{self, WebhookBench};
 use crate::error::CliError;
-use crate::output::{self, Format};
+use crate::output::OutputArgs;
 use crate::render::webhook_bench as render;
 
 /// Ask a webhook about pods, over TLS with connections that are kept
@@ -24,9 +24,8 @@ pub struct WebhookArgs {
     /// Connections that ask at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     connections: u16,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Measures.
@@ -42,9 +41,6 @@ pub fn run(out: &mut impl Write, args: &WebhookArgs) -> Result<Answer, CliError>
             () = stop.cancelled() => Err(CliError::Interrupted),
         }
     })?;
-    match args.output {
-        Format::Table => render::write(out, &report)?,
-        Format::Json => output::json(out, &report)?,
-    }
+    args.output.write(out, &report, |out| render::write(out, &report))?;
     Ok(Answer::Good)
 }

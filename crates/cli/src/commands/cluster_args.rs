@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_simulate::{Simulation, SimulationOptions};
+use clap::ArgGroup;
 
+use super::node_args::NodeSizeArgs;
 use super::rules_args::RulesArgs;
 use crate::error::CliError;
 use crate::input::find_inputs;
@@ -24,6 +25,8 @@ const MAX_WARNINGS: usize = 50;
 
 /// The cluster and the rules.
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("simulated nodes").args(["zones", "node_cpu", "node_memory", "node_pods"])
+    .multiple(true).requires("nodes")))]
 pub struct ClusterArgs {
     /// Objects in YAML or JSON: files, directories (searched recursively) or - for standard input
     ///
@@ -53,24 +56,8 @@ pub struct ClusterArgs {
     /// They run Linux on amd64 and offer 100Gi of ephemeral storage besides what the options below say.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
-    /// Zones that the made nodes are spread over
-    #[arg(long, value_name = "Z", default_value_t = 1, requires = "nodes",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
-    zones: u64,
-    /// CPU of each made node
-    #[arg(long, value_name = "QUANTITY", default_value = "4", requires = "nodes", value_parser = amount)]
-    node_cpu: Quantity,
-    /// Memory of each made node
-    #[arg(long, value_name = "QUANTITY", default_value = "16Gi", requires = "nodes", value_parser = amount)]
-    node_memory: Quantity,
-    /// Pods that each made node takes
-    #[arg(long, value_name = "QUANTITY", default_value = "110", requires = "nodes", value_parser = amount)]
-    node_pods: Quantity,
-}
-
-pub(super) fn amount(text: &str) -> Result<Quantity, String> {
-    let quantity = Quantity::parse(text).map_err(|e| e.to_string())?;
-    if quantity.is_negative() { Err("must not be negative".to_owned()) } else { Ok(quantity) }
+    #[command(flatten)]
+    size: NodeSizeArgs,
 }
 
 impl ClusterArgs {
@@ -108,10 +95,10 @@ impl ClusterArgs {
         let settings = self.rules.settings(&inventory.scheduler_configurations)?;
         let simulated_nodes = self.nodes.map(|n_nodes| SimulatedNodes {
             n_nodes: n_nodes as usize,
-            n_zones: self.zones as usize,
-            cpu: self.node_cpu,
-            memory: self.node_memory,
-            pods: self.node_pods,
+            n_zones: self.size.zones as usize,
+            cpu: self.size.node_cpu,
+            memory: self.size.node_memory,
+            pods: self.size.node_pods,
         });
         let simulation = Simulation::new(inventory, SimulationOptions { settings, simulated_nodes })?;
         warn(simulation.warnings());

@@ -28,7 +28,7 @@ const LEASE: &str = "berth-enforcer";
 #[command(after_help = "\
 Examples:
   berth enforcer --dry-run
-  berth enforcer --context staging --exempt-namespace monitoring
+  berth enforcer --context staging --protected-namespaces monitoring
   berth enforcer --leader-elect --listen 0.0.0.0:10260 --max-cluster-share 5%
 
 A pod's own grace is in its annotation scheduling.berth.dev/eviction-grace, such as 90s.
@@ -54,9 +54,9 @@ pub struct Args {
     /// Evict pods that fit nowhere else, too
     #[arg(long)]
     evict_without_target: bool,
-    /// Never evict pods of this namespace; may be given several times
-    #[arg(long, value_name = "NAMESPACE")]
-    exempt_namespace: Vec<String>,
+    /// Never evict pods of these namespaces
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    protected_namespaces: Vec<String>,
     /// The window in which evictions are counted
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     window: Duration,
@@ -132,7 +132,7 @@ impl Args {
         };
         options.dry_run = self.dry_run;
         options.evict_without_target = self.evict_without_target;
-        options.exempt_namespaces.clone_from(&self.exempt_namespace);
+        options.exempt_namespaces.clone_from(&self.protected_namespaces);
         options.ledger_namespace =
             self.ledger_namespace.clone().unwrap_or_else(|| self.lease.namespace().to_owned());
         options.listen = self.listen;
@@ -194,8 +194,7 @@ mod tests {
             "--max-cluster-share=5%",
             "--max-workload-share",
             "0.25",
-            "--exempt-namespace=a",
-            "--exempt-namespace=b",
+            "--protected-namespaces=a,b",
         ]);
         assert_eq!(options.leader_election.unwrap().name, "berth-enforcer");
         assert_eq!(options.ledger_namespace, "berth-system");

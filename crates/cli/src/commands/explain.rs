@@ -7,7 +7,7 @@ use berth_simulate::{SimulatedPod, Simulation};
 use super::cluster_args::ClusterArgs;
 use crate::Answer;
 use crate::error::CliError;
-use crate::output::{self, Format};
+use crate::output::{self, OutputArgs};
 use crate::render::explanation;
 use crate::render::names::abbreviated;
 
@@ -41,9 +41,8 @@ pub struct Args {
     /// Place all other waiting pods first, not only those before it in the queue
     #[arg(long)]
     after_others: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
     /// The pod: NAMESPACE/NAME, or NAME where no other namespace has a pod of that name
     #[arg(value_name = "POD")]
     pod: Option<String>,
@@ -72,10 +71,9 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     let explanation = &explained.explanation;
     let is_node_known = explanation.running_on.as_deref().is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
-    match args.output {
-        Format::Table => explanation::write(&mut out, &explained, args.node.as_deref(), is_node_known)?,
-        Format::Json => output::json(&mut out, &explained)?,
-    }
+    args.output.write(&mut out, &explained, |out| {
+        explanation::write(out, &explained, args.node.as_deref(), is_node_known)
+    })?;
     out.flush()?;
     let is_good = match &explanation.running_on {
         Some(_) => is_node_known && explanation.broken.is_empty(),

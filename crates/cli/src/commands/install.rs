@@ -210,7 +210,7 @@ fn print(format: Format, objects: &[Value]) -> Result<(), CliError> {
                 if at > 0 {
                     writeln!(out, "---")?;
                 }
-                out.write_all(serde_saphyr::to_string(object)?.as_bytes())?;
+                output::yaml(&mut out, object)?;
             }
         }
         Format::Json => {

@@ -6,34 +6,39 @@ use berth_api::object::Taint;
 use berth_api::quantity::Quantity;
 use berth_kubelet::{Adopt, KubeletOptions, NodeTemplate, PodTimings};
 
-use super::cluster_args::amount;
-
 /// More simulated nodes than this are not run in one process.
 pub const MAX_NODES: u64 = 100_000;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// What made nodes are like.
+/// Zones and capacity of simulated nodes.
+#[derive(Debug, clap::Args)]
+pub struct NodeSizeArgs {
+    /// Number of zones; the simulated nodes are assigned to them in turn
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
+    pub zones: u64,
+    /// CPU capacity of each simulated node
+    #[arg(long, value_name = "QUANTITY", default_value = "4", value_parser = amount)]
+    pub node_cpu: Quantity,
+    /// Memory capacity of each simulated node
+    #[arg(long, value_name = "QUANTITY", default_value = "16Gi", value_parser = amount)]
+    pub node_memory: Quantity,
+    /// Pod capacity of each simulated node
+    #[arg(long, value_name = "QUANTITY", default_value = "110", value_parser = amount)]
+    pub node_pods: Quantity,
+}
+
+/// Properties of simulated nodes in a cluster.
 #[derive(Debug, clap::Args)]
 pub struct NodeArgs {
-    /// Zones that the made nodes are spread over, in turn
-    #[arg(long, value_name = "Z", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
-    zones: u64,
-    /// CPU of each made node
-    #[arg(long, value_name = "QUANTITY", default_value = "4", value_parser = amount)]
-    node_cpu: Quantity,
-    /// Memory of each made node
-    #[arg(long, value_name = "QUANTITY", default_value = "16Gi", value_parser = amount)]
-    node_memory: Quantity,
-    /// Pods that each made node takes
-    #[arg(long, value_name = "QUANTITY", default_value = "110", value_parser = amount)]
-    node_pods: Quantity,
-    /// What the names of made nodes begin with
-    #[arg(long, value_name = "TEXT", default_value = "node-")]
+    #[command(flatten)]
+    size: NodeSizeArgs,
+    /// Name prefix of the simulated nodes
+    #[arg(long, value_name = "PREFIX", default_value = "node-")]
     node_prefix: String,
-    /// A label of all made nodes; may be given several times
+    /// Label of all simulated nodes; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     node_label: Vec<(String, String)>,
-    /// A taint of all made nodes; may be given several times
+    /// Taint of all simulated nodes; can be repeated
     #[arg(long, value_name = "KEY[=VALUE]:EFFECT", value_parser = taint)]
     node_taint: Vec<Taint>,
 }
@@ -86,10 +91,11 @@ pub struct TimingArgs {
 impl NodeArgs {
     /// This many such nodes.
     pub fn template(&self, n_nodes: u64) -> NodeTemplate {
-        let mut template = NodeTemplate::new(n_nodes as usize, self.zones as usize);
-        template.made.cpu = self.node_cpu;
-        template.made.memory = self.node_memory;
-        template.made.pods = self.node_pods;
+        let NodeSizeArgs { zones, node_cpu, node_memory, node_pods } = &self.size;
+        let mut template = NodeTemplate::new(n_nodes as usize, *zones as usize);
+        template.made.cpu = *node_cpu;
+        template.made.memory = *node_memory;
+        template.made.pods = *node_pods;
         template.name_prefix.clone_from(&self.node_prefix);
         template.labels = self.node_label.iter().cloned().collect();
         template.taints.clone_from(&self.node_taint);
@@ -117,6 +123,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
         text.parse().map_err(|_| "write it like 500ms, 10s or 1m30s".to_owned())?;
     Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())
+}
+
+fn amount(text: &str) -> Result<Quantity, String> {
+    let quantity = Quantity::parse(text).map_err(|e| e.to_string())?;
+    if quantity.is_negative() { Err("must not be negative".to_owned()) } else { Ok(quantity) }
 }
 
 fn part(text: &str) -> Result<f64, String> {

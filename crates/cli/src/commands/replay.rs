@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::Answer;
 use crate::error::CliError;
 use crate::input::find_inputs;
-use crate::output::{self, Format};
+use crate::output::{self, Format, OutputArgs};
 use crate::recordings::{RecordingError, Recordings};
 use crate::render::{difference, progress};
 
@@ -33,9 +33,8 @@ pub struct Args {
     /// Show at most this many differences; all are counted
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// What a replay found, as JSON.
@@ -70,7 +69,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
                 if findings.n_differences > args.limit {
                     continue;
                 }
-                if args.output == Format::Table {
+                if args.output.format == Format::Table {
                     progress.suspend(|| {
                         difference::write(&mut out, &found)?;
                         out.flush()
@@ -84,17 +83,14 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         }
     }
     progress.finish_and_clear();
-    match args.output {
-        Format::Table => {
-            let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;
-            let n_hidden = n_differences - differences.len();
-            if n_hidden > 0 {
-                writeln!(out, "{n_hidden} more differences; --limit {n_differences} shows them all")?;
-            }
-            writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")?;
+    args.output.write(&mut out, &findings, |out| {
+        let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;
+        let n_hidden = n_differences - differences.len();
+        if n_hidden > 0 {
+            writeln!(out, "{n_hidden} more differences; --limit {n_differences} shows them all")?;
         }
-        Format::Json => output::json(&mut out, &findings)?,
-    }
+        writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")
+    })?;
     out.flush()?;
     Ok(if findings.n_differences == 0 { Answer::Good } else { Answer::Bad })
 }

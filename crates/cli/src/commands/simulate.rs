@@ -110,7 +110,7 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
 fn write_yaml(out: &mut impl Write, simulation: &Simulation) -> Result<(), CliError> {
     for pod in simulation.pods().iter().filter_map(|p| p.placed_object()) {
         writeln!(out, "---")?;
-        out.write_all(serde_saphyr::to_string(&pod)?.as_bytes())?;
+        output::yaml(out, &pod)?;
     }
     Ok(())
 }
