@@ -1,10 +1,9 @@
-//! Which workspace crate may depend on which: the arrows of ARCHITECTURE.md as a table.
+//! The dependencies between workspace crates that ARCHITECTURE.md allows, as a table.
 
 use serde_json::Value;
 
-/// A crate, and the workspace crates its normal and build dependencies may name: those the arrows lead to,
-/// however many steps away.
-const DRAWN: [(&str, &[&str]); 13] = [
+/// Each crate with the workspace crates that its normal and build dependencies may name.
+const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-api", &[]),
     ("berth-engine", &["berth-api"]),
     ("berth-simulate", &["berth-api", "berth-engine"]),
@@ -36,7 +35,7 @@ const DRAWN: [(&str, &[&str]); 13] = [
     ("xtask", &[]),
 ];
 
-/// Crates that bring a clock, input and output, or randomness; `api` and `engine` use none of them.
+/// Crates with a clock, I/O or randomness; [`PURE`] crates do not depend on them.
 const BANNED: [&str; 33] = [
     "anstream",
     "async-std",
@@ -73,7 +72,8 @@ const BANNED: [&str; 33] = [
     "walkdir",
 ];
 
-const PURE: [&str; 2] = ["berth-api", "berth-engine"];
+/// Crates without clock, I/O and randomness.
+const PURE: [&str; 3] = ["berth-api", "berth-engine", "berth-simulate"];
 
 /// A dependency of one workspace crate on another.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,37 +97,37 @@ pub fn edges(metadata: &Value) -> Vec<Edge> {
     edges
 }
 
-/// What is wrong with these edges, one sentence each.
-pub fn undrawn(edges: &[Edge]) -> Vec<String> {
+/// The forbidden ones of these edges, one sentence each.
+pub fn forbidden(edges: &[Edge]) -> Vec<String> {
     edges.iter().filter_map(complaint).collect()
 }
 
 fn complaint(Edge { from, to, dev }: &Edge) -> Option<String> {
-    // Tests may bring rooms together; what ships may not.
+    // Tests may use any crate; the product may not.
     if *dev {
         return None;
     }
     if to == "berth-testkit" {
         return Some(format!("{from} -> {to}: the test kit is for dev-dependencies only"));
     }
-    match DRAWN.iter().find(|(name, _)| name == from) {
-        None => {
-            Some(format!("{from} -> {to}: {from} is not on the map; draw it in ARCHITECTURE.md and xtask"))
+    match ALLOWED.iter().find(|(name, _)| name == from) {
+        None => Some(format!("{from} -> {to}: {from} is unknown; add it to ARCHITECTURE.md and xtask")),
+        Some((_, allowed)) if allowed.contains(&to.as_str()) => None,
+        Some((_, [])) => Some(format!("{from} -> {to}: forbidden; {from} may use no other crate here")),
+        Some((_, allowed)) => {
+            Some(format!("{from} -> {to}: forbidden; {from} may use {}", allowed.join(", ")))
         }
-        Some((_, drawn)) if drawn.contains(&to.as_str()) => None,
-        Some((_, [])) => Some(format!("{from} -> {to}: not drawn; {from} may use no other crate here")),
-        Some((_, drawn)) => Some(format!("{from} -> {to}: not drawn; {from} may use {}", drawn.join(", "))),
     }
 }
 
-/// Direct dependencies of `api` and `engine` that have no place there.
+/// Direct dependencies of [`PURE`] crates that are forbidden there.
 pub fn banned_dependencies(metadata: &Value) -> Vec<String> {
     let pure = packages(metadata).filter(|p| PURE.contains(&name(p)));
     pure.flat_map(|package| {
         let banned = dependencies(package).filter(|d| d["kind"] != "dev" && BANNED.contains(&name(d)));
         banned.map(move |d| {
             format!(
-                "{} -> {}: it has a clock, does I/O or is random; pass its results in",
+                "{} -> {}: it has a clock, I/O or randomness; pass its results in",
                 name(package),
                 name(d)
             )
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_edges_pass() {
+    fn allowed_edges_pass() {
         for (from, to) in [
             ("berth-engine", "berth-api"),
             ("berth-scheduler", "berth-mirror"),
@@ -174,27 +174,27 @@ mod tests {
     }
 
     #[test]
-    fn undrawn_edges_are_named() {
+    fn forbidden_edges_are_named() {
         for (from, to, expected) in [
             (
                 "berth-api",
                 "berth-engine",
-                "berth-api -> berth-engine: not drawn; berth-api may use no other crate here",
+                "berth-api -> berth-engine: forbidden; berth-api may use no other crate here",
             ),
             (
                 "berth-minicluster",
                 "berth-engine",
-                "berth-minicluster -> berth-engine: not drawn; berth-minicluster may use berth-api",
+                "berth-minicluster -> berth-engine: forbidden; berth-minicluster may use berth-api",
             ),
             (
                 "berth-engine",
                 "berth-client",
-                "berth-engine -> berth-client: not drawn; berth-engine may use berth-api",
+                "berth-engine -> berth-client: forbidden; berth-engine may use berth-api",
             ),
             (
                 "berth-testkit",
                 "berth-engine",
-                "berth-testkit -> berth-engine: not drawn; berth-testkit may use berth-api",
+                "berth-testkit -> berth-engine: forbidden; berth-testkit may use berth-api",
             ),
             (
                 "berth-cli",
@@ -204,7 +204,7 @@ mod tests {
             (
                 "berth-new",
                 "berth-api",
-                "berth-new -> berth-api: berth-new is not on the map; draw it in ARCHITECTURE.md and xtask",
+                "berth-new -> berth-api: berth-new is unknown; add it to ARCHITECTURE.md and xtask",
             ),
         ] {
             assert_eq!(check(from, to, false).as_deref(), Some(expected));
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(edges(&metadata), [edge("berth-api", false), edge("berth-testkit", true)]);
         assert_eq!(
             banned_dependencies(&metadata),
-            ["berth-api -> tokio: it has a clock, does I/O or is random; pass its results in"]
+            ["berth-api -> tokio: it has a clock, I/O or randomness; pass its results in"]
         );
     }
 }

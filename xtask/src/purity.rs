@@ -1,12 +1,14 @@
-//! Looks through the sources of `api` and `engine` for clocks, files, sockets and printing. Tests are left
-//! out: they may read recordings.
+//! Searches the sources of crates without side effects for clocks, files, sockets and printing, and those of the engine
+//! for the reading of manifests. Tests are skipped: they may read files.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-const ROOMS: [&str; 2] = ["crates/api/src", "crates/engine/src"];
+use crate::sources::{code_lines, rust_files};
 
-/// Text that has no place in a pure crate.
+const PURE: [&str; 3] = ["crates/api/src", "crates/engine/src", "crates/simulate/src"];
+
+/// Text that a crate without side effects does not contain.
 const IMPURE: [&str; 13] = [
     "std::fs",
     "std::net",
@@ -23,46 +25,36 @@ const IMPURE: [&str; 13] = [
     "dbg!(",
 ];
 
-/// Every offending line, as `file:line: what`.
+/// Text that the engine does not contain: it never sees the text of objects.
+const MANIFESTS: [&str; 5] =
+    ["berth_api::admission", "berth_api::expand", "berth_api::read", "berth_api::recording", "serde_json"];
+
+/// Every forbidden line, as `file:line: what`.
 pub fn impure_sources(root: &Path) -> Result<Vec<String>, String> {
     let mut complaints = Vec::new();
-    for room in ROOMS {
+    let mut check = |folder: &str, forbidden: &[&'static str], rule: &str| {
         let mut files = Vec::new();
-        rust_files(&root.join(room), &mut files)?;
-        files.sort();
+        rust_files(&root.join(folder), &mut files)?;
         for file in files {
             let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
             let shown = file.strip_prefix(root).unwrap_or(&file).display();
-            for (line, found) in impure_lines(&text) {
-                complaints.push(format!("{shown}:{line}: {found} in a crate without clock and I/O"));
+            for (line, found) in lines_with(&text, forbidden) {
+                complaints.push(format!("{shown}:{line}: {found} in {rule}"));
             }
         }
+        Ok::<(), String>(())
+    };
+    for folder in PURE {
+        check(folder, &IMPURE, "a crate without clock and I/O")?;
     }
+    check("crates/engine/src", &MANIFESTS, "the engine, which never sees the text of objects")?;
     Ok(complaints)
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for entry in entries {
-        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
-        let is_tests = path.file_stem().is_some_and(|stem| stem == "tests");
-        if path.is_dir() && !is_tests {
-            rust_files(&path, files)?;
-        } else if path.extension().is_some_and(|e| e == "rs") && !is_tests {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// Line numbers (from 1) and what was found there; comments and the test module that ends a file are skipped.
-fn impure_lines(text: &str) -> Vec<(usize, &'static str)> {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let is_test_module =
-        |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
-    let end = lines.windows(2).position(is_test_module).unwrap_or(lines.len());
-    let code = lines[..end].iter().enumerate().filter(|(_, line)| !line.starts_with("//"));
-    code.filter_map(|(i, line)| Some((i + 1, *IMPURE.iter().find(|text| line.contains(**text))?))).collect()
+/// Line numbers (from 1) with the forbidden text of each.
+fn lines_with(text: &str, forbidden: &[&'static str]) -> Vec<(usize, &'static str)> {
+    let found = |(i, line): (usize, &str)| Some((i, *forbidden.iter().find(|f| line.contains(**f))?));
+    code_lines(text).filter_map(found).collect()
 }
 
 #[cfg(test)]
@@ -73,11 +65,12 @@ mod tests {
     fn clocks_and_output_are_found_outside_comments_and_tests() {
         let text = "//! std::fs is not for us\nuse std::fs::File;\nfn f() {\n    println!(\"x\");\n    // dbg!(1)\n}\n\
                     #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
-        assert_eq!(impure_lines(text), [(2, "std::fs"), (4, "println!(")]);
+        assert_eq!(lines_with(text, &IMPURE), [(2, "std::fs"), (4, "println!(")]);
     }
 
     #[test]
     fn a_test_module_in_its_own_file_ends_nothing() {
-        assert_eq!(impure_lines("#[cfg(test)]\nmod tests;\nuse std::net::Ipv4Addr;\n"), [(3, "std::net")]);
+        let text = "#[cfg(test)]\nmod tests;\nuse std::net::Ipv4Addr;\n";
+        assert_eq!(lines_with(text, &IMPURE), [(3, "std::net")]);
     }
 }
