@@ -18,5 +18,6 @@ pub mod object;
 pub mod quantity;
 pub mod read;
 pub mod recording;
+pub mod resource;
 pub mod rules;
 pub mod simulated_nodes;

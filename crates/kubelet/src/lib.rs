@@ -18,6 +18,7 @@ mod timer;
 
 use std::sync::Arc;
 
+use berth_api::rules::SelectorError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,6 @@ pub use self::node::{NodeTemplate, NodeTemplateError};
 pub use self::options::{Adopt, Heartbeat, KubeletOptions, NodeCredentials, PodTimings, TokenOf};
 pub use self::pod::annotation;
 use self::request::Caller;
-pub use self::selector::SelectorError;
 
 /// Commands that may wait for the agent.
 const MAX_COMMANDS: usize = 64;
@@ -51,8 +51,8 @@ pub enum KubeletError {
     /// Nodes cannot be made like this.
     #[error(transparent)]
     Template(#[from] NodeTemplateError),
-    /// The selector of existing nodes cannot be read.
-    #[error(transparent)]
+    /// The label selector of existing nodes cannot be parsed.
+    #[error("label selector of existing nodes: {0}")]
     Selector(#[from] SelectorError),
     /// Two made nodes would be one.
     #[error("two of the nodes to make are named {name:?}: give the templates different name prefixes")]

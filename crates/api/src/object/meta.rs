@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::nullable;
+use super::{NamespacedName, nullable};
 
 /// Labels or annotations.
 pub type StringMap = BTreeMap<String, String>;
@@ -46,6 +46,11 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
+    /// The namespace and name.
+    pub fn namespaced_name(&self) -> NamespacedName {
+        NamespacedName::new(&self.namespace, &self.name)
+    }
+
     /// The owner that manages this object, if any.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|o| o.controller == Some(true))

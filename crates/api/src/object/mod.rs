@@ -11,7 +11,9 @@
 mod affinity;
 mod cluster;
 mod meta;
+mod name;
 mod node;
+pub mod placement;
 mod pod;
 mod time;
 mod workload;
@@ -19,6 +21,7 @@ mod workload;
 pub use affinity::*;
 pub use cluster::*;
 pub use meta::*;
+pub use name::NamespacedName;
 pub use node::*;
 pub use pod::*;
 pub use time::unix_seconds;

@@ -6,13 +6,13 @@ use std::io::Read;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::kind::group_of;
 use super::manifest::{DEFAULT_NAMESPACE, display_name};
 use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
 use crate::object::{
     CronJob, Job, Namespace, Node, ObjectMeta, Pod, PodDisruptionBudget, PriorityClass,
     ReplicationController, Service, Workload as WorkloadObject,
 };
+use crate::resource::group_of;
 
 /// What [`Inventory::skipped`] calls documents that are no Kubernetes objects.
 pub const NOT_AN_OBJECT: &str = "(no kind)";

@@ -1,5 +1,7 @@
 //! The kinds Berth works with.
 
+use crate::resource::{self, Resource, group_of};
+
 /// A kind Berth works with. Its group decides too: a Knative `Service` is none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -57,33 +59,33 @@ impl Kind {
         })
     }
 
-    /// The name, as in the `kind` field.
+    /// The resource that objects of this kind belong to; none for a configuration file.
+    pub fn resource(self) -> Option<Resource> {
+        Some(match self {
+            Kind::Node => resource::NODES,
+            Kind::Namespace => resource::NAMESPACES,
+            Kind::Pod => resource::PODS,
+            Kind::Service => resource::SERVICES,
+            Kind::ReplicationController => resource::REPLICATION_CONTROLLERS,
+            Kind::Deployment => resource::DEPLOYMENTS,
+            Kind::ReplicaSet => resource::REPLICA_SETS,
+            Kind::StatefulSet => resource::STATEFUL_SETS,
+            Kind::DaemonSet => resource::DAEMON_SETS,
+            Kind::Job => resource::JOBS,
+            Kind::CronJob => resource::CRON_JOBS,
+            Kind::PriorityClass => resource::PRIORITY_CLASSES,
+            Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
+            Kind::KubeSchedulerConfiguration => return None,
+        })
+    }
+
+    /// The name in the `kind` field.
     pub fn name(self) -> &'static str {
-        match self {
-            Kind::Node => "Node",
-            Kind::Namespace => "Namespace",
-            Kind::Pod => "Pod",
-            Kind::Service => "Service",
-            Kind::ReplicationController => "ReplicationController",
-            Kind::Deployment => "Deployment",
-            Kind::ReplicaSet => "ReplicaSet",
-            Kind::StatefulSet => "StatefulSet",
-            Kind::DaemonSet => "DaemonSet",
-            Kind::Job => "Job",
-            Kind::CronJob => "CronJob",
-            Kind::PriorityClass => "PriorityClass",
-            Kind::PodDisruptionBudget => "PodDisruptionBudget",
-            Kind::KubeSchedulerConfiguration => "KubeSchedulerConfiguration",
-        }
+        self.resource().map_or("KubeSchedulerConfiguration", |resource| resource.kind)
     }
 
     /// Whether objects of this kind live in a namespace.
     pub fn is_namespaced(self) -> bool {
-        !matches!(self, Kind::Node | Kind::Namespace | Kind::PriorityClass | Kind::KubeSchedulerConfiguration)
+        self.resource().is_some_and(|resource| resource.namespaced)
     }
-}
-
-/// The group of an `apiVersion`; empty for the core group (`v1`).
-pub(crate) fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }

@@ -11,6 +11,7 @@ mod node;
 mod pod_term;
 mod resources;
 mod selector;
+mod selector_text;
 mod spread;
 mod toleration;
 
@@ -19,6 +20,7 @@ pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
 pub use resources::{DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests};
 pub use selector::{Requirement, Selector};
+pub use selector_text::{FieldRequirement, FieldSelector, SelectorError};
 pub use spread::{SpreadConstraint, WhenUnsatisfiable};
 pub use toleration::{TaintEffect, TolerationOperator, TolerationRule};
 

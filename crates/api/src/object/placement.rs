@@ -1,0 +1,147 @@
+//! Which fields of a pod matter for placement. This is the one definition: caches and watches compare pods by it.
+
+use serde::Serialize;
+
+use super::Pod;
+use crate::admission::AFFINITY_ANNOTATION;
+
+/// The fields of `metadata` that placement or the scheduling queue reads, besides those that name the pod.
+pub const METADATA_FIELDS: [&str; 5] =
+    ["labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp"];
+
+/// The fields of `spec` that placement or the scheduling queue reads, besides `nodeName`.
+pub const SPEC_FIELDS: [&str; 14] = [
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "schedulerName",
+    "schedulingGates",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "initContainers",
+    "containers",
+    "overhead",
+    "resources",
+    "hostNetwork",
+];
+
+/// The fields of `status` that placement or the scheduling queue reads, besides `conditions`.
+pub const STATUS_FIELDS: [&str; 3] = ["phase", "startTime", "nominatedNodeName"];
+
+/// The type of the one condition that placement reads. The other conditions change often, and without effect on
+/// placement.
+pub const CONDITION_TYPE: &str = "DisruptionTarget";
+
+impl Pod {
+    /// The values that decide where the pod may run and what it does to other pods, apart from its node. Two pods in
+    /// one namespace with equal values are interchangeable for placement.
+    ///
+    /// The values depend only on fields that this module lists. They are coarser than those: `creationTimestamp` and
+    /// `nominatedNodeName` matter to the scheduling queue alone, other annotations to nothing.
+    pub fn placement_fields(&self) -> impl Serialize + PartialEq + std::fmt::Debug + '_ {
+        let Pod { metadata, spec, status } = self;
+        (
+            (&metadata.labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
+            (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
+            (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
+            (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
+            (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
+            (&status.start_time, self.is_being_preempted()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use serde::de::{Deserialize, Deserializer, Error, Visitor, value};
+    use serde::forward_to_deserialize_any;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::object::{ObjectMeta, PodSpec, PodStatus};
+
+    /// Finds out which fields a type reads.
+    struct FieldsOf<'a>(&'a mut Vec<&'static str>);
+
+    impl<'de> Deserializer<'de> for FieldsOf<'_> {
+        type Error = value::Error;
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, value::Error> {
+            self.0.extend(fields);
+            Err(value::Error::custom("only the fields are wanted"))
+        }
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, value::Error> {
+            Err(value::Error::custom("not a struct"))
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    fn assert_listed<T: for<'a> Deserialize<'a> + fmt::Debug>(listed: &[&str], others: &[&str]) {
+        let mut fields = Vec::new();
+        T::deserialize(FieldsOf(&mut fields)).unwrap_err();
+        fields.sort_unstable();
+        let mut known = [listed, others].concat();
+        known.sort_unstable();
+        assert_eq!(fields, known, "a field is missing in one of the lists");
+    }
+
+    #[test]
+    fn every_field_of_a_pod_is_listed_or_known_not_to_matter() {
+        assert_listed::<ObjectMeta>(
+            &METADATA_FIELDS,
+            &["name", "generateName", "namespace", "uid", "resourceVersion"],
+        );
+        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName"]);
+        assert_listed::<PodStatus>(&STATUS_FIELDS, &["conditions"]);
+    }
+
+    #[test]
+    fn fields_that_matter_are_told_apart_from_those_that_do_not() {
+        let base = json!({"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}, "spec": {}});
+        let pod = |value: &Value| serde_json::from_value::<Pod>(value.clone()).unwrap();
+        for (path, value, matters) in [
+            ("/metadata/labels", json!({"a": "c"}), true),
+            ("/metadata/annotations", json!({AFFINITY_ANNOTATION: "{}"}), true),
+            ("/metadata/annotations", json!({"other": "{}"}), false),
+            ("/metadata/ownerReferences", json!([{"kind": "Job", "controller": true}]), true),
+            ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), true),
+            ("/metadata/resourceVersion", json!("2"), false),
+            ("/spec/nodeName", json!("node-1"), false),
+            ("/spec/nodeSelector", json!({"a": "b"}), true),
+            ("/spec/affinity", json!({}), true),
+            ("/spec/tolerations", json!([{"key": "a"}]), true),
+            ("/spec/topologySpreadConstraints", json!([{"maxSkew": 1}]), true),
+            ("/spec/schedulerName", json!("other"), true),
+            ("/spec/schedulingGates", json!([{"name": "g"}]), true),
+            ("/spec/priority", json!(1), true),
+            ("/spec/preemptionPolicy", json!("Never"), true),
+            ("/spec/containers", json!([{"resources": {"requests": {"cpu": "1"}}}]), true),
+            ("/spec/overhead", json!({"cpu": "1"}), true),
+            ("/spec/activeDeadlineSeconds", json!(1), false),
+            ("/status/phase", json!("Running"), false),
+            ("/status/phase", json!("Failed"), true),
+            ("/status/startTime", json!("2026-01-01T00:00:00Z"), true),
+            ("/status/conditions", json!([{"type": "Ready", "status": "True"}]), false),
+        ] {
+            let mut changed = base.clone();
+            let (section, field) = path.rsplit_once('/').unwrap();
+            changed.pointer_mut(section).unwrap()[field] = value;
+            let (before, after) = (pod(&base), pod(&changed));
+            assert_eq!(before.placement_fields() != after.placement_fields(), matters, "{path}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The resources of the Kubernetes API that Berth knows: their groups, versions, kinds and names, and the URL paths
+//! of their objects. This is the one table; clients, the API server and the controllers derive theirs from it.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// A resource of the Kubernetes API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The version within the group.
+    pub version: &'static str,
+    /// The kind of an object, such as `Pod`.
+    pub kind: &'static str,
+    /// The name in URL paths, such as `pods`.
+    pub plural: &'static str,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+}
+
+const fn resource(group: &'static str, kind: &'static str, plural: &'static str) -> Resource {
+    Resource { group, version: "v1", kind, plural, namespaced: true }
+}
+
+const fn cluster_scoped(resource: Resource) -> Resource {
+    Resource { namespaced: false, ..resource }
+}
+
+macro_rules! resources {
+    ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
+        $($(#[$doc])* pub const $name: Resource = $resource;)*
+
+        /// All resources, in the order of discovery: by group, then by kind.
+        pub const RESOURCES: &[Resource] = &[$($name),*];
+    };
+}
+
+const REGISTRATION: &str = "admissionregistration.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+resources! {
+    /// `v1` Binding.
+    BINDINGS = resource("", "Binding", "bindings");
+    /// `v1` ConfigMap.
+    CONFIG_MAPS = resource("", "ConfigMap", "configmaps");
+    /// `v1` Event.
+    EVENTS = resource("", "Event", "events");
+    /// `v1` Namespace.
+    NAMESPACES = cluster_scoped(resource("", "Namespace", "namespaces"));
+    /// `v1` Node.
+    NODES = cluster_scoped(resource("", "Node", "nodes"));
+    /// `v1` PersistentVolumeClaim.
+    PERSISTENT_VOLUME_CLAIMS = resource("", "PersistentVolumeClaim", "persistentvolumeclaims");
+    /// `v1` PersistentVolume.
+    PERSISTENT_VOLUMES = cluster_scoped(resource("", "PersistentVolume", "persistentvolumes"));
+    /// `v1` Pod.
+    PODS = resource("", "Pod", "pods");
+    /// `v1` ReplicationController.
+    REPLICATION_CONTROLLERS = resource("", "ReplicationController", "replicationcontrollers");
+    /// `v1` Secret.
+    SECRETS = resource("", "Secret", "secrets");
+    /// `v1` ServiceAccount.
+    SERVICE_ACCOUNTS = resource("", "ServiceAccount", "serviceaccounts");
+    /// `v1` Service.
+    SERVICES = resource("", "Service", "services");
+    /// `admissionregistration.k8s.io/v1` MutatingWebhookConfiguration.
+    MUTATING_WEBHOOK_CONFIGURATIONS =
+        cluster_scoped(resource(REGISTRATION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"));
+    /// `admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration.
+    VALIDATING_WEBHOOK_CONFIGURATIONS =
+        cluster_scoped(resource(REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"));
+    /// `apps/v1` ControllerRevision.
+    CONTROLLER_REVISIONS = resource("apps", "ControllerRevision", "controllerrevisions");
+    /// `apps/v1` DaemonSet.
+    DAEMON_SETS = resource("apps", "DaemonSet", "daemonsets");
+    /// `apps/v1` Deployment.
+    DEPLOYMENTS = resource("apps", "Deployment", "deployments");
+    /// `apps/v1` ReplicaSet.
+    REPLICA_SETS = resource("apps", "ReplicaSet", "replicasets");
+    /// `apps/v1` StatefulSet.
+    STATEFUL_SETS = resource("apps", "StatefulSet", "statefulsets");
+    /// `authentication.k8s.io/v1` SelfSubjectReview.
+    SELF_SUBJECT_REVIEWS = cluster_scoped(resource(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"));
+    /// `authentication.k8s.io/v1` TokenReview.
+    TOKEN_REVIEWS = cluster_scoped(resource(AUTHENTICATION, "TokenReview", "tokenreviews"));
+    /// `authorization.k8s.io/v1` LocalSubjectAccessReview.
+    LOCAL_SUBJECT_ACCESS_REVIEWS =
+        resource(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews");
+    /// `authorization.k8s.io/v1` SelfSubjectAccessReview.
+    SELF_SUBJECT_ACCESS_REVIEWS =
+        cluster_scoped(resource(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews"));
+    /// `authorization.k8s.io/v1` SelfSubjectRulesReview.
+    SELF_SUBJECT_RULES_REVIEWS =
+        cluster_scoped(resource(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews"));
+    /// `authorization.k8s.io/v1` SubjectAccessReview.
+    SUBJECT_ACCESS_REVIEWS =
+        cluster_scoped(resource(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"));
+    /// `batch/v1` CronJob.
+    CRON_JOBS = resource("batch", "CronJob", "cronjobs");
+    /// `batch/v1` Job.
+    JOBS = resource("batch", "Job", "jobs");
+    /// `coordination.k8s.io/v1` Lease.
+    LEASES = resource("coordination.k8s.io", "Lease", "leases");
+    /// `events.k8s.io/v1` Event.
+    NEW_EVENTS = resource("events.k8s.io", "Event", "events");
+    /// `policy/v1` PodDisruptionBudget.
+    POD_DISRUPTION_BUDGETS = resource("policy", "PodDisruptionBudget", "poddisruptionbudgets");
+    /// `rbac.authorization.k8s.io/v1` ClusterRoleBinding.
+    CLUSTER_ROLE_BINDINGS = cluster_scoped(resource(RBAC, "ClusterRoleBinding", "clusterrolebindings"));
+    /// `rbac.authorization.k8s.io/v1` ClusterRole.
+    CLUSTER_ROLES = cluster_scoped(resource(RBAC, "ClusterRole", "clusterroles"));
+    /// `rbac.authorization.k8s.io/v1` RoleBinding.
+    ROLE_BINDINGS = resource(RBAC, "RoleBinding", "rolebindings");
+    /// `rbac.authorization.k8s.io/v1` Role.
+    ROLES = resource(RBAC, "Role", "roles");
+    /// `scheduling.k8s.io/v1` PriorityClass.
+    PRIORITY_CLASSES = cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses"));
+    /// `storage.k8s.io/v1` StorageClass.
+    STORAGE_CLASSES = cluster_scoped(resource("storage.k8s.io", "StorageClass", "storageclasses"));
+}
+
+/// What may stand in a path segment as it is; a name with anything else must not become another path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+
+impl Resource {
+    /// The resource of objects with this `kind`, of any version of the group in `api_version`; as owner references
+    /// and manifests name it.
+    pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
+        let group = group_of(api_version);
+        RESOURCES.iter().find(|r| r.kind == kind && r.group == group)
+    }
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// `pods` or `deployments.apps`, as messages and roles name a resource.
+    pub fn group_resource(&self) -> String {
+        match self.group {
+            "" => self.plural.to_owned(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// The name of one object in messages, such as `pod`.
+    pub fn singular(&self) -> String {
+        self.kind.to_ascii_lowercase()
+    }
+
+    /// The URL path of the collection in a namespace; with an empty `namespace`, of the objects in all namespaces or
+    /// of cluster-scoped ones.
+    pub fn path(&self, namespace: &str) -> String {
+        let root = if self.group.is_empty() { "api" } else { "apis" };
+        let (api_version, plural) = (self.api_version(), self.plural);
+        if namespace.is_empty() {
+            format!("/{root}/{api_version}/{plural}")
+        } else {
+            format!("/{root}/{api_version}/namespaces/{}/{plural}", segment(namespace))
+        }
+    }
+
+    /// The URL path of an object; `namespace` is empty for a cluster-scoped one.
+    pub fn object_path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{}", self.path(namespace), segment(name))
+    }
+}
+
+fn segment(name: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(name, SEGMENT)
+}
+
+/// The group of an `apiVersion`; empty for the core group (`v1`).
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_names() {
+        assert_eq!(PODS.path(""), "/api/v1/pods");
+        assert_eq!(PODS.object_path("a", "b"), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(NODES.object_path("", "n"), "/api/v1/nodes/n");
+        assert_eq!(DEPLOYMENTS.path("a"), "/apis/apps/v1/namespaces/a/deployments");
+        assert_eq!(
+            CLUSTER_ROLES.object_path("", "system:node"),
+            format!("{}/system:node", CLUSTER_ROLES.path(""))
+        );
+        assert_eq!(PODS.object_path("../x?y", "a/b"), "/api/v1/namespaces/..%2Fx%3Fy/pods/a%2Fb");
+        assert_eq!((PODS.group_resource(), ROLES.singular()), ("pods".to_owned(), "role".to_owned()));
+        assert_eq!(DEPLOYMENTS.group_resource(), "deployments.apps");
+    }
+
+    #[test]
+    fn owners_are_found_whatever_their_version() {
+        assert_eq!(Resource::of_kind("apps/v1beta1", "Deployment"), Some(&DEPLOYMENTS));
+        assert_eq!(Resource::of_kind("v1", "Deployment"), None);
+        assert_eq!(Resource::of_kind("v1", "Event"), Some(&EVENTS));
+    }
+
+    #[test]
+    fn no_two_resources_are_one() {
+        for (i, a) in RESOURCES.iter().enumerate() {
+            let same = |b: &Resource| b.group == a.group && (b.kind == a.kind || b.plural == a.plural);
+            assert_eq!(RESOURCES.iter().position(same), Some(i), "{a:?}");
+        }
+    }
+}
