@@ -3,7 +3,7 @@
 use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
-use super::group::Features;
+use super::cells::Features;
 use crate::plugins::Context;
 use crate::state::cluster::Cluster;
 use crate::state::counter::{Counter, Tally};
@@ -47,10 +47,6 @@ impl Source {
 
     fn tally_in(&self, cluster: &Cluster, domain: Option<DomainId>) -> Tally {
         domain.and_then(|d| Some(self.counter(cluster)?.get(d))).unwrap_or_default()
-    }
-
-    fn tally(&self, cluster: &Cluster, node: NodeId) -> Tally {
-        self.tally_in(cluster, cluster.topologies.domain(self.topology, node))
     }
 }
 
@@ -152,19 +148,23 @@ impl InterPod {
         affinity.chain(&self.anti_affinity).chain(preferences).map(|s| s.topology)
     }
 
-    /// Looks at one node by the topologies of single nodes; tells whether it may be feasible.
-    pub(super) fn look_at(&self, cluster: &Cluster, node: NodeId, features: &mut Features) -> bool {
-        let single = |source: &&Source| !cluster.topologies.is_shared(source.topology);
-        for (i, term) in self.affinity.iter().enumerate() {
-            if !term.iter().any(|s| cluster.topologies.domain(s.topology, node).is_some()) {
-                return false;
-            }
-            let satisfied = term.iter().filter(single).any(|s| s.tally(cluster, node).count > 0);
-            features.affinity_terms |= u64::from(satisfied) << i;
+    /// The rules about topologies with one node per domain.
+    pub(super) fn node_rules<'a>(&'a self, cluster: &'a Cluster) -> NodeRules<'a> {
+        let counter = |source: &Source| {
+            let counter =
+                (!cluster.topologies.is_shared(source.topology)).then(|| source.counter(cluster))??;
+            (!counter.is_empty()).then_some((source.topology, counter))
+        };
+        NodeRules {
+            cluster,
+            affinity: self
+                .affinity
+                .iter()
+                .map(|t| (&t[..], t.iter().filter_map(counter).collect()))
+                .collect(),
+            anti_affinity: self.anti_affinity.iter().filter_map(counter).collect(),
+            preferences: self.preferences.iter().filter_map(|p| Some((counter(&p.source)?, p))).collect(),
         }
-        let preferences = self.preferences.iter().filter(|p| single(&&p.source));
-        features.inter_pod = preferences.map(|p| p.score(p.source.tally(cluster, node))).sum();
-        self.anti_affinity.iter().filter(single).all(|s| s.tally(cluster, node).count == 0)
     }
 
     /// Whether the pod may be the first of its group now.
@@ -207,4 +207,36 @@ pub(super) struct CellRules {
     pub(super) affinity_terms: u64,
     /// Raw score.
     pub(super) score: i64,
+}
+
+/// A counter that counts something, and its topology.
+type Counted<'a> = (TopologyId, &'a Counter);
+
+/// What inter-pod rules check node by node: their counters in topologies with one node per domain.
+pub(super) struct NodeRules<'a> {
+    cluster: &'a Cluster,
+    /// Per required affinity term, its topologies and its counters.
+    affinity: SmallVec<[(&'a [Source], SmallVec<[Counted<'a>; 1]>); 1]>,
+    anti_affinity: SmallVec<[Counted<'a>; 2]>,
+    preferences: SmallVec<[(Counted<'a>, &'a Preference); 2]>,
+}
+
+impl NodeRules<'_> {
+    /// Whether the rules allow a node; sets its features.
+    pub(super) fn allow(&self, node: NodeId, features: &mut Features) -> bool {
+        let domain = |topology| self.cluster.topologies.domain(topology, node);
+        let tally = |(topology, counter): &Counted<'_>| {
+            domain(*topology).map(|domain| counter.get(domain)).unwrap_or_default()
+        };
+        features.affinity_terms = 0;
+        for (i, (sources, counted)) in self.affinity.iter().enumerate() {
+            if !sources.iter().any(|s| domain(s.topology).is_some()) {
+                return false;
+            }
+            let satisfied = counted.iter().any(|c| tally(c).count > 0);
+            features.affinity_terms |= u64::from(satisfied) << i;
+        }
+        features.inter_pod = self.preferences.iter().map(|(counted, p)| p.score(tally(counted))).sum();
+        self.anti_affinity.iter().all(|c| tally(c).count == 0)
+    }
 }

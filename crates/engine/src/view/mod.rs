@@ -10,7 +10,7 @@
 //! Only the best node comes out of a view. Reasons, scores by plugin and messages come from asking every node
 //! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`Class::fits_a_view`] says which).
 
-mod group;
+mod cells;
 mod inter_pod;
 mod spread;
 
@@ -29,7 +29,7 @@ use crate::state::identity::IdentityId;
 use crate::state::incoming::{Incoming, PreparedPod};
 use crate::state::node::NodeId;
 use crate::state::topology::{DomainId, TopologyId};
-use group::{Cells, Features};
+use cells::{CellKey, Cells, Features, Place};
 use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
 use spread::Constraints;
 
@@ -80,7 +80,7 @@ impl Cluster {
         let taken = if self.nominations.is_empty() { Vec::new() } else { view.take_out_nominated(self, pod) };
         let best = view.best(self);
         if !taken.is_empty() {
-            view.look_at(self, taken.into_iter());
+            view.update_changed(self, taken.into_iter());
         }
         self.views.by_class.insert(key, view);
         best
@@ -126,11 +126,13 @@ impl View {
             topologies,
             inter_pod,
             constraints,
-            cells: Cells::default(),
+            cells: Cells::new(cluster.nodes.len()),
             incoming,
         };
-        view.look_at(cluster, cluster.nodes.iter().map(|(id, _)| id));
-        view.cells.settle();
+        view.update(cluster, cluster.nodes.iter().map(|(id, _)| id), |cells, id, place| {
+            _ = cells.assign(id, place)
+        });
+        view.cells.fill(&cluster.name_order);
         Some(view)
     }
 
@@ -156,8 +158,10 @@ impl View {
         }
         let Some(changed) = cluster.changes.since(self.seen) else { return false };
         if !changed.is_empty() {
-            let distinct: FxHashSet<NodeId> = changed.iter().copied().collect();
-            self.look_at(cluster, distinct.into_iter());
+            let mut changed: SmallVec<[NodeId; 64]> = changed.into();
+            changed.sort_unstable();
+            changed.dedup();
+            self.update_changed(cluster, changed.into_iter());
             self.seen = cluster.changes.end();
         }
         true
@@ -175,32 +179,40 @@ impl View {
         let filters = plugins::filters(context);
         taken.retain(|id| context.rejection_with_nominated(&filters, &nominated, *id).is_some());
         for id in &taken {
-            self.cells.put(*id, 0, None);
+            self.cells.put(*id, &cluster.name_order, None);
         }
         taken
     }
 
-    /// Puts nodes where they belong now.
-    fn look_at(&mut self, cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) {
+    fn update_changed(&mut self, cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) {
+        self.update(cluster, nodes, |cells, id, place| cells.put(id, &cluster.name_order, place));
+    }
+
+    /// Checks and scores nodes, and hands each to `put` with its place.
+    fn update(
+        &mut self,
+        cluster: &Cluster,
+        nodes: impl Iterator<Item = NodeId>,
+        put: impl Fn(&mut Cells, NodeId, Option<&Place>),
+    ) {
         let Some(context) = cluster.context(&self.incoming) else { return };
         let local = Local::new(context);
+        let inter_pod = self.inter_pod.node_rules(cluster);
+        let mut place = Place::default();
         for id in nodes {
             let record = cluster.nodes.find_by_id(id);
-            let mut features = Features::default();
-            // Constraints count nodes whether they are feasible or not, and forget those that have gone.
-            let mut feasible = self.constraints.look_at(context, id, record, &mut features);
-            let Some(record) = record else {
-                self.cells.put(id, 0, None);
-                continue;
-            };
-            let node = NodeRef::new(id, record);
-            feasible = feasible && local.allows(node) && self.inter_pod.look_at(cluster, id, &mut features);
-            let place = feasible.then(|| {
-                let key = self.topologies.iter().map(|t| cluster.topologies.domain(*t, id)).collect();
-                let sum = local.score(node, &mut features);
-                (key, features, sum)
-            });
-            self.cells.put(id, cluster.name_order.of(id), place);
+            // Constraints count nodes whether they are feasible or not, and forget those that were removed.
+            let mut feasible = self.constraints.look_at(context, id, record, &mut place.features);
+            if let Some(record) = record {
+                let node = NodeRef::new(id, record);
+                feasible = feasible && local.allows(node) && inter_pod.allow(id, &mut place.features);
+                if feasible {
+                    place.key.clear();
+                    place.key.extend(self.topologies.iter().map(|t| cluster.topologies.domain(*t, id)));
+                    place.sum = local.score(node, &mut place.features);
+                }
+            }
+            put(&mut self.cells, id, (feasible && record.is_some()).then_some(&place));
         }
     }
 
@@ -242,7 +254,8 @@ impl View {
             if best.is_some_and(|(best, ..)| highest < best) {
                 continue;
             }
-            let (sum, order, node) = self.cells.first_of_best(candidate.cell, candidate.group)?;
+            let (sum, order, node) =
+                self.cells.first_of_best(candidate.cell, candidate.group, &cluster.name_order)?;
             let better = best.is_none_or(|(best, first, _)| {
                 (total + sum, std::cmp::Reverse(order)) > (best, std::cmp::Reverse(first))
             });
@@ -259,7 +272,7 @@ impl View {
         let first_of_group = self.inter_pod.is_first_of_group(cluster);
         let hard = || self.constraints.all.iter().filter(|c| c.hard);
         let mut candidates = SmallVec::new();
-        for (i, cell) in self.cells.all.iter().enumerate() {
+        for (i, cell) in self.cells.all.iter().enumerate().filter(|(_, cell)| !cell.groups.is_empty()) {
             let domain = |topology| self.domain(&cell.key, topology);
             let rules = self.inter_pod.look_at_cell(cluster, domain);
             let skewed = hard().filter(|c| !c.by_node).any(|c| {
@@ -289,7 +302,7 @@ impl View {
         candidates
     }
 
-    fn domain(&self, key: &group::CellKey, topology: TopologyId) -> Option<DomainId> {
+    fn domain(&self, key: &CellKey, topology: TopologyId) -> Option<DomainId> {
         let position = self.topologies.iter().position(|t| *t == topology)?;
         key[position]
     }
@@ -405,7 +418,7 @@ impl<'a> Local<'a> {
     }
 
     fn allows(&self, node: NodeRef<'_>) -> bool {
-        self.filters.iter().all(|f| f.check(node).is_none())
+        self.filters.iter().all(|f| f.admits(node))
     }
 
     /// Fills in the features that are scores, and sums up the scores that need no normalization.

@@ -1,4 +1,4 @@
-//! Spread constraints of one class, with their pods counted per domain as nodes change.
+//! Spread constraints of one rule set, with their pods counted per domain as nodes change.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use berth_api::config::Plugin;
 use berth_api::rules::WhenUnsatisfiable;
 use rustc_hash::FxHashMap;
 
-use super::group::Features;
+use super::cells::Features;
 use crate::plugins::Context;
 use crate::plugins::pod_topology_spread::HOSTNAME;
 use crate::state::cluster::Cluster;
@@ -27,15 +27,18 @@ pub(super) struct Constraint {
     min_domains: i64,
     domains: FxHashMap<DomainId, Domain>,
     /// Number of domains by number of pods.
-    by_pods: BTreeMap<i64, usize>,
-    /// The domain in which each node is counted, and the pods it adds; none for nodes that do not count.
-    nodes: Vec<Option<(DomainId, i32)>>,
+    by_pods: BTreeMap<i32, usize>,
+    /// The domain in which each node is counted, and the pods it adds. Indexed by node id.
+    nodes: Vec<(DomainId, i32)>,
 }
+
+/// A node that does not count.
+const NOT_COUNTED: (DomainId, i32) = (DomainId(u32::MAX), 0);
 
 #[derive(Default)]
 struct Domain {
-    n_nodes: usize,
-    n_pods: i64,
+    n_nodes: u32,
+    n_pods: i32,
 }
 
 impl Constraint {
@@ -65,25 +68,25 @@ impl Constraint {
         context.incoming.spread.iter().enumerate().filter_map(constraint).collect()
     }
 
-    /// Takes note of the domain in which a node counts now, and of its pods.
-    fn count(&mut self, node: NodeId, now: Option<(DomainId, i32)>) {
+    /// Counts a node in the domain it is in now, with its pods; `None` for nodes that do not count.
+    fn count(&mut self, node: NodeId, now: Option<(DomainId, i32)>, n_nodes: usize) {
         let index = node.0 as usize;
         if self.nodes.len() <= index {
-            self.nodes.resize(index + 1, None);
+            self.nodes.resize(n_nodes.max(index + 1), NOT_COUNTED);
         }
+        let now = now.unwrap_or(NOT_COUNTED);
         let before = std::mem::replace(&mut self.nodes[index], now);
         if before == now {
             return;
         }
-        if let Some((domain, n)) = before {
-            self.change(domain, -1, -i64::from(n));
-        }
-        if let Some((domain, n)) = now {
-            self.change(domain, 1, n.into());
+        for ((domain, n_pods), sign) in [(before, -1), (now, 1)] {
+            if domain != NOT_COUNTED.0 {
+                self.change(domain, sign, sign * n_pods);
+            }
         }
     }
 
-    fn change(&mut self, id: DomainId, n_nodes: isize, n_pods: i64) {
+    fn change(&mut self, id: DomainId, n_nodes: i32, n_pods: i32) {
         let domain = self.domains.entry(id).or_default();
         if let Some(n) = self.by_pods.get_mut(&domain.n_pods).filter(|_| domain.n_nodes > 0) {
             *n -= 1;
@@ -102,13 +105,13 @@ impl Constraint {
 
     /// Matching pods in a domain, on nodes that count.
     pub(super) fn n_pods_in(&self, domain: DomainId) -> i64 {
-        self.domains.get(&domain).map_or(0, |d| d.n_pods)
+        self.domains.get(&domain).map_or(0, |d| d.n_pods.into())
     }
 
     /// Whether one more pod where `n_pods` match is too many.
     pub(super) fn exceeds_skew(&self, n_pods: i64) -> bool {
-        let minimum = self.by_pods.first_key_value().map_or(i64::from(i32::MAX), |(n, _)| *n);
-        let minimum = if (self.domains.len() as i64) < self.min_domains { 0 } else { minimum };
+        let minimum = self.by_pods.first_key_value().map_or(i32::MAX, |(n, _)| *n);
+        let minimum = if (self.domains.len() as i64) < self.min_domains { 0 } else { minimum.into() };
         n_pods + self.self_match - minimum > self.max_skew
     }
 }
@@ -143,6 +146,7 @@ impl Constraints {
         };
         let (has_hard, has_soft) = (has_all(true), has_all(false) || !self.require_all);
         features.ignored = !has_soft;
+        features.spread.clear();
         for constraint in &mut self.all {
             let spread = &context.incoming.spread[constraint.index];
             let n_pods = spread.n_pods_on(cluster, id);
@@ -156,7 +160,7 @@ impl Constraints {
                 let domain = cluster.topologies.domain(constraint.topology, id);
                 (domain.unwrap_or(DomainId(cluster.empty.0)), n_pods as i32)
             });
-            constraint.count(id, counted);
+            constraint.count(id, counted, cluster.nodes.len());
             if constraint.by_node {
                 features.spread.push(Some(counted.map_or(0, |(_, n)| n.into())));
             }
