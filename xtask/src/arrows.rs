@@ -13,7 +13,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-scheduler", &["berth-api", "berth-engine", "berth-client", "berth-mirror"]),
     ("berth-enforcer", &["berth-api", "berth-engine", "berth-client", "berth-mirror"]),
     ("berth-admission", &["berth-api", "berth-engine"]),
-    ("berth-minicluster", &["berth-api"]),
+    ("berth-schema", &["berth-api"]),
+    ("berth-apiserver", &["berth-api", "berth-schema"]),
+    ("berth-controllers", &["berth-api"]),
     ("berth-kubelet", &["berth-api", "berth-engine", "berth-client"]),
     (
         "berth-cli",
@@ -27,7 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "berth-scheduler",
             "berth-enforcer",
             "berth-admission",
-            "berth-minicluster",
+            "berth-apiserver",
+            "berth-controllers",
             "berth-kubelet",
         ],
     ),
@@ -165,8 +168,8 @@ mod tests {
             ("berth-scheduler", "berth-mirror"),
             ("berth-admission", "berth-engine"),
             ("berth-kubelet", "berth-engine"),
-            ("berth-minicluster", "berth-api"),
-            ("berth-cli", "berth-minicluster"),
+            ("berth-apiserver", "berth-schema"),
+            ("berth-cli", "berth-controllers"),
             ("berth-testkit", "berth-api"),
         ] {
             assert_eq!(check(from, to, false), None, "{from} -> {to}");
@@ -182,9 +185,9 @@ mod tests {
                 "berth-api -> berth-engine: forbidden; berth-api may use no other crate here",
             ),
             (
-                "berth-minicluster",
-                "berth-engine",
-                "berth-minicluster -> berth-engine: forbidden; berth-minicluster may use berth-api",
+                "berth-controllers",
+                "berth-apiserver",
+                "berth-controllers -> berth-apiserver: forbidden; berth-controllers may use berth-api",
             ),
             (
                 "berth-engine",
@@ -214,7 +217,7 @@ mod tests {
     #[test]
     fn tests_may_use_what_they_need() {
         assert_eq!(check("berth-engine", "berth-testkit", true), None);
-        assert_eq!(check("berth-minicluster", "berth-engine", true), None);
+        assert_eq!(check("berth-controllers", "berth-apiserver", true), None);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub enum CliError {
     },
     /// The API server cannot be started.
     #[error(transparent)]
-    Start(#[from] berth_minicluster::StartError),
+    Start(#[from] berth_apiserver::StartError),
     /// Nodes cannot be simulated.
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),
@@ -106,7 +106,7 @@ pub enum CliError {
     Enforcer(#[from] berth_enforcer::EnforcerError),
     /// A dump cannot be imported.
     #[error(transparent)]
-    Import(#[from] berth_minicluster::ImportError),
+    Import(#[from] berth_apiserver::ImportError),
     /// No manifests for an installation.
     #[error(transparent)]
     Install(#[from] InstallError),

@@ -27,7 +27,7 @@ use serde_json::Value;
 /// Every metric that some part registers, with its prefix, and without the `_total` that a counter's name ends with.
 fn registered_metrics() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for file in ["admission/src/server", "enforcer/src", "minicluster/src/server", "scheduler/src"] {
+    for file in ["admission/src/server", "enforcer/src", "apiserver/src/server", "scheduler/src"] {
         let path = repository().join("crates").join(file).join("metrics.rs");
         let source = fs::read_to_string(&path).unwrap();
         let quoted = |text: &str| text.split('"').nth(1).unwrap_or_default().to_owned();

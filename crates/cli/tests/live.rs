@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use berth_api::read::Inventory;
-use berth_minicluster::{ApiServer, ServerOptions};
+use berth_apiserver::{ApiServer, ServerOptions};
 use common::{Ran, berth};
 use scratch::Scratch;
 use serde_json::{Value, json};

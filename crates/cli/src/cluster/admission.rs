@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, Unanswered};
 use berth_api::read::{Manifest, ReadError, read_manifests};
+use berth_apiserver::admission::{Operation, Phase};
 use berth_engine::Settings;
-use berth_minicluster::admission::{Operation, Phase};
 use berth_mirror::sources::Source;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -66,7 +66,7 @@ impl InProcess {
     }
 }
 
-impl berth_minicluster::Admission for InProcess {
+impl berth_apiserver::Admission for InProcess {
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {
         if phase != Phase::Validating || operation == Operation::Delete {
             return false;

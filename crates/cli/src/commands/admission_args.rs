@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use berth_admission::Admission;
+use berth_apiserver::ServerOptions;
 use berth_client::connect;
-use berth_minicluster::ServerOptions;
 
 use crate::cluster::admission::{self, InProcess};
 use crate::cluster::parts::Parts;

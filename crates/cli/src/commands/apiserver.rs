@@ -1,8 +1,8 @@
 //! `berth apiserver`.
 
+use berth_apiserver::ApiServer;
 use berth_client::connect;
-use berth_minicluster::ApiServer;
-use berth_minicluster::controllers::{self, ControllerOptions};
+use berth_controllers::ControllerOptions;
 use futures::FutureExt;
 
 use super::admission_args::{self, AdmissionArgs};
@@ -53,8 +53,9 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         let mut parts = Parts::new(stop.child_token());
         if args.controllers {
             let client = connect::client(server.admin_config())?;
-            let running =
-                |stop| controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
+            let running = |stop| {
+                berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>)
+            };
             parts.start("controllers", running);
         }
         if let Some(admission) = follows {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use berth_minicluster::ServerOptions;
+use berth_apiserver::ServerOptions;
 
 /// Where the API server is, and where it keeps things.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
+use berth_apiserver::ApiServer;
 use berth_client::connect;
+use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
-use berth_minicluster::ApiServer;
-use berth_minicluster::controllers::{self, ControllerOptions};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
 use futures::FutureExt;
 use kube::Client;
@@ -204,7 +204,8 @@ fn start_parts(
     parts: &mut Parts,
 ) -> Result<(), CliError> {
     let client = connect::client(server.admin_config())?;
-    let running = |stop| controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
+    let running =
+        |stop| berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
     parts.start("controllers", running);
     let kubelet = KubeletOptions {
         make: args.n_made_nodes().map(|n| args.made.template(n)).into_iter().collect(),

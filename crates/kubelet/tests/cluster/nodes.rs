@@ -240,14 +240,14 @@ async fn nodes_wait_for_a_server_that_comes_later() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let dir = std::env::temp_dir().join(format!("berth-kubelet-{}-{}", std::process::id(), address.port()));
-    let options = berth_minicluster::ServerOptions {
+    let options = berth_apiserver::ServerOptions {
         listen: address,
         data_dir: Some(dir.clone()),
-        ..berth_minicluster::ServerOptions::default()
+        ..berth_apiserver::ServerOptions::default()
     };
     // Started once to have its certificates, so that the configuration is known before the server is there.
     drop(listener);
-    let server = berth_minicluster::ApiServer::start(options.clone()).await.unwrap();
+    let server = berth_apiserver::ApiServer::start(options.clone()).await.unwrap();
     let config = server.admin_config();
     server.shutdown().await;
     let kubelet = berth_kubelet::Kubelet::new(&config, quick(1)).unwrap();
@@ -255,7 +255,7 @@ async fn nodes_wait_for_a_server_that_comes_later() {
     let task = tokio::spawn(kubelet.run(stop.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(control.snapshot().nodes_ready, 0);
-    let server = berth_minicluster::ApiServer::start(options).await.unwrap();
+    let server = berth_apiserver::ApiServer::start(options).await.unwrap();
     until("the node is ready", async || {
         let snapshot = control.snapshot();
         (snapshot.nodes_ready == 1).then_some(()).ok_or(format!("{snapshot:?}"))

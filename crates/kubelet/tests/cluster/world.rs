@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
 use berth_kubelet::{Kubelet, KubeletOptions, NodeControl, NodeTemplate, PodTimings};
-use berth_minicluster::{ApiServer, ServerOptions};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;

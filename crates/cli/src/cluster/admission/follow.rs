@@ -188,8 +188,8 @@ mod tests {
     use std::time::Instant;
 
     use berth_admission::{AdmissionRequest, Endpoint, Policy};
+    use berth_apiserver::{ApiServer, ServerOptions};
     use berth_client::{call, connect};
-    use berth_minicluster::{ApiServer, ServerOptions};
     use http::Method;
     use serde_json::{Value, json};
 

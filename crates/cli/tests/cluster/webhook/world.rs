@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_minicluster::{ApiServer, ServerOptions};
+use berth_apiserver::{ApiServer, ServerOptions};
 use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;

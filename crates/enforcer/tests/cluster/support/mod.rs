@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
+use berth_controllers::ControllerOptions;
 use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces, Handle, Snapshot};
 use berth_faults::Proxy;
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
-use berth_minicluster::controllers::{self, ControllerOptions};
-use berth_minicluster::{ApiServer, ServerOptions};
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ impl World {
         let mut options = ControllerOptions::default();
         options.node_monitor_grace_period = LONG;
         let admin = berth_client::connect::client(server.admin_config()).unwrap();
-        tokio::spawn(controllers::run(admin, options, stop.clone()));
+        tokio::spawn(berth_controllers::run(admin, options, stop.clone()));
         let kubelet = KubeletOptions {
             make: vec![NodeTemplate::new(n_nodes, n_zones)],
             credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),

@@ -7,9 +7,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
 use berth_engine::Settings;
-use berth_minicluster::{ApiServer, ServerOptions};
 use berth_scheduler::{Handle, SchedulerOptions};
 use http::Method;
 use serde_json::{Value, json};

@@ -1,0 +1,102 @@
+//! Discovery: which groups, versions and resources there are, plain and aggregated.
+//!
+//! Everything follows from the table of resources and does not change while the process runs; the documents
+//! are made once.
+
+mod aggregated;
+mod plain;
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use berth_api::resource::{RESOURCES, Resource};
+
+/// A finished answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The value of `Content-Type`.
+    pub content_type: &'static str,
+    /// JSON.
+    pub body: Bytes,
+}
+
+const JSON: &str = "application/json";
+
+/// The answer to `GET` of a discovery path: `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and
+/// `/apis/GROUP/VERSION`. `None` if there is no such group or version, or the path is none of these.
+///
+/// `accept` is the request's header: clients ask for aggregated discovery with it at `/api` and `/apis`.
+/// `address` is where the server is reached (`127.0.0.1:6443`).
+pub fn document(path: &str, accept: Option<&str>, address: &str) -> Option<Document> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match segments.as_slice() {
+        ["api"] => Some(match aggregated::Form::asked_for(accept) {
+            Some(form) => aggregated_document(form, true),
+            None => json(&plain::api_versions(address)),
+        }),
+        ["apis"] => Some(match aggregated::Form::asked_for(accept) {
+            Some(form) => aggregated_document(form, false),
+            None => {
+                static LIST: OnceLock<Document> = OnceLock::new();
+                LIST.get_or_init(|| json(&plain::api_group_list())).clone()
+            }
+        }),
+        ["api", version] => plain::api_resource_list("", version).as_ref().map(json),
+        ["apis", group] if !group.is_empty() => plain::api_group(group).as_ref().map(json),
+        ["apis", group, version] if !group.is_empty() => {
+            plain::api_resource_list(group, version).as_ref().map(json)
+        }
+        _ => None,
+    }
+}
+
+fn aggregated_document(form: aggregated::Form, core: bool) -> Document {
+    static DOCUMENTS: OnceLock<[Document; 4]> = OnceLock::new();
+    let documents = DOCUMENTS.get_or_init(|| {
+        [
+            (aggregated::Form::V2, true),
+            (aggregated::Form::V2, false),
+            (aggregated::Form::V2Beta1, true),
+            (aggregated::Form::V2Beta1, false),
+        ]
+        .map(|(form, core)| {
+            let body = aggregated::group_discovery_list(form, core).to_string().into();
+            Document { content_type: form.content_type(), body }
+        })
+    });
+    let at = usize::from(form == aggregated::Form::V2Beta1) * 2 + usize::from(!core);
+    documents[at].clone()
+}
+
+impl Document {
+    /// A document of type `application/json`.
+    pub fn json(body: Bytes) -> Document {
+        Document { content_type: JSON, body }
+    }
+}
+
+fn json(value: &Value) -> Document {
+    Document::json(value.to_string().into())
+}
+
+/// The groups with their versions, in the order of discovery; the core group is the empty one.
+fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for resource in RESOURCES {
+        match groups.iter_mut().find(|(group, _)| *group == resource.group) {
+            Some((_, versions)) if versions.contains(&resource.version) => {}
+            Some((_, versions)) => versions.push(resource.version),
+            None => groups.push((resource.group, vec![resource.version])),
+        }
+    }
+    groups
+}
+
+fn resources(group: &str, version: &str) -> impl Iterator<Item = &'static Resource> {
+    RESOURCES.iter().filter(move |r| r.group == group && r.version == version)
+}
+
+#[cfg(test)]
+mod tests;

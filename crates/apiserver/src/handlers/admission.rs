@@ -1,0 +1,261 @@
+//! Admission on the way of a request: registered webhooks, then who is asked inside the process.
+
+use std::sync::Arc;
+
+use berth_api::resource::find;
+use http::StatusCode;
+use serde_json::Value;
+
+use super::convert;
+use crate::admission::Phase;
+use crate::server::status::Status;
+use crate::server::{ApiRequest, RequestInfo, Shared};
+use crate::store::{Derived, Filter, Reader, Store, key};
+use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Who has a say in what is written: the webhooks of the cluster, read anew whenever their configurations change, and
+/// whoever the server was started with.
+pub struct Admission {
+    webhooks: Webhooks,
+    /// Ordered by the names of their configurations.
+    mutating: Derived<[Hook]>,
+    validating: Derived<[Hook]>,
+    local: Option<Arc<dyn crate::Admission>>,
+}
+
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
+
+impl Admission {
+    /// Asks the webhooks that are configured in a store and, after them, `local`.
+    pub fn new(store: &Store, local: Option<Arc<dyn crate::Admission>>) -> Admission {
+        let reader = store.reader();
+        let resolver =
+            Arc::new(move |namespace: &str, name: &str, port| resolve(&reader, namespace, name, port));
+        Admission {
+            webhooks: Webhooks::new(resolver),
+            mutating: Derived::new(store, find(GROUP, "v1", MUTATING)),
+            validating: Derived::new(store, find(GROUP, "v1", VALIDATING)),
+            local,
+        }
+    }
+
+    /// The webhooks that are configured for a phase.
+    fn hooks(&self, store: &Store, phase: Phase) -> Arc<[Hook]> {
+        let (known, plural) = match phase {
+            Phase::Mutating => (&self.mutating, MUTATING),
+            Phase::Validating => (&self.validating, VALIDATING),
+        };
+        known.get(|| {
+            let Some(resource) = find(GROUP, "v1", plural) else { return Arc::default() };
+            let (_, mut configurations) = store.list(resource, &Filter::default());
+            configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+            configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
+        })
+    }
+}
+
+/// Where a service leads. Pods are simulated, so only a service of type `ExternalName` leads anywhere.
+fn resolve(store: &Reader, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+    let services = find("", "v1", "services");
+    let found = services.and_then(|services| store.get(services, namespace, name));
+    let service = found.ok_or_else(|| format!("service {name:?} not found"))?.value();
+    let spec = &service["spec"];
+    if let (Some("ExternalName"), Some(host)) = (spec["type"].as_str(), spec["externalName"].as_str()) {
+        let is_v6 = host.contains(':');
+        return Ok(if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") });
+    }
+    let ports = spec["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    if !ports.iter().any(|served| served["port"].as_u64() == Some(u64::from(port))) {
+        return Err(format!("no service port {port} found for service {name:?}"));
+    }
+    Err(format!("no endpoints available for service {name:?}"))
+}
+
+/// What a request does to one object, for admission.
+#[derive(Clone, Copy)]
+pub struct Act<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// The object as it is; `None` if it is new.
+    pub old: Option<&'a Value>,
+    /// Whether the request is only tried.
+    pub dry_run: bool,
+}
+
+impl Act<'static> {
+    /// The creation of an object.
+    pub fn create(dry_run: bool) -> Act<'static> {
+        Act { operation: Operation::Create, old: None, dry_run }
+    }
+}
+
+/// Who is to be asked about a request in one phase.
+struct Asked<'a> {
+    hooks: Arc<[Hook]>,
+    local: Option<&'a dyn crate::Admission>,
+    attributes: Attributes<'a>,
+}
+
+/// Finds out who is to be asked; `None` if nobody is, which is what it has to be quick about.
+fn asked<'a>(
+    shared: &'a Shared,
+    request: &'a ApiRequest,
+    act: Act<'a>,
+    phase: Phase,
+    (namespace, name): (&'a str, &'a str),
+) -> Option<Asked<'a>> {
+    let RequestInfo { resource, .. } = request.info;
+    let subresource = request.info.subresource_name();
+    let local = shared.admission.local.as_deref();
+    let local = local.filter(|local| local.concerns(phase, act.operation, resource.plural, subresource));
+    let hooks = shared.admission.hooks(&shared.store, phase);
+    if hooks.is_empty() && local.is_none() {
+        return None;
+    }
+    let attributes = Attributes {
+        operation: act.operation,
+        form: Form {
+            resource: (resource.group, resource.version, resource.plural),
+            kind: request.info.sent_kind(),
+            conversion: convert::conversion(resource),
+        },
+        equivalents: convert::equivalents(resource),
+        subresource,
+        namespace,
+        name,
+        user: &request.user.name,
+        groups: &request.user.groups,
+        old_object: act.old,
+        namespace_labels: None,
+        dry_run: act.dry_run,
+    };
+    // Webhooks may not keep anybody from repairing webhooks.
+    let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
+    if !open && local.is_none() {
+        return None;
+    }
+    Some(Asked { hooks: if open { hooks } else { Arc::default() }, local, attributes })
+}
+
+/// The labels of the object's namespace, which webhooks may select by.
+fn namespace_labels(shared: &Shared, asked: &Asked<'_>) -> Option<Value> {
+    let namespaces = find("", "v1", "namespaces")?;
+    let namespace = asked.attributes.namespace;
+    if asked.hooks.is_empty() || namespace.is_empty() {
+        return None;
+    }
+    let found = shared.store.get(namespaces, "", namespace)?;
+    Some(found.value()["metadata"]["labels"].take())
+}
+
+/// Lets mutating admission change an object that will be stored or done (`None` for a deletion). Answers whether it
+/// did.
+///
+/// # Errors
+/// The request is denied.
+pub async fn mutate(
+    shared: &Shared,
+    request: &ApiRequest,
+    act: Act<'_>,
+    object: Option<&mut Value>,
+    warnings: &mut Vec<String>,
+) -> Result<bool, Box<Status>> {
+    let named = object.as_deref().or(act.old).map(key).unwrap_or_default();
+    let named = (named.0.to_owned(), named.1.to_owned());
+    let Some(mut asked) = asked(shared, request, act, Phase::Mutating, (&named.0, &named.1)) else {
+        return Ok(false);
+    };
+    let labels = namespace_labels(shared, &asked);
+    asked.attributes.namespace_labels = labels.as_ref();
+    let Asked { hooks, local: hook, attributes } = asked;
+    let sent = object.as_deref().cloned();
+    let mut mutated =
+        shared.admission.webhooks.mutate(&hooks, &attributes, sent, warnings).await.map_err(status)?;
+    if let Some(hook) = hook {
+        local::mutate(hook, &attributes, &mut mutated, warnings)
+            .await
+            .map_err(|denied| local_status(request, &named.1, denied))?;
+    }
+    match (mutated, object) {
+        (Some(mutated), Some(object)) if mutated.changed => {
+            let mut new = mutated.object;
+            for field in ["name", "namespace", "uid", "creationTimestamp"] {
+                keep(&mut new["metadata"], &object["metadata"], field);
+            }
+            *object = new;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Asks validating admission about an object as it will be stored or done (`None` for a deletion).
+///
+/// # Errors
+/// The request is denied.
+pub async fn validate(
+    shared: &Shared,
+    request: &ApiRequest,
+    act: Act<'_>,
+    object: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    let named = object.or(act.old).map(key).unwrap_or_default();
+    let Some(mut asked) = asked(shared, request, act, Phase::Validating, named) else { return Ok(()) };
+    let labels = namespace_labels(shared, &asked);
+    asked.attributes.namespace_labels = labels.as_ref();
+    let Asked { hooks, local: hook, attributes } = asked;
+    shared.admission.webhooks.validate(&hooks, &attributes, object, warnings).await.map_err(status)?;
+    match hook {
+        Some(hook) => local::validate(hook, &attributes, object, warnings)
+            .await
+            .map_err(|denied| local_status(request, named.1, denied)),
+        None => Ok(()),
+    }
+}
+
+/// Admission may not give an object another identity.
+fn keep(new: &mut Value, old: &Value, field: &str) {
+    if let (Some(new), Some(value)) = (new.as_object_mut(), old.get(field)) {
+        new.insert(field.to_owned(), value.clone());
+    }
+}
+
+/// Reasons that clients know; a webhook may give any text.
+const REASONS: &[&str] = &[
+    "AlreadyExists",
+    "BadRequest",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Gone",
+    "InternalError",
+    "Invalid",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "NotFound",
+    "RequestEntityTooLarge",
+    "ServerTimeout",
+    "ServiceUnavailable",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
+];
+
+fn status(denied: Denied) -> Box<Status> {
+    let code = StatusCode::from_u16(denied.code).unwrap_or(StatusCode::BAD_REQUEST);
+    let reason = REASONS.iter().find(|known| **known == denied.reason).copied().unwrap_or_default();
+    Status::new(code, reason, denied.message)
+}
+
+/// A denial from inside the process reads as one of kube-apiserver's own plugins.
+fn local_status(request: &ApiRequest, name: &str, denied: Denied) -> Box<Status> {
+    if denied.code == StatusCode::FORBIDDEN {
+        Status::forbidden(request.info.resource, name, &denied.message)
+    } else {
+        status(denied)
+    }
+}

@@ -1,0 +1,125 @@
+//! Binding a pod to a node.
+
+use std::sync::Arc;
+
+use berth_api::resource::find;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::admission::{self, Act};
+use super::{sent, write_failed};
+use crate::server::status::{Cause, Status};
+use crate::server::{ApiRequest, Reply, Shared};
+use crate::store::{Change, Write, WriteError};
+use crate::strategy::now;
+
+const ATTEMPTS: usize = 64;
+
+/// Answers the creation of a `Binding`, under the pod or beside it.
+///
+/// # Errors
+/// The binding is malformed, the pod is not there, not the one meant, being deleted or bound already.
+pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let dry_run = sent::is_dry_run(&request.query)?;
+    let mut binding = sent::parse_object(&request.headers, &request.body)?;
+    sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
+    let mut warnings = Vec::new();
+    let act = Act::create(dry_run);
+    admission::mutate(shared, request, act, Some(&mut binding), &mut warnings).await?;
+    admission::validate(shared, request, act, Some(&binding), &mut warnings).await?;
+    let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let pods = find("", "v1", "pods").ok_or_else(Status::no_such_path)?;
+    let node = target(&binding, &name)?;
+    for _ in 0..ATTEMPTS {
+        let namespace = &request.info.namespace;
+        let current =
+            shared.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
+        let mut pod = current.value();
+        let text =
+            |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        for (what, field, is) in [
+            ("UID", "uid", text(&pod, "uid")),
+            ("ResourceVersion", "resourceVersion", current.revision.to_string()),
+        ] {
+            let wanted = text(&binding, field);
+            if !wanted.is_empty() && wanted != is {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
+                );
+                return Err(Status::conflict(pods, &name, &why));
+            }
+        }
+        set_node(&mut pod, &binding, &node).map_err(|why| Status::conflict(pods, &name, &why))?;
+        if dry_run {
+            break;
+        }
+        let change = Change::Update { expected: current.revision };
+        match shared.store.write(Write { resource: pods, change, value: pod }).await {
+            Ok(_) => break,
+            Err(WriteError::Modified) => {}
+            Err(error) => return Err(write_failed(pods, &name, error)),
+        }
+    }
+    let done =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings))
+}
+
+fn target(binding: &Value, name: &str) -> Result<String, Box<Status>> {
+    let target = &binding["target"];
+    let invalid = |reason: &str, field: &str, message: String| {
+        let cause = Cause { reason: reason.to_owned(), message, field: field.to_owned() };
+        Err(Status::invalid_kind("", "Binding", name, vec![cause]))
+    };
+    let kind = target["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+        return invalid("FieldValueNotSupported", "target.kind", message);
+    }
+    match target["name"].as_str() {
+        Some(node) if !node.is_empty() => Ok(node.to_owned()),
+        _ => invalid("FieldValueRequired", "target.name", "Required value".to_owned()),
+    }
+}
+
+/// Puts the pod on the node.
+///
+/// # Errors
+/// The pod is bound, being deleted or held back; the text says so as upstream does.
+fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if !pod["metadata"]["deletionTimestamp"].is_null() {
+        return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if let Some(assigned) = pod["spec"]["nodeName"].as_str().filter(|assigned| !assigned.is_empty()) {
+        return Err(format!("pod {name} is already assigned to node \"{assigned}\""));
+    }
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    pod["spec"]["nodeName"] = Value::from(node);
+    for field in ["annotations", "labels"] {
+        if let Some(added) = binding["metadata"][field].as_object() {
+            for (key, value) in added {
+                pod["metadata"][field][key] = value.clone();
+            }
+        }
+    }
+    let condition =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
+    set_condition(pod, condition);
+    Ok(())
+}
+
+/// Gives a pod a condition that holds, unless it holds already.
+pub fn set_condition(pod: &mut Value, condition: Value) {
+    let conditions = &mut pod["status"]["conditions"];
+    match conditions.as_array_mut() {
+        Some(list) => match list.iter_mut().find(|c| c["type"] == condition["type"]) {
+            Some(old) if old["status"] == "True" => {}
+            Some(old) => *old = condition,
+            None => list.push(condition),
+        },
+        None => *conditions = Value::Array(vec![condition]),
+    }
+}

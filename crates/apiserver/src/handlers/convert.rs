@@ -1,0 +1,113 @@
+//! Events have two forms, `v1` and `events.k8s.io/v1`, and are stored as the first.
+
+use berth_api::resource::{Resource, Storage};
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::store::Object;
+use crate::webhook::{Conversion, Form};
+
+/// `(v1, events.k8s.io/v1)`.
+const NAMES: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Whether objects are shown as they are stored.
+pub fn is_stored_form(resource: &Resource) -> bool {
+    resource.storage == Storage::Own
+}
+
+/// An object's JSON as the resource shows it.
+pub fn shown(resource: &Resource, object: &Object) -> Bytes {
+    if is_stored_form(resource) {
+        object.bytes()
+    } else {
+        Bytes::from(shown_value(resource, object.value()).to_string())
+    }
+}
+
+/// An object as the resource shows it.
+pub fn shown_value(resource: &Resource, value: Value) -> Value {
+    if is_stored_form(resource) {
+        value
+    } else {
+        renamed(value, resource.api_version(), |(old, new)| (old, new))
+    }
+}
+
+/// An object as it is stored.
+pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
+    match resource.stored() {
+        Some(stored) if !is_stored_form(resource) => {
+            renamed(value, stored.api_version(), |(old, new)| (new, old))
+        }
+        _ => value,
+    }
+}
+
+/// How objects of a resource become those that are stored; `None` if they are the same.
+pub fn conversion(resource: &Resource) -> Option<Conversion> {
+    (!is_stored_form(resource)).then_some(NEW_EVENTS)
+}
+
+/// The other forms in which a resource's objects are served.
+pub fn equivalents(resource: &Resource) -> &'static [Form] {
+    const OLD: Form = Form { resource: ("", "v1", "events"), kind: ("", "v1", "Event"), conversion: None };
+    const NEW: Form = Form {
+        resource: ("events.k8s.io", "v1", "events"),
+        kind: ("events.k8s.io", "v1", "Event"),
+        conversion: Some(NEW_EVENTS),
+    };
+    match (resource.plural, resource.group) {
+        ("events", "") => &[NEW],
+        ("events", _) => &[OLD],
+        _ => &[],
+    }
+}
+
+const NEW_EVENTS: Conversion = Conversion {
+    shown: |value| renamed(value, "events.k8s.io/v1".to_owned(), |(old, new)| (old, new)),
+    stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
+};
+
+type Names = (&'static str, &'static str);
+
+fn renamed(value: Value, api_version: String, order: impl Fn(Names) -> Names) -> Value {
+    let Value::Object(fields) = value else { return value };
+    let rename = |(name, field): (String, Value)| {
+        if name == "apiVersion" {
+            return (name, Value::from(api_version.as_str()));
+        }
+        let new = NAMES.into_iter().map(&order).find(|(from, _)| *from == name);
+        (new.map_or(name, |(_, to)| to.to_owned()), field)
+    };
+    Value::Object(fields.into_iter().map(rename).collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use berth_api::resource::find;
+
+    #[test]
+    fn events_are_converted_both_ways() {
+        let events = find("events.k8s.io", "v1", "events").unwrap();
+        let stored = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "m",
+            "count": 2, "reason": "R"});
+        let shown = shown_value(events, stored.clone());
+        assert_eq!(
+            shown,
+            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"name": "p"}, "note": "m",
+                "deprecatedCount": 2, "reason": "R"})
+        );
+        assert_eq!(stored_value(events, shown), stored);
+    }
+}

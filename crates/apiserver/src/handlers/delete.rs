@@ -1,0 +1,252 @@
+//! Deleting objects: at once, gracefully, or when the last finalizer is gone.
+
+use std::sync::Arc;
+
+use berth_api::resource::Resource;
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::admission::{self, Act};
+use super::binding::set_condition;
+use super::{answer_object, convert, list, sent, write, write_failed};
+use crate::server::body::{Body, Items, ListBody};
+use crate::server::status::{self, Status};
+use crate::server::{ApiRequest, Reply, Shared};
+use crate::store::{Change, Object, Write, WriteError};
+use crate::strategy::{self, Context, now};
+use crate::webhook::Operation;
+
+const ATTEMPTS: usize = 64;
+
+/// What `DeleteOptions` say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// How long the object may take to end.
+    pub grace_period_seconds: Option<i64>,
+    /// What becomes of what it owns.
+    pub propagation_policy: Option<String>,
+    /// The object must be this one.
+    pub uid: Option<String>,
+    /// The object must be at this version.
+    pub resource_version: Option<String>,
+    /// Whether it is only tried.
+    pub dry_run: bool,
+    /// Whether it is an eviction, which admission has been asked about already, and which the pod's conditions tell.
+    pub evicts: bool,
+}
+
+impl DeleteOptions {
+    /// Reads them from a body or the query; the body goes first.
+    ///
+    /// # Errors
+    /// They are malformed or contradict each other.
+    pub fn read(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
+        let query = &request.query;
+        let mut options = DeleteOptions {
+            grace_period_seconds: match query.get("gracePeriodSeconds") {
+                "" => None,
+                text => Some(text.parse().map_err(|_| {
+                    Status::bad_request(format!("gracePeriodSeconds: Invalid value: {text:?}"))
+                })?),
+            },
+            propagation_policy: Some(query.get("propagationPolicy").to_owned()).filter(|p| !p.is_empty()),
+            dry_run: sent::is_dry_run(query)?,
+            ..DeleteOptions::default()
+        };
+        if query.flag("orphanDependents")? == Some(true) {
+            options.propagation_policy = Some("Orphan".to_owned());
+        }
+        if !request.body.is_empty() {
+            let body = sent::parse_object(&request.headers, &request.body)?;
+            options.take_value(&body)?;
+        }
+        match options.propagation_policy.as_deref() {
+            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
+            Some(other) => Err(Status::bad_request(format!(
+                "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \
+                 \"nil\""
+            ))),
+        }
+    }
+
+    /// Takes what a `DeleteOptions` object says.
+    ///
+    /// # Errors
+    /// A field is of the wrong type.
+    pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
+        let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
+        match &value["gracePeriodSeconds"] {
+            Value::Null => {}
+            seconds => {
+                self.grace_period_seconds =
+                    Some(seconds.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?);
+            }
+        }
+        let text = |value: &Value, field: &str| match value {
+            Value::Null => Ok(None),
+            Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+            _ => Err(wrong(field)),
+        };
+        if let Some(policy) = text(&value["propagationPolicy"], "propagationPolicy")? {
+            self.propagation_policy = Some(policy);
+        } else if value["orphanDependents"] == true {
+            self.propagation_policy = Some("Orphan".to_owned());
+        }
+        let preconditions = &value["preconditions"];
+        self.uid = text(&preconditions["uid"], "preconditions.uid")?;
+        self.resource_version = text(&preconditions["resourceVersion"], "preconditions.resourceVersion")?;
+        match &value["dryRun"] {
+            Value::Null => {}
+            Value::Array(values) if values.iter().all(|v| v == "All") => self.dry_run |= !values.is_empty(),
+            _ => return Err(wrong("dryRun")),
+        }
+        Ok(())
+    }
+}
+
+/// What a deletion came to.
+pub enum Deleted {
+    /// The object is gone; this is how it was.
+    Gone(Arc<Object>),
+    /// The object ends later; this is how it is.
+    Ending(Arc<Object>),
+}
+
+/// Answers the deletion of an object.
+///
+/// # Errors
+/// The object is not there, not the one meant, or may not be deleted.
+pub async fn delete(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let options = DeleteOptions::read(request)?;
+    let info = &request.info;
+    let mut warnings = Vec::new();
+    let deleted =
+        delete_object(shared, request, &info.namespace, &info.name, &options, &mut warnings).await?;
+    let reply = match deleted {
+        Deleted::Gone(object) if !returns_deleted_object(info.resource) => {
+            let uid = object.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            Reply::value(StatusCode::OK, &status::deleted(info.resource, &info.name, &uid))
+        }
+        Deleted::Gone(object) | Deleted::Ending(object) => answer_object(request, StatusCode::OK, &object)?,
+    };
+    Ok(reply.with_warnings(warnings))
+}
+
+/// Kinds whose deletion answers the object, as upstream does, instead of a status.
+fn returns_deleted_object(resource: &Resource) -> bool {
+    resource.group.is_empty()
+        && matches!(
+            resource.plural,
+            "pods" | "services" | "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims"
+        )
+}
+
+/// Answers the deletion of all objects that a selector selects.
+///
+/// # Errors
+/// One of them may not be deleted; those before it are.
+pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let options = DeleteOptions::read(request)?;
+    let info = &request.info;
+    let filter = list::filter(info, &request.query)?;
+    let (revision, objects) = shared.store.list(super::stored(info)?, &filter);
+    let mut deleted = Vec::new();
+    let mut warnings = Vec::new();
+    for object in objects {
+        let (namespace, name) = (&object.facts.namespace, &object.facts.name);
+        match delete_object(shared, request, namespace, name, &options, &mut warnings).await {
+            Ok(Deleted::Gone(object) | Deleted::Ending(object)) => {
+                deleted.push(convert::shown(info.resource, &object));
+            }
+            Err(status) if status.code == StatusCode::NOT_FOUND => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let head = format!(
+        r#"{{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{revision}"}},"items":["#,
+        info.resource.list_kind(),
+        info.resource.api_version()
+    );
+    let body = Body::List(ListBody::new(Bytes::from(head), Items::Made(deleted)));
+    Ok(Reply::json(StatusCode::OK, body).with_warnings(warnings))
+}
+
+/// Deletes one object, or begins to.
+///
+/// # Errors
+/// The object is not there, not the one meant, or may not be deleted.
+pub async fn delete_object(
+    shared: &Arc<Shared>,
+    request: &ApiRequest,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Deleted, Box<Status>> {
+    let shown = request.info.resource;
+    let resource = super::stored(&request.info)?;
+    let context = Context { shared, user: &request.user };
+    let told = warnings.len();
+    for _ in 0..ATTEMPTS {
+        let current =
+            shared.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(shown, name))?;
+        let old = current.value();
+        check_preconditions(shown, name, &current, &old, options)?;
+        strategy::admit_delete(&context, resource, &old)?;
+        if !options.evicts {
+            warnings.truncate(told);
+            let act = Act { operation: Operation::Delete, old: Some(&old), dry_run: options.dry_run };
+            admission::mutate(shared, request, act, None, warnings).await?;
+            admission::validate(shared, request, act, None, warnings).await?;
+        }
+        let mut new = old.clone();
+        if options.evicts {
+            set_condition(&mut new, disruption_target());
+        }
+        let gone = strategy::begin_deletion(resource, &mut new, options);
+        if !gone && new == old {
+            return Ok(Deleted::Ending(current));
+        }
+        if options.dry_run {
+            let tried = Arc::new(write::tried(resource, new, Some(&current)));
+            return Ok(if gone { Deleted::Gone(tried) } else { Deleted::Ending(tried) });
+        }
+        let expected = current.revision;
+        let change = if gone { Change::Delete { expected } } else { Change::Update { expected } };
+        match shared.store.write(Write { resource, change, value: new }).await {
+            Ok(object) if gone => return Ok(Deleted::Gone(object)),
+            Ok(object) => return Ok(Deleted::Ending(object)),
+            Err(WriteError::Modified) => {}
+            Err(error) => return Err(write_failed(shown, name, error)),
+        }
+    }
+    Err(Status::modified(shown, name))
+}
+
+/// The condition of an evicted pod, by which Jobs tell evictions from failures.
+fn disruption_target() -> Value {
+    json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    name: &str,
+    current: &Object,
+    old: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Box<Status>> {
+    let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+    let version = current.revision.to_string();
+    let failed = |what: &str, wanted: &str, is: &str| {
+        let why =
+            format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}");
+        Err(Status::conflict(resource, name, &why))
+    };
+    match (&options.uid, &options.resource_version) {
+        (Some(wanted), _) if wanted != uid => failed("UID", wanted, uid),
+        (_, Some(wanted)) if *wanted != version => failed("ResourceVersion", wanted, &version),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,186 @@
+//! Eviction: a deletion that asks the pod's disruption budget first. Rules and words are kube-apiserver's.
+
+use std::sync::Arc;
+
+use berth_api::object::LabelSelector;
+use berth_api::resource::{Resource, find};
+use berth_api::rules::Selector;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::admission::{self, Act};
+use super::delete::{DeleteOptions, delete_object};
+use super::{sent, write_failed};
+use crate::server::status::{Cause, Status};
+use crate::server::{ApiRequest, Reply, Shared};
+use crate::store::{Change, Filter, Object, Write, WriteError};
+use crate::strategy::{Context, admit_eviction, now};
+
+const ATTEMPTS: usize = 64;
+/// More evictions that the controller has not seen yet are not allowed.
+const MAX_DISRUPTED: usize = 2000;
+const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Answers the creation of an `Eviction`.
+///
+/// # Errors
+/// The pod is not there, or its budget does not allow the eviction now.
+pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let info = &request.info;
+    let mut eviction = sent::parse_object(&request.headers, &request.body)?;
+    // `policy/v1beta1` says the same.
+    if eviction["apiVersion"] == "policy/v1beta1" {
+        eviction["apiVersion"] = Value::from("policy/v1");
+    }
+    sent::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
+    let dry_run = sent::is_dry_run(&request.query)?;
+    let mut warnings = Vec::new();
+    let act = Act::create(dry_run);
+    admission::mutate(shared, request, act, Some(&mut eviction), &mut warnings).await?;
+    admission::validate(shared, request, act, Some(&eviction), &mut warnings).await?;
+    let mut options = DeleteOptions { dry_run, evicts: true, ..DeleteOptions::default() };
+    options.take_value(&eviction["deleteOptions"])?;
+    let budgets = find("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::no_such_path)?;
+    for _ in 0..ATTEMPTS {
+        let current = super::find(shared, info)?;
+        let pod = current.value();
+        admit_eviction(&Context { shared, user: &request.user }, info.resource, &pod)?;
+        let mut deletion = options.clone();
+        if needs_budget(&pod) {
+            match ask_budget(shared, budgets, &current, &pod, options.dry_run).await? {
+                Budget::Allows => {}
+                // Only as long as the pod is as unhealthy as it was found.
+                Budget::DoesNotMatter => deletion.resource_version = Some(current.revision.to_string()),
+                Budget::Changed => continue,
+            }
+        }
+        match delete_object(shared, request, &info.namespace, &info.name, &deletion, &mut warnings).await {
+            Ok(_) => {
+                let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+                return Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings));
+            }
+            Err(status)
+                if status.reason == "Conflict" && deletion.resource_version != options.resource_version => {}
+            Err(status) => return Err(status),
+        }
+    }
+    Err(Status::too_many_requests(
+        "couldn't update PodDisruptionBudget due to conflicts: too many changes at once",
+        10,
+    ))
+}
+
+enum Budget {
+    /// There is none, or it allows the eviction, which is counted now.
+    Allows,
+    /// The pod does not count for it.
+    DoesNotMatter,
+    /// It changed while it was asked.
+    Changed,
+}
+
+/// A pod that does not run, or ends anyway, disrupts nothing.
+fn needs_budget(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed" | "Pending"))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+async fn ask_budget(
+    shared: &Shared,
+    resource: &'static Resource,
+    pod_object: &Object,
+    pod: &Value,
+    dry_run: bool,
+) -> Result<Budget, Box<Status>> {
+    let (_, all) = shared.store.list(resource, &Filter::in_namespace(&pod_object.facts.namespace));
+    let mut matching = all.into_iter().filter(|budget| selects(&budget.value(), pod_object));
+    let Some(current) = matching.next() else { return Ok(Budget::Allows) };
+    if matching.next().is_some() {
+        return Err(Status::internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        ));
+    }
+    let mut budget = current.value();
+    let status = &budget["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    if !is_ready(pod) {
+        let enough = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
+        if enough || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" {
+            return Ok(Budget::DoesNotMatter);
+        }
+    }
+    let name = current.facts.name.to_string();
+    check(resource, &name, &budget)?;
+    take_one(&mut budget, &pod_object.facts.name);
+    if dry_run {
+        return Ok(Budget::Allows);
+    }
+    let change = Change::Update { expected: current.revision };
+    match shared.store.write(Write { resource, change, value: budget }).await {
+        Ok(_) => Ok(Budget::Allows),
+        Err(WriteError::Modified | WriteError::NotFound) => Ok(Budget::Changed),
+        Err(error) => Err(write_failed(resource, &name, error)),
+    }
+}
+
+fn selects(budget: &Value, pod: &Object) -> bool {
+    let selector: Option<LabelSelector> =
+        serde_json::from_value(budget["spec"]["selector"].clone()).unwrap_or_default();
+    Selector::parse(selector.as_ref()).is_ok_and(|selector| selector.matches(|key| pod.facts.label(key)))
+}
+
+/// Whether a budget allows one more disruption.
+fn check(resource: &Resource, name: &str, budget: &Value) -> Result<(), Box<Status>> {
+    let status = &budget["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    let refuse = |message: String, retry_after: u32| {
+        let mut status = Status::too_many_requests(VIOLATES, retry_after);
+        status.details.causes =
+            vec![Cause { reason: "DisruptionBudget".to_owned(), message, field: String::new() }];
+        Err(status)
+    };
+    if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+        let message = format!("The disruption budget {name} is still being processed by the server.");
+        return refuse(message, 10);
+    }
+    let allowed = number("disruptionsAllowed");
+    if allowed < 0 {
+        return Err(Status::forbidden(resource, name, "pdb disruptions allowed is negative"));
+    }
+    if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MAX_DISRUPTED) {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(Status::forbidden(resource, name, why));
+    }
+    if allowed == 0 {
+        let (needed, healthy) = (number("desiredHealthy"), number("currentHealthy"));
+        let message =
+            format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently");
+        return refuse(message, 0);
+    }
+    Ok(())
+}
+
+/// Counts one disruption, until the controller sees the pod go.
+fn take_one(budget: &mut Value, pod: &str) {
+    let left = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
+    let status = &mut budget["status"];
+    status["disruptionsAllowed"] = Value::from(left);
+    if !status["disruptedPods"].is_object() {
+        status["disruptedPods"] = json!({});
+    }
+    status["disruptedPods"][pod] = Value::from(now());
+    if left == 0
+        && let Some(conditions) = status["conditions"].as_array_mut()
+        && let Some(condition) = conditions.iter_mut().find(|c| c["type"] == "DisruptionAllowed")
+        && condition["status"] != "False"
+    {
+        condition["status"] = Value::from("False");
+        condition["reason"] = Value::from("InsufficientPods");
+        condition["lastTransitionTime"] = Value::from(now());
+    }
+}

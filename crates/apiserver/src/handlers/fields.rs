@@ -1,0 +1,180 @@
+//! What a request means for single fields: whether it may have fields that nobody knows, and who manages
+//! those it sets.
+
+use berth_api::resource::Resource;
+use berth_schema::patch::PatchError;
+use berth_schema::patch::apply::{ApplyError, apply};
+use berth_schema::patch::managed::{Actor, manager_name, track_update};
+use berth_schema::{Type, decode, type_of};
+use http::{StatusCode, header};
+use serde_json::Value;
+
+use crate::server::status::{Cause, Status};
+use crate::server::{ApiRequest, Verb};
+use crate::strategy;
+
+/// What `fieldValidation` says of unknown fields; they are dropped in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Validation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+fn validation(request: &ApiRequest) -> Result<Validation, Box<Status>> {
+    match request.query.get("fieldValidation") {
+        "Ignore" => Ok(Validation::Ignore),
+        "" | "Warn" => Ok(Validation::Warn),
+        "Strict" => Ok(Validation::Strict),
+        other => Err(invalid_option(
+            request,
+            "fieldValidation",
+            "FieldValueNotSupported",
+            format!("Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""),
+        )),
+    }
+}
+
+/// An option in the query is not valid.
+fn invalid_option(request: &ApiRequest, field: &str, reason: &str, message: String) -> Box<Status> {
+    let kind = match request.info.verb {
+        Verb::Create => "CreateOptions",
+        Verb::Update => "UpdateOptions",
+        _ => "PatchOptions",
+    };
+    let cause = Cause { reason: reason.to_owned(), message, field: field.to_owned() };
+    Status::invalid_kind("meta.k8s.io", kind, "", vec![cause])
+}
+
+/// Reads what was sent, or what a patch made, as an object of a kind. Fields that the kind does not have are
+/// dropped; the request says whether that is an error or a warning, and so of fields that were there twice. A kind
+/// without a type is left as it is.
+///
+/// # Errors
+/// A value has the wrong type, or there are unknown fields and the request does not want them.
+pub fn read(
+    request: &ApiRequest,
+    (group, version, kind): (&str, &str, &str),
+    value: &mut Value,
+    duplicates: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    let validation = validation(request)?;
+    let Some(ty) = type_of(group, version, kind) else { return Ok(()) };
+    let cannot = |why: &str| {
+        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+    };
+    let unknown = decode(ty, value).map_err(|error| cannot(&error.to_string()))?;
+    if unknown.is_empty() && duplicates.is_empty() {
+        return Ok(());
+    }
+    let twice = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
+    let told = twice.chain(unknown.iter().map(|path| format!("unknown field {path:?}")));
+    match validation {
+        Validation::Ignore => {}
+        Validation::Warn => warnings.extend(told),
+        Validation::Strict => {
+            let all: Vec<String> = told.collect();
+            return Err(cannot(&format!("strict decoding error: {}", all.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// The type of stored objects.
+fn stored_type(resource: &Resource) -> Option<&'static Type> {
+    type_of(resource.group, resource.version, resource.kind)
+}
+
+fn manager(request: &ApiRequest) -> Result<String, Box<Status>> {
+    let agent = request.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    manager_name(request.query.get("fieldManager"), agent.unwrap_or_default())
+        .map_err(|why| invalid_option(request, "fieldManager", "FieldValueInvalid", why))
+}
+
+/// Top-level fields that a request does not change.
+fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
+    match subresource {
+        "status" => &["spec"],
+        _ if resource.has_status() => &["status"],
+        _ => &[],
+    }
+}
+
+/// Records in an object that is about to be stored who changed what. `before` is the object as it is, `None`
+/// for a creation.
+///
+/// # Errors
+/// The name of the manager is not valid.
+pub fn track(
+    request: &ApiRequest,
+    resource: &Resource,
+    before: Option<&Value>,
+    after: &mut Value,
+) -> Result<(), Box<Status>> {
+    let manager = manager(request)?;
+    let subresource = request.info.subresource_name();
+    let actor = Actor {
+        manager: &manager,
+        api_version: &resource.api_version(),
+        subresource,
+        now: &strategy::now(),
+        ignored: ignored(resource, subresource),
+    };
+    if let Some(ty) = stored_type(resource) {
+        track_update(ty, before, after, &actor);
+    }
+    Ok(())
+}
+
+/// The object after a server-side apply; `current` is the object as it is, `None` if there is none.
+///
+/// # Errors
+/// The request names no manager, what was sent cannot be applied, or others manage what it changes.
+pub fn applied(
+    request: &ApiRequest,
+    resource: &Resource,
+    current: Option<&Value>,
+    sent: Value,
+) -> Result<Value, Box<Status>> {
+    if request.query.get("fieldManager").is_empty() {
+        let required = "Required value: is required for apply patch".to_owned();
+        return Err(invalid_option(request, "fieldManager", "FieldValueRequired", required));
+    }
+    let manager = manager(request)?;
+    let force = request.query.flag("force")?.unwrap_or(false);
+    let Some(ty) = stored_type(resource) else { return Err(Status::method_not_allowed()) };
+    let subresource = request.info.subresource_name();
+    let actor = Actor {
+        manager: &manager,
+        api_version: &resource.api_version(),
+        subresource,
+        now: &strategy::now(),
+        ignored: ignored(resource, subresource),
+    };
+    apply(ty, current, sent, &actor, force).map_err(|error| match error {
+        ApplyError::Patch(error) => patch_failed(&error),
+        ApplyError::Conflicts(conflicts) => {
+            let causes = conflicts.iter().map(|conflict| Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: conflict.message(),
+                field: conflict.field.clone(),
+            });
+            let causes = causes.collect();
+            let message = ApplyError::Conflicts(conflicts).to_string();
+            let mut status = Status::new(StatusCode::CONFLICT, "Conflict", message);
+            status.details.causes = causes;
+            status
+        }
+    })
+}
+
+/// What a patch that cannot be applied means to the client.
+pub fn patch_failed(error: &PatchError) -> Box<Status> {
+    let (code, reason) = match error {
+        PatchError::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+        PatchError::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
+        PatchError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+    };
+    Status::new(code, reason, error.to_string())
+}

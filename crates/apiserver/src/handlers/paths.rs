@@ -1,0 +1,90 @@
+//! Paths that are not resources: discovery, version, health, metrics.
+
+use std::sync::Arc;
+
+use berth_schema::openapi;
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::discovery::{self, Document};
+use crate::server::status::Status;
+use crate::server::{Query, Reply, Shared};
+
+/// What `/version` tells.
+const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
+
+/// Answers a path.
+///
+/// # Errors
+/// Nothing is there.
+pub fn answer(
+    shared: &Arc<Shared>,
+    segments: &[String],
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Reply, Box<Status>> {
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["version"] => Ok(Reply::value(StatusCode::OK, &version())),
+        [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] if rest.len() <= 1 => {
+            health(shared, endpoint, rest.first().copied(), query)
+        }
+        ["metrics"] => Ok(Reply {
+            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            ..Reply::text(StatusCode::OK, shared.metrics.text(&shared.store))
+        }),
+        _ => {
+            let path = parts.join("/");
+            let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+            let document = match parts.first() {
+                Some(&"openapi") => openapi::document(&path, shared.extensions).map(Document::json),
+                _ => discovery::document(&path, accept, address(shared)),
+            };
+            let document = document.ok_or_else(Status::no_such_path)?;
+            let content_type = document.content_type;
+            Ok(Reply { content_type, ..Reply::object(StatusCode::OK, document.body) })
+        }
+    }
+}
+
+fn address(shared: &Shared) -> &str {
+    shared.url.trim_start_matches("https://")
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+fn health(shared: &Shared, endpoint: &str, check: Option<&str>, query: &Query) -> Result<Reply, Box<Status>> {
+    let stopping = endpoint == "readyz" && shared.stop.is_cancelled();
+    let checks: &[(&str, bool)] =
+        &[("ping", true), ("storage", shared.store.is_healthy()), ("shutdown", !stopping)];
+    if let Some(name) = check {
+        let (_, fine) = checks.iter().find(|(n, _)| *n == name).ok_or_else(Status::no_such_path)?;
+        let code = if *fine { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+        return Ok(Reply::text(code, if *fine { "ok" } else { "not ok" }.to_owned()));
+    }
+    let fine = checks.iter().all(|(_, fine)| *fine);
+    if fine && !query.has("verbose") {
+        return Ok(Reply::text(StatusCode::OK, "ok".to_owned()));
+    }
+    let mut text: String = checks
+        .iter()
+        .map(|(name, fine)| {
+            format!("[{}]{name} {}\n", if *fine { '+' } else { '-' }, if *fine { "ok" } else { "failed" })
+        })
+        .collect();
+    text.push_str(&format!("{endpoint} check {}\n", if fine { "passed" } else { "failed" }));
+    let code = if fine { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    Ok(Reply::text(code, text))
+}

@@ -1,0 +1,150 @@
+//! The subresource `scale`: the number of replicas of a workload, in one form for all kinds.
+
+use std::sync::Arc;
+
+use berth_api::resource::Resource;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::write::{self, Part};
+use super::{fields, sent};
+use crate::server::status::{Cause, Status};
+use crate::server::{ApiRequest, Reply, Shared, Verb};
+
+/// Answers the reading of a scale.
+///
+/// # Errors
+/// There is no such object.
+pub fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let object = super::find(shared, &request.info)?;
+    Ok(Reply::value(StatusCode::OK, &scale_of(&object.value())))
+}
+
+/// Answers the changing of a scale.
+///
+/// # Errors
+/// The scale is malformed or not valid, or the object changed since.
+pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let dry_run = sent::is_dry_run(&request.query)?;
+    let applies = sent::is_apply(request);
+    let sent = if request.info.verb == Verb::Update || applies {
+        let mut value = if applies {
+            sent::parse_applied(&request.body)?
+        } else {
+            sent::parse_object(&request.headers, &request.body)?
+        };
+        sent::agree_with_path(request, "autoscaling", "v1", "Scale", &mut value)?;
+        Some(value)
+    } else {
+        None
+    };
+    let resource = super::stored(&request.info)?;
+    let part = Some(Part { shown: scale_of, taken: with_replicas });
+    let mut warnings = Vec::new();
+    let object = write::change_object(shared, request, dry_run, part, &mut warnings, |current, warnings| {
+        let scale = match &sent {
+            Some(scale) if applies => {
+                return fields::applied(request, resource, Some(current), applied(resource, scale, request)?);
+            }
+            Some(scale) => scale.clone(),
+            None => sent::patched(request, &scale_of(current), warnings)?,
+        };
+        let mut new = with_replicas(current, &scale, &request.info.name)?;
+        for field in ["resourceVersion", "uid"] {
+            match &scale["metadata"][field] {
+                Value::String(text) => new["metadata"][field] = Value::from(text.as_str()),
+                _ => {
+                    if let Some(metadata) = new["metadata"].as_object_mut() {
+                        metadata.remove(field);
+                    }
+                }
+            }
+        }
+        Ok(new)
+    })
+    .await?;
+    Ok(Reply::value(StatusCode::OK, &scale_of(&object.value())).with_warnings(warnings))
+}
+
+/// The object with the replicas of a scale.
+fn with_replicas(object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+    let mut new = object.clone();
+    new["spec"]["replicas"] = Value::from(replicas(scale, name)?);
+    Ok(new)
+}
+
+/// What applying a scale applies to the object it is a part of.
+fn applied(resource: &Resource, scale: &Value, request: &ApiRequest) -> Result<Value, Box<Status>> {
+    let mut object = json!({
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind,
+        "metadata": {"name": scale["metadata"]["name"], "namespace": scale["metadata"]["namespace"]},
+    });
+    if !scale["spec"]["replicas"].is_null() {
+        object["spec"] = json!({"replicas": replicas(scale, &request.info.name)?});
+    }
+    Ok(object)
+}
+
+fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {
+    let invalid = |value: &Value, why: &str| {
+        let message = format!("Invalid value: {value}: {why}");
+        let cause =
+            Cause { reason: "FieldValueInvalid".to_owned(), message, field: "spec.replicas".to_owned() };
+        Status::invalid_kind("autoscaling", "Scale", name, vec![cause])
+    };
+    match &scale["spec"]["replicas"] {
+        Value::Null => Ok(0),
+        value => match value.as_i64().map(i32::try_from) {
+            Some(Ok(replicas)) if replicas >= 0 => Ok(replicas),
+            Some(_) => Err(invalid(value, "must be greater than or equal to 0")),
+            None => Err(invalid(value, "must be an integer")),
+        },
+    }
+}
+
+fn scale_of(value: &Value) -> Value {
+    let metadata: Map<String, Value> = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
+        .into_iter()
+        .filter_map(|field| Some((field.to_owned(), value["metadata"].get(field)?.clone())))
+        .collect();
+    let mut status = json!({"replicas": value["status"]["replicas"].as_i64().unwrap_or(0)});
+    let selector = selector_text(&value["spec"]["selector"]);
+    if !selector.is_empty() {
+        status["selector"] = Value::from(selector);
+    }
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": value["spec"]["replicas"].as_i64().unwrap_or(0)},
+        "status": status,
+    })
+}
+
+/// A selector as a query writes it. Replication controllers have a plain map.
+fn selector_text(selector: &Value) -> String {
+    let is_plain = selector.as_object().is_some_and(|map| map.values().all(Value::is_string));
+    let labels = if is_plain { selector } else { &selector["matchLabels"] };
+    let mut parts: Vec<String> = labels
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    for requirement in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = requirement["key"].as_str().unwrap_or_default();
+        let values: Vec<&str> =
+            requirement["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let values = values.join(",");
+        match requirement["operator"].as_str() {
+            Some("In") => parts.push(format!("{key} in ({values})")),
+            Some("NotIn") => parts.push(format!("{key} notin ({values})")),
+            Some("Exists") => parts.push(key.to_owned()),
+            Some("DoesNotExist") => parts.push(format!("!{key}")),
+            _ => {}
+        }
+    }
+    parts.sort_unstable();
+    parts.join(",")
+}

@@ -1,0 +1,328 @@
+//! Watches: what is there, then every change, with bookmarks in between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::resource::Resource;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::{convert, list};
+use crate::server::body::Body;
+use crate::server::status::{Cause, Status};
+use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared, choose};
+use crate::store::{Event, EventType, Filter, Object, write_frame};
+use crate::table::{self, IncludeObject};
+
+/// How often a quiet watch hears how far it is.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// The longest and the default duration of a watch.
+const MAX_DURATION: Duration = Duration::from_secs(3600);
+/// How many events are looked at in one go.
+const BATCH: usize = 512;
+/// Frames are sent together up to about this size.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// After a piece the next one waits this long for company. A change after a quiet time is told at once; of thousands a
+/// second many share a write here, and a read and a wake-up there.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Answers a watch.
+///
+/// # Errors
+/// The options are not valid, or the version is too old.
+pub fn watch(
+    shared: &Arc<Shared>,
+    info: &RequestInfo,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Reply, Box<Status>> {
+    let resource = super::stored(info)?;
+    let form = choose(headers)?;
+    let include = list::include_object(query)?;
+    let filter = list::filter(info, query)?;
+    let asked = list::resource_version(query)?;
+    let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
+    let send_initial = query.flag("sendInitialEvents")?;
+    check_options(query, send_initial, bookmarks)?;
+    let duration = match query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
+        _ => MAX_DURATION,
+    };
+    let slot = shared.watch_slot()?;
+    let current = shared.store.revision();
+    // Before the first look, so that no change is missed.
+    let changes = shared.store.changes_for(resource, &filter);
+    let from_state = match (send_initial, asked) {
+        (Some(send), _) => send,
+        (None, version) => version.unwrap_or(0) == 0,
+    };
+    if let Some(asked) = asked.filter(|asked| *asked > current) {
+        return if from_state {
+            Err(list::too_large(asked, current))
+        } else {
+            // There is one server: a version it has not given out comes from another life, and means nothing.
+            Err(Status::expired(format!("too old resource version: {asked} ({current})")))
+        };
+    }
+    let (position, initial) = if from_state {
+        let (revision, objects) = shared.store.list(resource, &filter);
+        (revision, VecDeque::from(objects))
+    } else {
+        let position = asked.filter(|asked| *asked > 0).unwrap_or(current);
+        if let Err(error) = shared.store.events_for(resource, &filter, position, 0) {
+            return Err(Status::expired(error.to_string()));
+        }
+        (position, VecDeque::new())
+    };
+    let now = Instant::now();
+    let watcher = Watcher {
+        shared: shared.clone(),
+        shown: info.resource,
+        stored: resource,
+        form,
+        include,
+        columns_told: false,
+        filter,
+        position,
+        initial,
+        announce_end: send_initial == Some(true),
+        bookmarks,
+        changes,
+        deadline: now + duration,
+        next_bookmark: now + BOOKMARK_INTERVAL,
+        not_before: now,
+        ended: false,
+        _counted: (shared.metrics.begin_watch(info), slot),
+    };
+    let stream = futures::stream::unfold(watcher, |mut watcher| async move {
+        let chunk = watcher.next().await?;
+        Some((chunk, watcher))
+    });
+    Ok(Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream))))
+}
+
+fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
+    let invalid = |field: &str, why: &str| {
+        let cause = Cause {
+            reason: "FieldValueForbidden".to_owned(),
+            message: format!("Forbidden: {why}"),
+            field: field.to_owned(),
+        };
+        Err(Status::invalid_kind("meta.k8s.io", "ListOptions", "", vec![cause]))
+    };
+    match (send_initial, query.get("resourceVersionMatch")) {
+        (Some(_), "NotOlderThan") if send_initial == Some(true) && !bookmarks => {
+            invalid("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks")
+        }
+        (Some(_), "NotOlderThan") | (None, "") => Ok(()),
+        (Some(_), _) => invalid(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (None, _) => invalid(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
+    }
+}
+
+struct Watcher {
+    shared: Arc<Shared>,
+    shown: &'static Resource,
+    stored: &'static Resource,
+    form: Form,
+    /// What rows carry of their objects.
+    include: IncludeObject,
+    /// Whether the columns of the table have been described.
+    columns_told: bool,
+    filter: Filter,
+    /// All changes up to this version have been told.
+    position: u64,
+    initial: VecDeque<Arc<Object>>,
+    /// Whether the end of the initial events is still to be announced.
+    announce_end: bool,
+    bookmarks: bool,
+    changes: tokio::sync::watch::Receiver<u64>,
+    deadline: Instant,
+    next_bookmark: Instant,
+    /// The next piece is put together then.
+    not_before: Instant,
+    ended: bool,
+    _counted: (InFlight, OwnedSemaphorePermit),
+}
+
+impl Watcher {
+    /// The next piece of the stream; `None` at its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        if !self.initial.is_empty() {
+            return Some(self.initial_events());
+        }
+        if std::mem::take(&mut self.announce_end) {
+            return Some(self.bookmark(true));
+        }
+        loop {
+            // Looked at here as well, for a watch that always has something to tell.
+            if self.shared.stop.is_cancelled() {
+                return None;
+            }
+            let now = Instant::now();
+            if now >= self.deadline {
+                self.ended = true;
+                return self.bookmarks.then(|| self.bookmark(false));
+            }
+            if now < self.not_before {
+                tokio::time::sleep_until(self.not_before).await;
+            }
+            self.changes.mark_unchanged();
+            match self.shared.store.events_for(self.stored, &self.filter, self.position, BATCH) {
+                Err(error) => {
+                    self.ended = true;
+                    return Some(error_frame(&Status::expired(error.to_string())));
+                }
+                Ok((position, events)) => {
+                    let n_told = events.len();
+                    let (chunk, n_seen) = self.frames(&events);
+                    self.position = match events.get(n_seen) {
+                        // The rest is told with the next piece.
+                        Some(_) => events.get(n_seen - 1).map_or(self.position, |e| e.object.revision),
+                        None => position,
+                    };
+                    if let Some(chunk) = chunk {
+                        if chunk.len() < CHUNK_BYTES {
+                            self.not_before = Instant::now() + PAUSE;
+                        }
+                        return Some(chunk);
+                    }
+                    if n_told == BATCH {
+                        continue;
+                    }
+                    // After a look, so that it says how far others have come, too.
+                    if self.bookmarks && Instant::now() >= self.next_bookmark {
+                        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                        return Some(self.bookmark(false));
+                    }
+                }
+            }
+            tokio::select! {
+                changed = self.changes.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
+                () = tokio::time::sleep_until(self.deadline) => {
+                    self.ended = true;
+                    return self.bookmarks.then(|| self.bookmark(false));
+                }
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {}
+                () = self.shared.stop.cancelled() => return None,
+            }
+        }
+    }
+
+    fn initial_events(&mut self) -> Bytes {
+        let mut chunk = BytesMut::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
+        while chunk.len() < CHUNK_BYTES
+            && let Some(object) = self.initial.pop_front()
+        {
+            self.write(&mut chunk, EventType::Added, &object);
+        }
+        chunk.freeze()
+    }
+
+    /// What the watcher sees of some events (`None` if nothing), and of how many of them: pieces have about one size.
+    fn frames(&mut self, events: &[Event]) -> (Option<Bytes>, usize) {
+        let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
+        let mut chunk = BytesMut::new();
+        // The bytes of a lone event are those of the store.
+        let mut lone: Option<Bytes> = None;
+        let mut n_seen = 0;
+        for event in events {
+            n_seen += 1;
+            let Some(event_type) = event.seen_through(&self.filter) else { continue };
+            if self.left_selection(event_type, event) {
+                chunk.extend(lone.take());
+                self.write_left(&mut chunk, event);
+            } else if as_stored
+                && chunk.is_empty()
+                && lone.is_none()
+                && let Some(frame) = event.object.frame(event_type)
+            {
+                lone = Some(frame);
+            } else {
+                chunk.extend(lone.take());
+                self.write(&mut chunk, event_type, &event.object);
+            }
+            if chunk.len() + lone.as_ref().map_or(0, Bytes::len) >= CHUNK_BYTES {
+                break;
+            }
+        }
+        let told = lone.or_else(|| (!chunk.is_empty()).then(|| chunk.freeze()));
+        (told, n_seen)
+    }
+
+    /// Whether the object still exists, but not for this watcher.
+    fn left_selection(&self, seen: EventType, event: &Event) -> bool {
+        seen == EventType::Deleted && event.event_type != EventType::Deleted
+    }
+
+    /// An object that left the selection is told as it was while selected, with the version of the change.
+    fn write_left(&mut self, chunk: &mut BytesMut, event: &Event) {
+        let Some(previous) = &event.previous else { return };
+        let revision = event.object.revision;
+        let left = Object::encode(self.stored, previous.value(), revision, EventType::Deleted);
+        self.write(chunk, EventType::Deleted, &left);
+    }
+
+    fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
+        match self.form {
+            Form::PartialMetadata => write_frame(chunk, event_type, &object.partial()),
+            Form::Table => {
+                let value = convert::shown_value(self.shown, object.value());
+                let with_columns = !std::mem::replace(&mut self.columns_told, true);
+                let table = table::table(self.shown, &value, self.include, with_columns, Timestamp::now());
+                write_frame(chunk, event_type, table.to_string().as_bytes());
+            }
+            Form::Plain if convert::is_stored_form(self.shown) => match object.frame(event_type) {
+                Some(frame) => chunk.put_slice(&frame),
+                None => write_frame(chunk, event_type, object.json()),
+            },
+            Form::Plain => {
+                write_frame(chunk, event_type, &convert::shown(self.shown, object));
+            }
+        }
+    }
+
+    fn bookmark(&self, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});
+        if initial_events_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let (kind, api_version) = match self.form {
+            Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            Form::Plain | Form::Table => (self.shown.kind, self.shown.api_version()),
+        };
+        let bookmark = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        match self.form {
+            Form::Table => {
+                line("BOOKMARK", &table::table(self.shown, &bookmark, self.include, false, Timestamp::now()))
+            }
+            _ => line("BOOKMARK", &bookmark),
+        }
+    }
+}
+
+fn error_frame(status: &Status) -> Bytes {
+    line("ERROR", &status.to_value())
+}
+
+fn line(event_type: &str, object: &Value) -> Bytes {
+    Bytes::from(format!("{}\n", json!({"type": event_type, "object": object})))
+}

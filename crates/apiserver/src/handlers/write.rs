@@ -1,0 +1,320 @@
+//! Creating and changing objects.
+
+use std::sync::Arc;
+
+use berth_api::resource::Resource;
+use http::StatusCode;
+use serde_json::Value;
+
+use super::admission::{self, Act};
+use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
+use super::{answer_object, convert, fields, write_failed};
+use crate::server::status::Status;
+use crate::server::{ApiRequest, Attributes, Reply, RequestInfo, Shared, Verb, refusal};
+use crate::store::{Change, EventType, Object, Write, WriteError, key};
+use crate::strategy::{self, Context};
+use crate::webhook::Operation;
+
+/// How often a generated name is tried again if it is taken.
+const NAME_ATTEMPTS: usize = 8;
+/// How often a change is tried again on a newer version of the object.
+const CHANGE_ATTEMPTS: usize = 64;
+
+/// Answers the creation of an object.
+///
+/// # Errors
+/// The object is not valid, not allowed or there already.
+pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let info = &request.info;
+    let resource = super::stored(info)?;
+    let dry_run = is_dry_run(&request.query)?;
+    let mut warnings = Vec::new();
+    let value = read(request, &mut warnings)?;
+    let object = create_object(shared, request, resource, value, dry_run, &mut warnings).await?;
+    Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
+}
+
+/// The object that was sent, as it is stored.
+fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<Status>> {
+    let RequestInfo { resource, .. } = request.info;
+    let mut sent = parse_strictly(&request.headers, &request.body)?;
+    agree_with_path(request, resource.group, resource.version, resource.kind, &mut sent.value)?;
+    fields::read(request, request.info.sent_kind(), &mut sent.value, &sent.duplicates, warnings)?;
+    Ok(convert::stored_value(resource, sent.value))
+}
+
+/// Creates an object that was read, with all that belongs to it.
+async fn create_object(
+    shared: &Arc<Shared>,
+    request: &ApiRequest,
+    resource: &'static Resource,
+    value: Value,
+    dry_run: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Arc<Object>, Box<Status>> {
+    let metadata = &value["metadata"];
+    if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
+    let generated = metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty();
+    let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
+    let told = warnings.len();
+    loop {
+        attempts -= 1;
+        let mut value = value.clone();
+        if generated {
+            value["metadata"]["name"] = Value::from(strategy::generate_name(&prefix));
+        }
+        let context = Context { shared, user: &request.user };
+        strategy::prepare_create(&context, resource, &mut value)?;
+        // What was applied comes with its managers.
+        if !is_apply(request) {
+            fields::track(request, resource, None, &mut value)?;
+        }
+        warnings.truncate(told);
+        let act = Act::create(dry_run);
+        if admission::mutate(shared, request, act, Some(&mut value), warnings).await? {
+            strategy::default_object(resource, &mut value);
+        }
+        strategy::admit_create(&context, resource, &mut value, warnings)?;
+        admission::validate(shared, request, act, Some(&value), warnings).await?;
+        let name = key(&value).1.to_owned();
+        if dry_run {
+            let (namespace, name) = key(&value);
+            if shared.store.get(resource, namespace, name).is_some() {
+                return Err(Status::already_exists(request.info.resource, name));
+            }
+            return Ok(Arc::new(tried(resource, value, None)));
+        }
+        match shared.store.write(Write { resource, change: Change::Create, value }).await {
+            Ok(object) => {
+                strategy::created(&context, resource, &object).await;
+                return Ok(object);
+            }
+            Err(WriteError::AlreadyExists) if attempts > 0 => {}
+            Err(error) => return Err(write_failed(request.info.resource, &name, error)),
+        }
+    }
+}
+
+/// An object as a request that is only tried answers it: not stored, with the version it has or none.
+pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) -> Object {
+    let revision = current.map_or(0, |object| object.revision);
+    let object = Object::encode(resource, value.clone(), revision, EventType::Modified);
+    if current.is_some() {
+        return object;
+    }
+    // A created object that is not stored has no version at all.
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    Object::decode(resource, value.to_string().as_bytes(), 0, EventType::Modified).unwrap_or(object)
+}
+
+/// Answers an update or a patch, of an object or of a part with a path of its own.
+///
+/// # Errors
+/// The change is not valid, not allowed, or based on a version that is no longer there.
+pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    if is_apply(request) {
+        return apply(shared, request).await;
+    }
+    let info = &request.info;
+    let dry_run = is_dry_run(&request.query)?;
+    let mut warnings = Vec::new();
+    let sent = match info.verb {
+        Verb::Update => Some(read(request, &mut warnings)?),
+        _ => None,
+    };
+    if let Some(value) = sent.as_ref().filter(|_| may_come_to_be(shared, info)) {
+        let told = warnings.clone();
+        match create_by_update(shared, request, value.clone(), dry_run, &mut warnings).await {
+            Ok(object) => {
+                return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
+            }
+            // Somebody else was faster: theirs is changed.
+            Err(status) if status.reason == "AlreadyExists" => warnings = told,
+            Err(status) => return Err(status),
+        }
+    }
+    let object =
+        change_object(shared, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
+            Some(value) => Ok(value.clone()),
+            None => patched(request, current, warnings),
+        })
+        .await?;
+    Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
+}
+
+/// Whether an update of what is not there creates it: kube-apiserver has that for a few resources.
+fn may_come_to_be(shared: &Shared, info: &RequestInfo) -> bool {
+    info.resource.create_on_update && info.subresource.is_none() && super::find(shared, info).is_err()
+}
+
+async fn create_by_update(
+    shared: &Arc<Shared>,
+    request: &ApiRequest,
+    mut value: Value,
+    dry_run: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Arc<Object>, Box<Status>> {
+    let info = &request.info;
+    let what = Attributes {
+        verb: "create",
+        group: info.resource.group,
+        resource: info.resource.plural,
+        namespace: &info.namespace,
+        ..Attributes::default()
+    };
+    if !shared.allows(&request.user, &what) {
+        return Err(Status::forbidden(info.resource, "", &refusal(&request.user, &what)));
+    }
+    if let Some(uid) = value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+        return Err(Status::conflict(info.resource, &info.name, &why));
+    }
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    create_object(shared, request, super::stored(info)?, value, dry_run, warnings).await
+}
+
+/// Answers a server-side apply: the object is changed, or created if it is not there.
+///
+/// # Errors
+/// What was sent cannot be applied, others manage what it changes, or the result is not valid or allowed.
+async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let info = &request.info;
+    let resource = super::stored(info)?;
+    let dry_run = is_dry_run(&request.query)?;
+    let mut sent = parse_applied(&request.body)?;
+    agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut sent)?;
+    let sent = convert::stored_value(info.resource, sent);
+    let mut warnings = Vec::new();
+    if info.subresource.is_none() && super::find(shared, info).is_err() {
+        if sent["metadata"]["uid"].is_string() {
+            return Err(Status::conflict(
+                info.resource,
+                &info.name,
+                "uid mismatch: the provided object specified a uid, and no existing object was found",
+            ));
+        }
+        let value = fields::applied(request, resource, None, sent.clone())?;
+        match create_object(shared, request, resource, value, dry_run, &mut warnings).await {
+            Ok(object) => {
+                return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
+            }
+            // Somebody else was faster: theirs is applied to.
+            Err(status) if status.reason == "AlreadyExists" => warnings.clear(),
+            Err(status) => return Err(status),
+        }
+    }
+    let object = change_object(shared, request, dry_run, None, &mut warnings, |current, _| {
+        fields::applied(request, resource, Some(current), sent.clone())
+    })
+    .await?;
+    Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
+}
+
+/// How a subresource shows the object it is a part of, for those who are asked about a change.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// The part of an object.
+    pub shown: fn(&Value) -> Value,
+    /// The object with a part that was changed. The text is the object's name.
+    pub taken: fn(&Value, &Value, &str) -> Result<Value, Box<Status>>,
+}
+
+/// Changes an object: reads it, transforms it, writes it back, and does so again if it changed in between and
+/// the client named no version.
+///
+/// # Errors
+/// The transformation fails, or its result is not valid, not allowed, or based on a version that is no longer
+/// there.
+pub async fn change_object(
+    shared: &Arc<Shared>,
+    request: &ApiRequest,
+    dry_run: bool,
+    part: Option<Part>,
+    warnings: &mut Vec<String>,
+    transform: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Box<Status>>,
+) -> Result<Arc<Object>, Box<Status>> {
+    let info = &request.info;
+    let resource = super::stored(info)?;
+    let told = warnings.len();
+    for _ in 0..CHANGE_ATTEMPTS {
+        let current = super::find(shared, info)?;
+        let old = current.value();
+        warnings.truncate(told);
+        let mut new = transform(&old, warnings)?;
+        let named_version = check_identity(request, &current, &old, &new)?;
+        let context = Context { shared, user: &request.user };
+        strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+        if !is_apply(request) {
+            fields::track(request, resource, Some(&old), &mut new)?;
+        }
+        let shown = |object: &Value| part.map(|part| (part.shown)(object));
+        let old_shown = shown(&old);
+        let old_asked = old_shown.as_ref().unwrap_or(&old);
+        let act = Act { operation: Operation::Update, old: Some(old_asked), dry_run };
+        let mut asked = shown(&new);
+        if admission::mutate(shared, request, act, Some(asked.as_mut().unwrap_or(&mut new)), warnings).await?
+        {
+            if let (Some(part), Some(asked)) = (part, &asked) {
+                new = (part.taken)(&new, asked, &info.name)?;
+            }
+            strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+        }
+        strategy::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
+        let asked = shown(&new);
+        admission::validate(shared, request, act, Some(asked.as_ref().unwrap_or(&new)), warnings).await?;
+        if new == old {
+            return Ok(current);
+        }
+        let change = if strategy::is_finished(resource, &new) {
+            Change::Delete { expected: current.revision }
+        } else {
+            Change::Update { expected: current.revision }
+        };
+        if dry_run {
+            return Ok(Arc::new(tried(resource, new, Some(&current))));
+        }
+        match shared.store.write(Write { resource, change, value: new }).await {
+            Ok(object) => return Ok(object),
+            Err(WriteError::Modified) if !named_version => {}
+            Err(error) => return Err(write_failed(info.resource, &info.name, error)),
+        }
+    }
+    Err(Status::modified(info.resource, &info.name))
+}
+
+/// Whether the change is of the very object and version that are there; answers whether a version was named.
+fn check_identity(
+    request: &ApiRequest,
+    current: &Object,
+    old: &Value,
+    new: &Value,
+) -> Result<bool, Box<Status>> {
+    let info = &request.info;
+    let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let (uid, sent_uid) = (text(old, "uid"), text(new, "uid"));
+    if !sent_uid.is_empty() && sent_uid != uid {
+        return Err(Status::conflict(
+            info.resource,
+            &info.name,
+            &format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"),
+        ));
+    }
+    let version = text(new, "resourceVersion");
+    match info.verb {
+        _ if version.is_empty() || version == "0" => Ok(false),
+        Verb::Update if version != current.revision.to_string() => {
+            Err(Status::modified(info.resource, &info.name))
+        }
+        // A patch that says nothing of a version leaves the current one in place.
+        Verb::Patch if version == current.revision.to_string() => Ok(false),
+        Verb::Patch => Err(Status::modified(info.resource, &info.name)),
+        _ => Ok(true),
+    }
+}

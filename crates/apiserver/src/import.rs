@@ -1,0 +1,149 @@
+//! Objects of a dump, put into the store as they are.
+
+use std::collections::HashSet;
+
+use berth_api::resource::{Resource, of_kind};
+use futures::{StreamExt as _, stream};
+use serde_json::Value;
+
+use crate::bootstrap::ensure_namespace;
+use crate::handlers::stored_value;
+use crate::store::{Change, Store, Write, WriteError, key};
+
+/// Why a dump could not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// An object has no name.
+    #[error("object {index} of the import ({kind}) has no metadata.name")]
+    NoName {
+        /// Its place.
+        index: usize,
+        /// Its kind; may be empty.
+        kind: String,
+    },
+    /// An object cannot be stored.
+    #[error("{kind} {name:?}: {source}")]
+    Write {
+        /// Its kind.
+        kind: String,
+        /// `namespace/name`.
+        name: String,
+        /// Why not.
+        source: WriteError,
+    },
+}
+
+/// What became of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Objects that are now stored.
+    pub stored: usize,
+    /// Objects that were there already and were left as they are.
+    pub present: usize,
+    /// Objects of kinds that are not served.
+    pub unknown: usize,
+}
+
+impl Imported {
+    fn count(&mut self, stored: bool) {
+        if stored {
+            self.stored += 1;
+        } else {
+            self.present += 1;
+        }
+    }
+}
+
+/// Writes that go to the store together; on disk they share a commit.
+const AT_ONCE: usize = 512;
+
+/// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
+/// dump nor in the store are dropped, since garbage collection would take their dependents. Namespaces that are missing
+/// are made.
+///
+/// # Errors
+/// An object has no name, or cannot be stored.
+pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Imported, ImportError> {
+    let mut imported = Imported::default();
+    let mut known = Vec::with_capacity(objects.len());
+    for (index, value) in objects.into_iter().enumerate() {
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let shown = of_kind(&text("apiVersion"), &text("kind"));
+        let Some((shown, resource)) = shown.and_then(|shown| Some((shown, shown.stored()?))) else {
+            imported.unknown += 1;
+            continue;
+        };
+        if key(&value).1.is_empty() {
+            return Err(ImportError::NoName { index, kind: text("kind") });
+        }
+        known.push((resource, stored_value(shown, value)));
+    }
+    // Namespaces first: whoever watches sees them before what is in them.
+    let (namespaces, rest): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
+    let uids: HashSet<String> = namespaces
+        .iter()
+        .chain(&rest)
+        .filter_map(|(_, value)| value["metadata"]["uid"].as_str().map(str::to_owned))
+        .collect();
+    let mut needed: Vec<String> = rest
+        .iter()
+        .filter(|(resource, _)| resource.namespaced)
+        .map(|(_, value)| namespace_of(value).to_owned())
+        .collect();
+    needed.sort_unstable();
+    needed.dedup();
+    for (resource, value) in namespaces {
+        imported.count(put(store, resource, value, &uids).await?);
+    }
+    for name in needed {
+        ensure_namespace(store, &name).await.map_err(|source| ImportError::Write {
+            kind: "Namespace".to_owned(),
+            name,
+            source,
+        })?;
+    }
+    let uids = &uids;
+    let mut writes = stream::iter(rest)
+        .map(|(resource, value)| put(store, resource, value, uids))
+        .buffer_unordered(AT_ONCE);
+    while let Some(stored) = writes.next().await {
+        imported.count(stored?);
+    }
+    Ok(imported)
+}
+
+fn namespace_of(value: &Value) -> &str {
+    Some(key(value).0).filter(|namespace| !namespace.is_empty()).unwrap_or("default")
+}
+
+/// Stores one object; answers whether it was not there.
+async fn put(
+    store: &Store,
+    resource: &'static Resource,
+    mut value: Value,
+    uids: &HashSet<String>,
+) -> Result<bool, ImportError> {
+    let namespace = namespace_of(&value).to_owned();
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        if resource.namespaced {
+            metadata.insert("namespace".to_owned(), Value::from(namespace.as_str()));
+        } else {
+            metadata.remove("namespace");
+        }
+        if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
+            metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
+        }
+        if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+            owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
+        }
+    }
+    let kind = resource.kind.to_owned();
+    let (namespace, name) = key(&value);
+    let name = format!("{namespace}/{name}");
+    match store.write(Write { resource, change: Change::Create, value }).await {
+        Ok(_) => Ok(true),
+        Err(WriteError::AlreadyExists) => Ok(false),
+        Err(source) => Err(ImportError::Write { kind, name, source }),
+    }
+}

@@ -1,0 +1,23 @@
+//! An embedded Kubernetes API server, for laptops, tests and CI.
+//!
+//! Modules: `store` keeps objects, versions and history; `server` serves HTTPS and checks identities and limits;
+//! `strategy` says what creating and changing an object of each resource means; `handlers` carry out requests. The
+//! server never sees the engine: an API server that shared the placement code would agree with its bugs.
+
+pub mod admission;
+mod bootstrap;
+pub mod discovery;
+mod handlers;
+mod import;
+mod options;
+mod server;
+mod store;
+mod strategy;
+pub mod table;
+pub mod webhook;
+
+pub use admission::Admission;
+pub use import::{ImportError, Imported};
+pub use options::{Limits, ServerOptions};
+pub use server::{ApiServer, CredentialsError, StartError};
+pub use store::{DiskError, WriteError};

@@ -1,0 +1,339 @@
+//! Roles and their bindings (`rbac.authorization.k8s.io/v1`) as rules: what a user may do besides what everyone, the
+//! admin and nodes may.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use berth_api::object::LabelSelector;
+use berth_api::resource::find;
+use berth_api::rules::Selector;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::authorize::{Attributes, is_allowed};
+use super::identity::{SERVICE_ACCOUNT_PREFIX, User};
+use crate::store::{Derived, Filter, Object, Store};
+
+/// The group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+/// A rule that comes to more single rights than this is not looked through, and nobody is taken to hold it.
+const MAX_COMBINATIONS: usize = 100_000;
+const PLURALS: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+
+/// The roles of a cluster, read anew whenever they or their bindings change.
+pub struct Roles(Derived<Grants>);
+
+/// A rule of a role. A list that holds `*` stands for everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyRule {
+    /// Verbs.
+    pub verbs: Vec<String>,
+    /// API groups.
+    pub api_groups: Vec<String>,
+    /// Plurals, with `/SUBRESOURCE` for a subresource.
+    pub resources: Vec<String>,
+    /// Names of objects; all if there are none.
+    pub resource_names: Vec<String>,
+    /// Paths that are not resources'; a `*` at the end stands for any rest.
+    pub non_resource_urls: Vec<String>,
+}
+
+/// What a binding gives to a subject.
+#[derive(Clone, Debug)]
+struct Grant {
+    /// Where; `None` for everywhere, cluster-scoped resources and paths included.
+    namespace: Option<Arc<str>>,
+    rules: Arc<[PolicyRule]>,
+}
+
+/// Who is given what.
+#[derive(Debug, Default)]
+pub struct Grants {
+    cluster_roles: HashMap<String, Arc<[PolicyRule]>>,
+    /// By namespace and name.
+    roles: HashMap<(String, String), Arc<[PolicyRule]>>,
+    users: HashMap<String, Vec<Grant>>,
+    groups: HashMap<String, Vec<Grant>>,
+}
+
+impl Roles {
+    /// The roles in a store.
+    pub fn new(store: &Store) -> Roles {
+        Roles(Derived::new(store, PLURALS.iter().filter_map(|plural| find(GROUP, "v1", plural))))
+    }
+
+    /// What the roles and bindings come to.
+    pub fn grants(&self, store: &Store) -> Arc<Grants> {
+        self.0.get(|| {
+            let list = |plural| {
+                let resource = find(GROUP, "v1", plural);
+                resource.map_or_else(Vec::new, |resource| store.list(resource, &Filter::default()).1)
+            };
+            Arc::new(Grants::of(PLURALS.map(list)))
+        })
+    }
+}
+
+impl Grants {
+    /// `objects` are cluster roles, their bindings, roles and theirs.
+    fn of([cluster_roles, cluster_bindings, roles, bindings]: [Vec<Arc<Object>>; 4]) -> Grants {
+        let rules_of =
+            |role: &Arc<Object>| -> Arc<[PolicyRule]> { PolicyRule::list(&role.value()["rules"]).into() };
+        let plain: HashMap<&str, Arc<[PolicyRule]>> =
+            cluster_roles.iter().map(|role| (&*role.facts.name, rules_of(role))).collect();
+        let of_cluster =
+            |role: &Arc<Object>| (role.facts.name.to_string(), aggregated(role, &cluster_roles, &plain));
+        let of_namespace = |role: &Arc<Object>| {
+            ((role.facts.namespace.to_string(), role.facts.name.to_string()), rules_of(role))
+        };
+        let mut grants = Grants {
+            cluster_roles: cluster_roles.iter().map(of_cluster).collect(),
+            roles: roles.iter().map(of_namespace).collect(),
+            ..Grants::default()
+        };
+        for binding in cluster_bindings {
+            let value = binding.value();
+            if let Some(rules) = grants.role(&value["roleRef"], "") {
+                grants.bind(&value, "", &Grant { namespace: None, rules });
+            }
+        }
+        for binding in bindings {
+            let value = binding.value();
+            let namespace = &*binding.facts.namespace;
+            if let Some(rules) = grants.role(&value["roleRef"], namespace) {
+                let grant = Grant { namespace: Some(namespace.into()), rules };
+                grants.bind(&value, namespace, &grant);
+            }
+        }
+        grants
+    }
+
+    /// The rules of the role that a binding in a namespace names; `None` if there is no such role.
+    pub fn role(&self, role: &Value, namespace: &str) -> Option<Arc<[PolicyRule]>> {
+        let name = text(role, "name");
+        match role["kind"].as_str() {
+            Some("ClusterRole") => self.cluster_roles.get(name).cloned(),
+            _ => self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned(),
+        }
+    }
+
+    /// Those rules that give more than the user has in the namespace (everywhere, if that is empty).
+    pub fn beyond<'r>(&self, user: &User, namespace: &str, rules: &'r [PolicyRule]) -> Vec<&'r PolicyRule> {
+        let holds = |what: &Attributes<'_>| is_allowed(user, what) || self.allow(user, what);
+        rules.iter().filter(|rule| !rule.all(namespace, holds)).collect()
+    }
+
+    fn bind(&mut self, binding: &Value, namespace: &str, grant: &Grant) {
+        for subject in binding["subjects"].as_array().into_iter().flatten() {
+            let name = text(subject, "name");
+            let of = match subject["kind"].as_str() {
+                Some("User") => self.users.entry(name.to_owned()),
+                Some("Group") => self.groups.entry(name.to_owned()),
+                Some("ServiceAccount") => {
+                    let own = Some(text(subject, "namespace")).filter(|own| !own.is_empty());
+                    let namespace = own.unwrap_or(namespace);
+                    self.users.entry(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"))
+                }
+                _ => continue,
+            };
+            of.or_default().push(grant.clone());
+        }
+    }
+
+    fn of_user<'a>(&'a self, user: &User) -> impl Iterator<Item = &'a Grant> {
+        let groups = user.groups.iter().filter_map(|group| self.groups.get(group));
+        self.users.get(&user.name).into_iter().chain(groups).flatten()
+    }
+
+    /// Whether a user is given the right to do something.
+    pub fn allow(&self, user: &User, what: &Attributes<'_>) -> bool {
+        self.of_user(user).any(|grant| {
+            let here = match &grant.namespace {
+                None => true,
+                Some(namespace) => !what.resource.is_empty() && **namespace == *what.namespace,
+            };
+            here && grant.rules.iter().any(|rule| rule.allows(what))
+        })
+    }
+
+    /// The rules a user has in a namespace, each once.
+    pub fn rules(&self, user: &User, namespace: &str) -> Vec<&PolicyRule> {
+        let here =
+            self.of_user(user).filter(|grant| grant.namespace.as_deref().is_none_or(|n| n == namespace));
+        let mut seen = HashSet::new();
+        here.flat_map(|grant| grant.rules.iter()).filter(|rule| seen.insert(format!("{rule:?}"))).collect()
+    }
+}
+
+impl PolicyRule {
+    /// The rules of a role, as it is stored.
+    pub fn list(rules: &Value) -> Vec<PolicyRule> {
+        let texts = |rule: &Value, field: &str| -> Vec<String> {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let rule = |rule: &Value| PolicyRule {
+            verbs: texts(rule, "verbs"),
+            api_groups: texts(rule, "apiGroups"),
+            resources: texts(rule, "resources"),
+            resource_names: texts(rule, "resourceNames"),
+            non_resource_urls: texts(rule, "nonResourceURLs"),
+        };
+        rules.as_array().into_iter().flatten().map(rule).collect()
+    }
+
+    /// Whether something holds for everything the rule allows in a namespace.
+    fn all(&self, namespace: &str, holds: impl Fn(&Attributes<'_>) -> bool) -> bool {
+        let parts = [&self.verbs, &self.api_groups, &self.resources, &self.resource_names];
+        let n = parts.iter().map(|list| list.len().max(1)).fold(1, usize::saturating_mul);
+        if n > MAX_COMBINATIONS {
+            return false;
+        }
+        let nameless = [String::new()];
+        let names = if self.resource_names.is_empty() { &nameless[..] } else { &self.resource_names };
+        self.verbs.iter().all(|verb| {
+            self.non_resource_urls
+                .iter()
+                .all(|path| holds(&Attributes { verb, path, ..Attributes::default() }))
+                && self.api_groups.iter().all(|group| {
+                    self.resources.iter().all(|resource| {
+                        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                        names.iter().all(|name| {
+                            holds(&Attributes {
+                                verb,
+                                group,
+                                resource,
+                                subresource,
+                                namespace,
+                                name,
+                                path: "",
+                            })
+                        })
+                    })
+                })
+        })
+    }
+
+    fn allows(&self, what: &Attributes<'_>) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
+        if !has(&self.verbs, what.verb) {
+            return false;
+        }
+        if what.resource.is_empty() {
+            return self.non_resource_urls.iter().any(|url| match url.strip_suffix('*') {
+                Some(prefix) => what.path.starts_with(prefix),
+                None => url == what.path,
+            });
+        }
+        has(&self.api_groups, what.group)
+            && self.resources.iter().any(|resource| covers(resource, what))
+            && (self.resource_names.is_empty() || self.resource_names.iter().any(|name| name == what.name))
+    }
+}
+
+/// Whether a rule's resource (`*`, `pods`, `pods/binding`, `*/scale`) is the one that is meant.
+fn covers(resource: &str, what: &Attributes<'_>) -> bool {
+    match resource.split_once('/') {
+        _ if resource == "*" => true,
+        None => resource == what.resource && what.subresource.is_empty(),
+        Some((plural, sub)) => {
+            (plural == "*" || plural == what.resource) && sub == what.subresource && !sub.is_empty()
+        }
+    }
+}
+
+/// A cluster role's rules; those of all that it selects, if it selects.
+fn aggregated(
+    role: &Object,
+    all: &[Arc<Object>],
+    plain: &HashMap<&str, Arc<[PolicyRule]>>,
+) -> Arc<[PolicyRule]> {
+    let value = role.value();
+    let Some(selectors) = value["aggregationRule"]["clusterRoleSelectors"].as_array() else {
+        return plain.get(&*role.facts.name).cloned().unwrap_or_default();
+    };
+    let selectors: Vec<Selector> = selectors
+        .iter()
+        .filter_map(|selector| Selector::parse(Some(&LabelSelector::deserialize(selector).ok()?)).ok())
+        .collect();
+    let selected = |other: &&Arc<Object>| {
+        selectors.iter().any(|selector| selector.matches(|key| other.facts.label(key)))
+            && other.value()["aggregationRule"].is_null()
+    };
+    let rules = all.iter().filter(selected).filter_map(|other| plain.get(&*other.facts.name));
+    rules.flat_map(|rules| rules.iter().cloned()).collect()
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// As kube-apiserver prints a rule.
+impl fmt::Display for PolicyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("APIGroups", &self.api_groups),
+            ("Resources", &self.resources),
+            ("ResourceNames", &self.resource_names),
+            ("NonResourceURLs", &self.non_resource_urls),
+            ("Verbs", &self.verbs),
+        ];
+        let said = lists.iter().filter(|(_, list)| !list.is_empty());
+        let said: Vec<String> = said.map(|(name, list)| format!("{name}:{}", quoted(list))).collect();
+        write!(f, "{{{}}}", said.join(", "))
+    }
+}
+
+/// Texts as Go quotes a list of them: `["a" "b"]`.
+pub fn quoted(texts: &[String]) -> String {
+    let each: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", each.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(value: Value) -> PolicyRule {
+        PolicyRule::list(&json!([value])).remove(0)
+    }
+
+    #[test]
+    fn rules_cover_what_they_name() {
+        let binding = Attributes {
+            verb: "create",
+            resource: "pods",
+            subresource: "binding",
+            name: "p",
+            ..Attributes::default()
+        };
+        let list = Attributes { verb: "list", resource: "pods", ..Attributes::default() };
+        let path = Attributes { verb: "get", path: "/metrics/x", ..Attributes::default() };
+        let of = |group: &str, verbs: &[&str], resources: &[&str], names: &[&str]| {
+            rule(
+                json!({"apiGroups": [group], "verbs": verbs, "resources": resources, "resourceNames": names}),
+            )
+        };
+        for (rule, wanted) in [
+            (of("", &["create"], &["pods/binding"], &[]), [true, false]),
+            (of("", &["*"], &["pods"], &[]), [false, true]),
+            (of("", &["*"], &["*/binding"], &[]), [true, false]),
+            (of("*", &["*"], &["*"], &[]), [true, true]),
+            (of("apps", &["*"], &["*"], &[]), [false, false]),
+            (of("", &["create", "list"], &["pods/*", "pods"], &[]), [false, true]),
+            (of("", &["*"], &["*"], &["p"]), [true, false]),
+            (of("", &["*"], &["*"], &["q"]), [false, false]),
+        ] {
+            assert_eq!([&binding, &list].map(|what| rule.allows(what)), wanted, "{rule:?}");
+            assert!(!rule.allows(&path));
+        }
+        for (url, wanted) in [("/metrics", false), ("/metrics/*", true), ("*", true), ("/metrics/x", true)] {
+            let rule = rule(json!({"verbs": ["get"], "nonResourceURLs": [url]}));
+            assert_eq!(rule.allows(&path), wanted, "{url}");
+            assert!(!rule.allows(&list));
+        }
+    }
+}

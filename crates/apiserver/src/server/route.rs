@@ -1,0 +1,248 @@
+//! What a request's method and path ask for.
+
+use berth_api::resource::{Resource, Storage, Subresource, find};
+use http::Method;
+
+use super::query::{Query, decode};
+use super::status::Status;
+
+/// What is done to objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Read one.
+    Get,
+    /// Read many.
+    List,
+    /// Follow changes.
+    Watch,
+    /// Make one.
+    Create,
+    /// Replace one.
+    Update,
+    /// Change parts of one.
+    Patch,
+    /// Delete one.
+    Delete,
+    /// Delete many.
+    DeleteCollection,
+}
+
+impl Verb {
+    /// The word in authorization and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
+/// A request for objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// What is done.
+    pub verb: Verb,
+    /// To what.
+    pub resource: &'static Resource,
+    /// To which part.
+    pub subresource: Option<&'static Subresource>,
+    /// In which namespace; empty for cluster-scoped resources and across namespaces.
+    pub namespace: String,
+    /// To which object; empty for collections and creation.
+    pub name: String,
+}
+
+impl RequestInfo {
+    /// The name of the subresource; empty for the resource itself.
+    pub fn subresource_name(&self) -> &'static str {
+        self.subresource.map_or("", |s| s.name)
+    }
+
+    /// Group, version and kind of what is sent.
+    pub fn sent_kind(&self) -> (&'static str, &'static str, &'static str) {
+        match self.subresource {
+            Some(sub) => (sub.group, sub.version, sub.kind),
+            None => (self.resource.group, self.resource.version, self.resource.kind),
+        }
+    }
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Objects.
+    Resource(RequestInfo),
+    /// Everything else that is only read: discovery, OpenAPI, version, health, metrics.
+    Path(Vec<String>),
+}
+
+/// Reads method and path.
+///
+/// # Errors
+/// The path is malformed, leads nowhere, or knows no such method.
+pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<Status>> {
+    let segments = segments(path)?;
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() && !group.is_empty() => {
+            (*group, *version, rest)
+        }
+        _ => {
+            return if method == Method::GET || method == Method::HEAD {
+                Ok(Route::Path(segments))
+            } else {
+                Err(Status::method_not_allowed())
+            };
+        }
+    };
+    let (namespace, rest) = match rest {
+        // Namespaces themselves, and what only they have.
+        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
+            ("", rest)
+        }
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        rest => ("", rest),
+    };
+    let (plural, name, subresource) = match rest {
+        [plural] => (*plural, "", ""),
+        [plural, name] => (*plural, *name, ""),
+        [plural, name, subresource] => (*plural, *name, *subresource),
+        _ => return Err(Status::no_such_path()),
+    };
+    let resource = find(group, version, plural).ok_or_else(Status::no_such_path)?;
+    let subresource = match subresource {
+        "" => None,
+        name => Some(resource.subresource(name).ok_or_else(Status::no_such_path)?),
+    };
+    if !resource.namespaced && !namespace.is_empty() {
+        return Err(Status::no_such_path());
+    }
+    if resource.namespaced && namespace.is_empty() && !name.is_empty() {
+        return Err(Status::no_such_path());
+    }
+    let verb = verb(method, name, query)?;
+    let verbs = subresource.map_or(resource.verbs, |s| s.verbs);
+    let across = resource.namespaced && namespace.is_empty();
+    if !verbs.contains(&verb.as_str())
+        || (across && !matches!(verb, Verb::List | Verb::Watch))
+        || (resource.storage == Storage::None && !name.is_empty())
+        || (verb == Verb::Create && subresource.is_none() && !name.is_empty())
+    {
+        return Err(Status::method_not_allowed());
+    }
+    Ok(Route::Resource(RequestInfo {
+        verb,
+        resource,
+        subresource,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }))
+}
+
+fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>> {
+    Ok(match (method.as_str(), name.is_empty()) {
+        ("GET" | "HEAD", false) => Verb::Get,
+        ("GET" | "HEAD", true) if query.flag("watch")? == Some(true) => Verb::Watch,
+        ("GET" | "HEAD", true) => Verb::List,
+        // Creating a subresource names the object it belongs to.
+        ("POST", _) => Verb::Create,
+        ("PUT", false) => Verb::Update,
+        ("PATCH", false) => Verb::Patch,
+        ("DELETE", false) => Verb::Delete,
+        ("DELETE", true) => Verb::DeleteCollection,
+        _ => return Err(Status::method_not_allowed()),
+    })
+}
+
+/// The decoded segments. What could be mistaken for another path is refused.
+fn segments(path: &str) -> Result<Vec<String>, Box<Status>> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Ok(Vec::new());
+    }
+    let segment = |text: &str| {
+        let segment = decode(text, false)
+            .ok_or_else(|| Status::bad_request("the path has a malformed percent escape"))?;
+        if segment.is_empty() || segment == "." || segment == ".." {
+            return Err(Status::no_such_path());
+        }
+        if segment.contains(['/', '\\']) || segment.chars().any(char::is_control) {
+            return Err(Status::bad_request(format!("invalid path segment {segment:?}")));
+        }
+        Ok(segment)
+    };
+    path.split('/').map(segment).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routed(method: &str, path: &str) -> Result<String, u16> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        match route(&method, path, &Query::parse(query).unwrap()) {
+            Ok(Route::Resource(i)) => Ok(format!(
+                "{} {} {}|{}|{}",
+                i.verb.as_str(),
+                i.resource.qualified(),
+                i.namespace,
+                i.name,
+                i.subresource_name()
+            )),
+            Ok(Route::Path(segments)) => Ok(segments.join("/")),
+            Err(status) => Err(status.code.as_u16()),
+        }
+    }
+
+    #[test]
+    fn paths_lead_where_they_say() {
+        for (method, path, wanted) in [
+            ("GET", "/api/v1/pods?watch=true", Ok("watch pods ||")),
+            ("GET", "/api/v1/namespaces/n/pods", Ok("list pods n||")),
+            ("GET", "/api/v1/namespaces/n/pods/p/log", Ok("get pods n|p|log")),
+            ("POST", "/api/v1/namespaces/n/pods/p/binding", Ok("create pods n|p|binding")),
+            ("POST", "/api/v1/namespaces/n/bindings", Ok("create bindings n||")),
+            ("PATCH", "/api/v1/nodes/n%3Am/status", Ok("patch nodes |n:m|status")),
+            ("GET", "/api/v1/namespaces/status", Ok("get namespaces |status|")),
+            ("PUT", "/api/v1/namespaces/n/finalize", Ok("update namespaces |n|finalize")),
+            ("DELETE", "/apis/apps/v1/namespaces/n/deployments", Ok("deletecollection deployments.apps n||")),
+            (
+                "POST",
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                Ok("create selfsubjectaccessreviews.authorization.k8s.io ||"),
+            ),
+            ("GET", "/", Ok("")),
+            ("GET", "/apis/apps/v1/", Ok("apis/apps/v1")),
+            ("GET", "/healthz", Ok("healthz")),
+            ("POST", "/healthz", Err(405)),
+            ("POST", "/api/v1/pods", Err(405)),
+            ("POST", "/api/v1/nodes/n", Err(405)),
+            ("PUT", "/api/v1/nodes", Err(405)),
+            ("DELETE", "/api/v1/namespaces", Err(405)),
+            ("TRACE", "/api/v1/nodes", Err(405)),
+            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", Err(405)),
+            ("GET", "/api/v1/pods/p", Err(404)),
+            ("GET", "/api/v1/namespaces/n/nodes", Err(404)),
+            ("GET", "/api/v1/namespaces/n/gadgets", Err(404)),
+            ("GET", "/api/v2/pods", Err(404)),
+            ("GET", "/api/v1/namespaces/n/pods/p/status/x", Err(404)),
+            ("GET", "/api/v1/namespaces/n/pods/../secrets", Err(404)),
+            ("GET", "/api/v1/namespaces/n/pods/%2e%2e/secrets", Err(404)),
+            ("GET", "/api/v1/namespaces/n%2fpods", Err(400)),
+            ("GET", "/api/v1/namespaces/n/pods/a%00", Err(400)),
+            ("GET", "/api/v1/namespaces/n/pods/%zz", Err(400)),
+            ("GET", "/api//v1/pods", Err(404)),
+        ] {
+            assert_eq!(routed(method, path), wanted.map(str::to_owned), "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Errors as the API tells them: `Status` objects with Kubernetes' reasons and messages.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use berth_api::resource::Resource;
+
+/// One of several reasons for a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable, such as `FieldValueInvalid`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Path of the field; may be empty.
+    pub field: String,
+}
+
+/// What a failure is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Name of the object.
+    pub name: String,
+    /// API group.
+    pub group: String,
+    /// The resource's plural, or the kind for invalid objects.
+    pub kind: String,
+    /// Uid of the object.
+    pub uid: String,
+    /// The reasons in detail.
+    pub causes: Vec<Cause>,
+    /// When the client should try again; 0 says nothing.
+    pub retry_after_seconds: u32,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// HTTP status.
+    pub code: StatusCode,
+    /// Machine-readable reason, such as `NotFound`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// What it is about.
+    pub details: Details,
+}
+
+impl Status {
+    /// A failure with nothing but a message.
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
+        Box::new(Status { code, reason, message: message.into(), details: Details::default() })
+    }
+
+    fn about(mut self: Box<Self>, resource: &Resource, name: &str) -> Box<Status> {
+        resource.group.clone_into(&mut self.details.group);
+        resource.plural.clone_into(&mut self.details.kind);
+        name.clone_into(&mut self.details.name);
+        self
+    }
+
+    /// The object is not there.
+    pub fn not_found(resource: &Resource, name: &str) -> Box<Status> {
+        let message = format!("{} \"{name}\" not found", resource.qualified());
+        Status::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+    }
+
+    /// Nothing is served under the path.
+    pub fn no_such_path() -> Box<Status> {
+        Status::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// There is an object of that name.
+    pub fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
+        let message = format!("{} \"{name}\" already exists", resource.qualified());
+        Status::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    /// The request is at odds with the object's state.
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
+        Status::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    /// The object changed since the client read it.
+    pub fn modified(resource: &Resource, name: &str) -> Box<Status> {
+        Status::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// The user may not do that, or an admission rule is against it.
+    pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
+        let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+        let message = format!("{}{named} is forbidden: {why}", resource.qualified());
+        Status::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+    }
+
+    /// Fields are not valid. `causes` must not be empty.
+    pub fn invalid(resource: &Resource, name: &str, causes: Vec<Cause>) -> Box<Status> {
+        Status::invalid_kind(resource.group, resource.kind, name, causes)
+    }
+
+    /// Fields of what was sent, which is not of the resource's own kind, are not valid.
+    pub fn invalid_kind(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Box<Status> {
+        let each: Vec<String> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+        let all = match each.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("{qualified} \"{name}\" is invalid: {all}");
+        let mut status = Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        status.details = Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes,
+            ..Details::default()
+        };
+        status
+    }
+
+    /// The request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Box<Status> {
+        Status::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// The resource does not know the verb.
+    pub fn method_not_allowed() -> Box<Status> {
+        Status::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    /// The history does not reach back to the version, or the list's snapshot is gone.
+    pub fn expired(message: impl Into<String>) -> Box<Status> {
+        Status::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// Something of our own is broken.
+    pub fn internal(message: impl std::fmt::Display) -> Box<Status> {
+        let text = message.to_string();
+        let message = format!("Internal error occurred: {text}");
+        let mut status = Status::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message);
+        status.details.causes = vec![Cause { reason: String::new(), message: text, field: String::new() }];
+        status
+    }
+
+    /// The client should come back later.
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Box<Status> {
+        let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        status.details.retry_after_seconds = retry_after_seconds;
+        status
+    }
+
+    /// The `Status` object.
+    pub fn to_value(&self) -> Value {
+        let mut object = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        });
+        let d = &self.details;
+        let mut details = serde_json::Map::new();
+        for (key, text) in [("name", &d.name), ("group", &d.group), ("kind", &d.kind), ("uid", &d.uid)] {
+            if !text.is_empty() {
+                details.insert(key.to_owned(), Value::from(text.as_str()));
+            }
+        }
+        if !d.causes.is_empty() {
+            let causes = d.causes.iter().map(|cause| {
+                let mut object = serde_json::Map::new();
+                for (key, text) in
+                    [("reason", &cause.reason), ("message", &cause.message), ("field", &cause.field)]
+                {
+                    if !text.is_empty() {
+                        object.insert(key.to_owned(), Value::from(text.as_str()));
+                    }
+                }
+                Value::Object(object)
+            });
+            details.insert("causes".to_owned(), causes.collect());
+        }
+        if d.retry_after_seconds > 0 {
+            details.insert("retryAfterSeconds".to_owned(), Value::from(d.retry_after_seconds));
+        }
+        if !details.is_empty() {
+            object["details"] = Value::Object(details);
+        }
+        object["code"] = Value::from(self.code.as_u16());
+        object
+    }
+}
+
+/// The `Status` of a deletion that is done.
+pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
+    let mut details = json!({ "name": name });
+    if !resource.group.is_empty() {
+        details["group"] = Value::from(resource.group);
+    }
+    details["kind"] = Value::from(resource.plural);
+    if !uid.is_empty() {
+        details["uid"] = Value::from(uid);
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_api::resource::find;
+
+    #[test]
+    fn statuses_speak_as_kubernetes_does() {
+        let deployments = find("apps", "v1", "deployments").unwrap();
+        let status = Status::not_found(deployments, "web").to_value();
+        assert_eq!(status["message"], "deployments.apps \"web\" not found");
+        assert_eq!(status["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));
+        assert_eq!(status["code"], 404);
+        let cause = |field: &str| Cause {
+            reason: "FieldValueRequired".into(),
+            message: "Required value".into(),
+            field: field.into(),
+        };
+        let one = Status::invalid(deployments, "web", vec![cause("spec")]);
+        assert_eq!(one.message, "Deployment.apps \"web\" is invalid: spec: Required value");
+        let two = Status::invalid(deployments, "web", vec![cause("a"), cause("b")]);
+        assert_eq!(two.message, "Deployment.apps \"web\" is invalid: [a: Required value, b: Required value]");
+    }
+}

@@ -1,0 +1,322 @@
+//! The objects of one resource and the history of their changes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use berth_api::resource::Resource;
+use tokio::sync::watch;
+
+use super::object::{EventType, Facts, Object};
+use super::selector::Filter;
+use super::topics::Topics;
+
+/// How much history a collection keeps for watchers that lag or come back.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryBounds {
+    /// At most so many events.
+    pub events: usize,
+    /// At most so many bytes of objects.
+    pub bytes: usize,
+}
+
+impl Default for HistoryBounds {
+    fn default() -> Self {
+        HistoryBounds { events: 32_768, bytes: 64 << 20 }
+    }
+}
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What happened.
+    pub event_type: EventType,
+    /// The object after the change; for a deletion, as it was last, with the deletion's version.
+    pub object: Arc<Object>,
+    /// The object before the change.
+    pub previous: Option<Arc<Object>>,
+}
+
+impl Event {
+    /// What a watcher with this filter sees of it: an object that enters the selection is new to it, one that leaves is
+    /// gone.
+    pub fn seen_through(&self, filter: &Filter) -> Option<EventType> {
+        let is = self.event_type != EventType::Deleted && filter.matches(&self.object.facts);
+        let was = self.previous.as_ref().is_some_and(|previous| filter.matches(&previous.facts));
+        match (was, is) {
+            (false, true) => Some(EventType::Added),
+            (true, true) => Some(EventType::Modified),
+            (true, false) => Some(EventType::Deleted),
+            (false, false) => None,
+        }
+    }
+}
+
+/// The history does not reach back so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too old resource version: {asked} ({oldest})")]
+pub struct TooOld {
+    /// The version asked for.
+    pub asked: u64,
+    /// The oldest one from which all later changes are known.
+    pub oldest: u64,
+}
+
+/// Objects by namespace and name.
+type Objects = BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>;
+
+/// The objects of one resource and the history of their changes.
+#[derive(Debug)]
+pub struct Collection {
+    objects: Objects,
+    n_objects: usize,
+    history: VecDeque<Event>,
+    history_bytes: usize,
+    /// All changes after this version are in the history.
+    floor: u64,
+    bounds: HistoryBounds,
+    /// Tells watchers that there is something new.
+    head: watch::Sender<u64>,
+    /// Those who watch only objects with one value of one field.
+    topics: Topics,
+}
+
+impl Collection {
+    /// An empty collection, whose history begins after `floor`.
+    pub fn new(resource: &Resource, floor: u64, bounds: HistoryBounds) -> Collection {
+        Collection {
+            objects: Objects::new(),
+            n_objects: 0,
+            history: VecDeque::new(),
+            history_bytes: 0,
+            floor,
+            bounds,
+            head: watch::Sender::new(floor),
+            topics: Topics::new(resource.watched_field()),
+        }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.n_objects
+    }
+
+    /// An object.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+        self.objects.get(namespace)?.get(name)
+    }
+
+    /// All objects that a filter selects, by namespace and name.
+    pub fn select(&self, filter: &Filter) -> Vec<Arc<Object>> {
+        let matching = |objects: &BTreeMap<Box<str>, Arc<Object>>| -> Vec<Arc<Object>> {
+            if let Some(name) = filter.name() {
+                return objects.get(name).filter(|o| filter.matches(&o.facts)).cloned().into_iter().collect();
+            }
+            objects.values().filter(|o| filter.matches(&o.facts)).cloned().collect()
+        };
+        match &filter.namespace {
+            Some(namespace) => self.objects.get(namespace.as_str()).map(matching).unwrap_or_default(),
+            None => self.objects.values().flat_map(matching).collect(),
+        }
+    }
+
+    /// Puts an object in without history, as when reading from disk.
+    pub fn restore(&mut self, object: Arc<Object>) {
+        self.put(object);
+    }
+
+    /// Adds to the history without changing objects, as when reading from disk.
+    pub fn restore_event(&mut self, event: Event) {
+        self.remember(event);
+    }
+
+    fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        let Facts { namespace, name, .. } = &object.facts;
+        let (namespace, name) = (namespace.clone(), name.clone());
+        let previous = self.objects.entry(namespace).or_default().insert(name, object);
+        self.n_objects += usize::from(previous.is_none());
+        previous
+    }
+
+    fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        let objects = self.objects.get_mut(namespace)?;
+        let previous = objects.remove(name)?;
+        if objects.is_empty() {
+            self.objects.remove(namespace);
+        }
+        self.n_objects -= 1;
+        Some(previous)
+    }
+
+    /// Makes a change that was decided before, and tells the watchers.
+    pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
+        let previous = match event_type {
+            EventType::Deleted => self.take(&object.facts.namespace, &object.facts.name),
+            EventType::Added | EventType::Modified => self.put(object.clone()),
+        };
+        let revision = object.revision;
+        let event = Event { event_type, object, previous };
+        self.topics.tell(&event);
+        self.remember(event);
+        self.head.send_replace(revision);
+    }
+
+    fn remember(&mut self, event: Event) {
+        self.history_bytes += event.object.size();
+        self.history.push_back(event);
+        while self.history.len() > self.bounds.events
+            || (self.history_bytes > self.bounds.bytes && self.history.len() > 1)
+        {
+            let Some(oldest) = self.history.pop_front() else { break };
+            self.history_bytes -= oldest.object.size();
+            self.floor = oldest.object.revision;
+            self.topics.forget(&oldest);
+        }
+        // What an event replaced is only asked for its facts, but keeps its bytes alive with it: the bound on bytes
+        // still holds within a factor of two, since the event that wrote it is counted as well.
+    }
+
+    /// Up to `limit` events after a version, oldest first.
+    ///
+    /// # Errors
+    /// Changes after that version have been forgotten.
+    pub fn events_after(&self, revision: u64, limit: usize) -> Result<Vec<Event>, TooOld> {
+        if revision < self.floor {
+            return Err(TooOld { asked: revision, oldest: self.floor });
+        }
+        let start = self.history.partition_point(|event| event.object.revision <= revision);
+        Ok(self.history.range(start..).take(limit).cloned().collect())
+    }
+
+    /// Up to `limit` events after a version, oldest first, among them all of objects whose watched field had or has a
+    /// value.
+    ///
+    /// # Errors
+    /// Changes after that version that concern the value have been forgotten.
+    pub fn events_of(&self, value: &str, revision: u64, limit: usize) -> Result<Vec<Event>, TooOld> {
+        match self.topics.revisions_after(value, revision) {
+            // Told of none by the topic, which has not been there as long.
+            None => self.events_after(revision, limit),
+            Some(Err(oldest)) => Err(TooOld { asked: revision, oldest }),
+            Some(Ok(revisions)) => {
+                let event = |revision: u64| {
+                    let at = self.history.binary_search_by_key(&revision, |event| event.object.revision);
+                    at.ok().and_then(|at| self.history.get(at)).cloned()
+                };
+                Ok(revisions.take(limit).filter_map(event).collect())
+            }
+        }
+    }
+
+    /// A signal that fires after every change of objects whose watched field had or has a value.
+    pub fn changes_of(&mut self, value: &str) -> watch::Receiver<u64> {
+        let now = *self.head.borrow();
+        self.topics.subscribe(value, now)
+    }
+
+    /// A signal that fires after every change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.head.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use berth_api::resource::find;
+
+    fn pods() -> &'static Resource {
+        find("", "v1", "pods").unwrap()
+    }
+
+    fn on_node(name: &str, node: &str, revision: u64) -> Arc<Object> {
+        let value = json!({"metadata": {"name": name, "namespace": "n"}, "spec": {"nodeName": node}});
+        Arc::new(Object::encode(pods(), value, revision, EventType::Modified))
+    }
+
+    fn object(name: &str, label: &str, revision: u64) -> Arc<Object> {
+        let value = json!({"metadata": {"name": name, "namespace": "n", "labels": {"l": label}}});
+        Arc::new(Object::encode(pods(), value, revision, EventType::Modified))
+    }
+
+    fn seen(collection: &Collection, after: u64, labels: &str) -> Vec<(EventType, u64)> {
+        let filter = Filter::parse(pods(), None, labels, "").unwrap();
+        let events = collection.events_after(after, usize::MAX).unwrap();
+        events.iter().filter_map(|e| Some((e.seen_through(&filter)?, e.object.revision))).collect()
+    }
+
+    #[test]
+    fn watchers_see_objects_enter_and_leave_their_selection() {
+        use EventType::{Added, Deleted, Modified};
+        let mut collection = Collection::new(pods(), 10, HistoryBounds::default());
+        collection.apply(object("a", "x", 11), Added);
+        collection.apply(object("a", "x", 12), Modified);
+        collection.apply(object("a", "y", 13), Modified);
+        collection.apply(object("a", "x", 14), Modified);
+        collection.apply(object("a", "x", 15), Deleted);
+        assert_eq!(
+            seen(&collection, 10, "l=x"),
+            [(Added, 11), (Modified, 12), (Deleted, 13), (Added, 14), (Deleted, 15)]
+        );
+        assert_eq!(seen(&collection, 12, "l=y"), [(Added, 13), (Deleted, 14)]);
+        assert_eq!(seen(&collection, 15, ""), []);
+        assert_eq!(collection.len(), 0);
+    }
+
+    #[test]
+    fn forgotten_history_is_an_error() {
+        let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 2, bytes: usize::MAX });
+        assert_eq!(collection.events_after(9, 1).unwrap_err(), TooOld { asked: 9, oldest: 10 });
+        for revision in 11..15 {
+            collection.apply(object("a", "x", revision), EventType::Modified);
+        }
+        assert_eq!(collection.events_after(11, 9).unwrap_err(), TooOld { asked: 11, oldest: 12 });
+        assert_eq!(collection.events_after(12, 9).unwrap().len(), 2);
+        assert_eq!(collection.events_after(12, 1).unwrap()[0].object.revision, 13);
+    }
+
+    #[test]
+    fn history_is_bounded_by_bytes() {
+        let size = object("a", "x", 1).size();
+        let mut collection =
+            Collection::new(pods(), 0, HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 });
+        for revision in 1..=9 {
+            collection.apply(object("a", "x", revision), EventType::Modified);
+        }
+        assert_eq!(collection.events_after(6, 9).unwrap().len(), 3);
+        assert!(collection.events_after(5, 9).is_err());
+    }
+
+    #[test]
+    fn whoever_watches_one_node_hears_of_its_pods_only() {
+        use EventType::{Added, Deleted, Modified};
+        let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 4, bytes: usize::MAX });
+        let revisions = |collection: &Collection, after| {
+            let events = collection.events_of("n1", after, usize::MAX)?;
+            Ok(events.iter().map(|event| event.object.revision).collect::<Vec<_>>())
+        };
+        collection.apply(on_node("early", "n1", 11), Added);
+        let mut changes = collection.changes_of("n1");
+        collection.apply(on_node("a", "n2", 12), Added);
+        assert!(!changes.has_changed().unwrap());
+        collection.apply(on_node("b", "", 13), Added);
+        collection.apply(on_node("b", "n1", 14), Modified);
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        assert_eq!(revisions(&collection, 10), Ok(vec![11, 12, 13, 14]), "from before it was watched: all");
+        assert_eq!(revisions(&collection, 11), Ok(vec![14]));
+        assert_eq!(revisions(&collection, 14), Ok(vec![]));
+        collection.apply(on_node("b", "n3", 15), Modified);
+        assert!(changes.has_changed().unwrap(), "it left the node");
+        collection.apply(on_node("b", "n3", 16), Deleted);
+        collection.apply(on_node("c", "n3", 17), Added);
+        collection.apply(on_node("d", "n3", 18), Added);
+        // 14 is forgotten, and 15 is not.
+        assert_eq!(revisions(&collection, 14), Ok(vec![15]));
+        assert_eq!(revisions(&collection, 13), Err(TooOld { asked: 13, oldest: 14 }));
+        collection.apply(on_node("d", "n3", 19), Modified);
+        assert_eq!(revisions(&collection, 15), Ok(vec![]), "others' changes make no version too old");
+        assert!(collection.events_after(14, 9).is_err());
+    }
+}

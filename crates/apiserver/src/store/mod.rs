@@ -1,0 +1,307 @@
+//! Objects, their versions and the history of their changes.
+//!
+//! Every write gets the next number of one counter as its resource version. Readers and watchers see a write only once
+//! it is acknowledged: with a data directory that is when it is on disk. Nothing here knows what objects mean.
+
+mod collection;
+mod derived;
+mod disk;
+mod object;
+mod selector;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod writer;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub use collection::{Event, HistoryBounds, TooOld};
+pub use derived::Derived;
+pub use disk::DiskError;
+pub use object::{EventType, Object, partial_metadata, write_frame};
+pub use selector::Filter;
+pub use snapshot::Snapshots;
+
+use berth_api::resource::{RESOURCES, Resource};
+use collection::Collection;
+use disk::Disk;
+use writer::Writer;
+
+/// What a write does, and what must hold for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// There must be no such object.
+    Create,
+    /// The object must still be at this version.
+    Update {
+        /// The version that was read.
+        expected: u64,
+    },
+    /// The object must still be at this version; what is written is told to watchers as its last state.
+    Delete {
+        /// The version that was read.
+        expected: u64,
+    },
+}
+
+impl Change {
+    fn event_type(self) -> EventType {
+        match self {
+            Change::Create => EventType::Added,
+            Change::Update { .. } => EventType::Modified,
+            Change::Delete { .. } => EventType::Deleted,
+        }
+    }
+}
+
+/// One write.
+#[derive(Debug)]
+pub struct Write {
+    /// A resource with a collection of its own.
+    pub resource: &'static Resource,
+    /// What it does.
+    pub change: Change,
+    /// The whole object; namespace and name are read from its metadata.
+    pub value: Value,
+}
+
+/// Why a write was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// There is an object of that name.
+    #[error("the object already exists")]
+    AlreadyExists,
+    /// There is no object of that name.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object is no longer at the expected version.
+    #[error("the object has been modified")]
+    Modified,
+    /// The storage is broken or closed; whether the write is on disk is not known.
+    #[error("storage: {0}")]
+    Storage(String),
+}
+
+/// All collections, and the version up to which they are complete.
+#[derive(Debug)]
+struct Shelves {
+    collections: Vec<RwLock<Collection>>,
+    revision: AtomicU64,
+}
+
+impl Shelves {
+    fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Shelves {
+        let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds));
+        Shelves {
+            collections: RESOURCES.iter().map(collection).collect(),
+            revision: AtomicU64::new(revision),
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    fn read(&self, resource: &Resource) -> RwLockReadGuard<'_, Collection> {
+        self.collections[resource.index()].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self, resource: &Resource) -> RwLockWriteGuard<'_, Collection> {
+        self.collections[resource.index()].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.read(resource).get(namespace, name).cloned()
+    }
+
+    /// Shows a change that is on disk to readers and watchers. Changes must come in the order of their versions.
+    fn publish(&self, resource: &Resource, object: Arc<Object>, event_type: EventType) {
+        let mut collection = self.lock(resource);
+        let revision = object.revision;
+        collection.apply(object, event_type);
+        // Under the collection's lock, so that whoever reads this version there finds the change.
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    /// Makes a write that needs no disk.
+    fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+        let Write { resource, change, value } = write;
+        let mut collection = self.lock(resource);
+        let (namespace, name) = key(&value);
+        check(collection.get(namespace, name).map(|o| o.revision), change)?;
+        // Under the collection's lock, so that versions within a collection appear in order.
+        let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
+        let object = Arc::new(Object::encode(resource, value, revision, change.event_type()));
+        collection.apply(object.clone(), change.event_type());
+        Ok(object)
+    }
+}
+
+/// The store: objects in memory, and on disk if it was opened there.
+#[derive(Debug)]
+pub struct Store {
+    shelves: Arc<Shelves>,
+    /// `None` if nothing is kept on disk.
+    writer: Option<Writer>,
+    /// Lists that clients are reading page by page.
+    pub snapshots: Snapshots,
+}
+
+/// Reads a store's objects, and does not keep it open.
+#[derive(Clone, Debug)]
+pub struct Reader(Arc<Shelves>);
+
+impl Reader {
+    /// An object.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.0.get(resource, namespace, name)
+    }
+}
+
+impl Store {
+    /// A store in memory, whose versions begin after `revision`. Beginning at the time of day keeps a client from
+    /// mistaking a version of an earlier store for one of this one.
+    pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
+        let shelves = Arc::new(Shelves::new(revision, revision, bounds));
+        Store { shelves, writer: None, snapshots: Snapshots::default() }
+    }
+
+    /// A store in a file, with everything that is in it. A new one's versions begin after `revision`.
+    ///
+    /// # Errors
+    /// Another process has the file, or it cannot be read.
+    pub fn open(path: &Path, revision: u64, bounds: HistoryBounds) -> Result<Store, DiskError> {
+        let (mut disk, restored) = Disk::open(path)?;
+        let (revision, floor) = match restored.revision {
+            Some(last) => (last, restored.floor),
+            None => {
+                disk.begin_at(revision)?;
+                (revision, revision)
+            }
+        };
+        let shelves = Shelves::new(revision, floor, bounds);
+        for (resource, object) in restored.objects {
+            shelves.lock(resource).restore(object);
+        }
+        for (resource, event) in restored.events {
+            shelves.lock(resource).restore_event(event);
+        }
+        let shelves = Arc::new(shelves);
+        let writer = Writer::start(disk, shelves.clone()).map_err(|error| DiskError::Damaged {
+            path: path.display().to_string(),
+            what: format!("no thread to write it: {error}"),
+        })?;
+        Ok(Store { shelves, writer: Some(writer), snapshots: Snapshots::default() })
+    }
+
+    /// Finishes the writes that wait, and closes the file. Later writes fail.
+    pub fn close(&self) {
+        if let Some(writer) = &self.writer {
+            writer.close();
+        }
+    }
+
+    /// Whether writes are kept.
+    pub fn is_healthy(&self) -> bool {
+        self.writer.as_ref().is_none_or(Writer::is_healthy)
+    }
+
+    /// The version of the last write.
+    pub fn revision(&self) -> u64 {
+        self.shelves.revision()
+    }
+
+    /// Reads its objects.
+    pub fn reader(&self) -> Reader {
+        Reader(self.shelves.clone())
+    }
+
+    /// An object.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.shelves.get(resource, namespace, name)
+    }
+
+    /// All objects that a filter selects, and the version at which they are all there is.
+    pub fn list(&self, resource: &Resource, filter: &Filter) -> (u64, Vec<Arc<Object>>) {
+        let collection = self.shelves.read(resource);
+        (self.revision(), collection.select(filter))
+    }
+
+    /// How many objects a resource has.
+    pub fn count(&self, resource: &Resource) -> usize {
+        self.shelves.read(resource).len()
+    }
+
+    /// A signal that fires after every change of a resource's objects.
+    pub fn changes(&self, resource: &Resource) -> watch::Receiver<u64> {
+        self.shelves.read(resource).changes()
+    }
+
+    /// A signal that fires after every change of a resource's objects that may concern a filter.
+    pub fn changes_for(&self, resource: &Resource, filter: &Filter) -> watch::Receiver<u64> {
+        match filter.bound_to(resource) {
+            Some(value) => self.shelves.lock(resource).changes_of(value),
+            None => self.changes(resource),
+        }
+    }
+
+    /// Up to `limit` events after a version that may concern a filter, and the version up to which they are all there
+    /// are.
+    ///
+    /// # Errors
+    /// Changes after that version have been forgotten.
+    pub fn events_for(
+        &self,
+        resource: &Resource,
+        filter: &Filter,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(u64, Vec<Event>), TooOld> {
+        let collection = self.shelves.read(resource);
+        let events = match filter.bound_to(resource) {
+            Some(value) => collection.events_of(value, revision, limit)?,
+            None => collection.events_after(revision, limit)?,
+        };
+        let up_to = if events.len() < limit {
+            self.revision()
+        } else {
+            events.last().map_or(revision, |event| event.object.revision)
+        };
+        Ok((up_to, events))
+    }
+
+    /// Makes one write, and returns once it is durable.
+    ///
+    /// # Errors
+    /// What must hold for it does not, or the storage is broken.
+    pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+        match &self.writer {
+            None => self.shelves.write(write),
+            Some(writer) => writer.write(write).await,
+        }
+    }
+}
+
+/// Namespace and name of an object; empty where there is none.
+pub fn key(value: &Value) -> (&str, &str) {
+    let metadata = &value["metadata"];
+    (metadata["namespace"].as_str().unwrap_or_default(), metadata["name"].as_str().unwrap_or_default())
+}
+
+fn check(current: Option<u64>, change: Change) -> Result<(), WriteError> {
+    match (change, current) {
+        (Change::Create, None) => Ok(()),
+        (Change::Create, Some(_)) => Err(WriteError::AlreadyExists),
+        (Change::Update { .. } | Change::Delete { .. }, None) => Err(WriteError::NotFound),
+        (Change::Update { expected } | Change::Delete { expected }, Some(current)) if expected == current => {
+            Ok(())
+        }
+        _ => Err(WriteError::Modified),
+    }
+}

@@ -1,0 +1,286 @@
+//! Metadata: what the system gives an object, and what a change may not touch.
+
+use berth_api::resource::{Resource, find};
+use serde_json::{Map, Value};
+
+use berth_api::admission::syntax;
+
+use super::fields::{Causes, items, text};
+use super::{Context, rbac};
+use crate::server::status::Status;
+
+/// Kinds that count the changes of their spec.
+const WITH_GENERATION: [&str; 10] = [
+    "pods",
+    "replicationcontrollers",
+    "daemonsets",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "jobs",
+    "poddisruptionbudgets",
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+];
+/// Letters of generated names: no vowels, and nothing that looks like another.
+const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Annotations may not be larger than this altogether.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+const SUFFIX_LENGTH: usize = 5;
+const MAX_GENERATED_LENGTH: usize = 63;
+
+/// The present, as objects write it.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A name with a random end.
+pub fn generate_name(prefix: &str) -> String {
+    let mut end = prefix.len().min(MAX_GENERATED_LENGTH - SUFFIX_LENGTH);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = prefix[..end].to_owned();
+    name.extend((0..SUFFIX_LENGTH).map(|_| char::from(NAME_LETTERS[fastrand::usize(..NAME_LETTERS.len())])));
+    name
+}
+
+fn has_generation(resource: &Resource) -> bool {
+    WITH_GENERATION.contains(&resource.plural)
+}
+
+/// Gives a new object what the system gives.
+pub fn prepare_create(resource: &Resource, value: &mut Value) -> Result<(), Box<Status>> {
+    let Some(metadata) = value["metadata"].as_object_mut() else {
+        return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
+    };
+    for field in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"]
+    {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
+    if has_generation(resource) {
+        metadata.insert("generation".to_owned(), Value::from(1));
+    }
+    // A node registers with its status.
+    if resource.has_status()
+        && resource.plural != "nodes"
+        && let Some(object) = value.as_object_mut()
+    {
+        object.remove("status");
+    }
+    Ok(())
+}
+
+/// Whether the object's namespace is there and not about to go.
+pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    if !resource.namespaced {
+        return Ok(());
+    }
+    let (namespace, name) = crate::store::key(value);
+    let namespaces = find("", "v1", "namespaces").ok_or_else(Status::no_such_path)?;
+    let Some(found) = context.shared.store.get(namespaces, "", namespace) else {
+        return Err(Status::not_found(namespaces, namespace));
+    };
+    if found.facts.fields.first().is_some_and(|phase| **phase == *"Terminating") {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut status = Status::forbidden(resource, name, &why);
+        status.details.causes = vec![crate::server::status::Cause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        }];
+        return Err(status);
+    }
+    Ok(())
+}
+
+/// Keeps what a change may not touch, and splits status and finalizers from the rest.
+pub fn keep_fixed(
+    resource: &Resource,
+    subresource: &str,
+    new: &mut Value,
+    old: &Value,
+) -> Result<(), Box<Status>> {
+    if !new["metadata"].is_object() {
+        return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
+    }
+    if subresource == "status" {
+        let mut kept = old.clone();
+        take(&mut kept, new, "status");
+        for field in ["managedFields", "labels", "annotations"] {
+            take(&mut kept["metadata"], &new["metadata"], field);
+        }
+        *new = kept;
+    } else if subresource == "finalize" {
+        let mut kept = old.clone();
+        if let Some(spec) = new.get("spec") {
+            take(&mut kept["spec"], spec, "finalizers");
+        }
+        *new = kept;
+    } else if resource.has_status() {
+        take(new, old, "status");
+        if resource.kind == "Namespace" {
+            take(&mut new["spec"], &old["spec"], "finalizers");
+        }
+    }
+    let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
+    let fixed = [
+        "name",
+        "namespace",
+        "generateName",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+    ];
+    for field in fixed {
+        match old["metadata"].get(field) {
+            Some(kept) if metadata.get(field) == Some(kept) => {}
+            Some(kept) => {
+                metadata.insert(field.to_owned(), kept.clone());
+            }
+            None => {
+                metadata.remove(field);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Counts changes of everything but metadata and status.
+pub fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
+    if has_generation(resource) && changed_beyond_metadata(new, old) {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+        new["metadata"]["generation"] = Value::from(generation.saturating_add(1));
+    }
+}
+
+/// Copies a field, or its absence.
+fn take(to: &mut Value, from: &Value, field: &str) {
+    let Some(object) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => {
+            object.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            object.remove(field);
+        }
+    }
+}
+
+fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
+    let empty = Map::new();
+    let rest = |value: &'_ Value| -> Vec<(String, Value)> {
+        value
+            .as_object()
+            .unwrap_or(&empty)
+            .iter()
+            .filter(|(key, value)| !matches!(key.as_str(), "metadata" | "status") && !value.is_null())
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let (mut new, mut old) = (rest(new), rest(old));
+    new.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    old.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    new != old
+}
+
+/// Whether name, labels, annotations and owners are well-formed.
+pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
+    let metadata = &value["metadata"];
+    let name = text(metadata, "/name");
+    if name.is_empty() {
+        causes.required("metadata.name", "name or generateName is required");
+    } else {
+        for problem in name_problems(resource, name) {
+            causes.invalid("metadata.name", &metadata["name"], &problem);
+        }
+    }
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        for problem in syntax::label_key(key) {
+            causes.invalid("metadata.labels", &Value::from(key.as_str()), &problem);
+        }
+        match value.as_str() {
+            Some(text) => {
+                for problem in syntax::label_value(text) {
+                    causes.invalid("metadata.labels", value, &problem);
+                }
+            }
+            None => causes.invalid("metadata.labels", value, "must be a string"),
+        }
+    }
+    let mut size = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        for problem in syntax::label_key(&key.to_lowercase()) {
+            causes.invalid("metadata.annotations", &Value::from(key.as_str()), &problem);
+        }
+    }
+    if size > MAX_ANNOTATION_BYTES {
+        causes.0.push(crate::server::status::Cause {
+            reason: "FieldValueTooLong".to_owned(),
+            message: format!("Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"),
+            field: "metadata.annotations".to_owned(),
+        });
+    }
+    validate_owners(value, causes);
+}
+
+fn name_problems(resource: &Resource, name: &str) -> Vec<String> {
+    match resource.kind {
+        "Namespace" | "Service" => syntax::dns_label(name),
+        _ if rbac::is_rbac(resource) => rbac::name_problems(name),
+        _ => syntax::dns_subdomain(name),
+    }
+}
+
+/// Whether owners and finalizers are well-formed.
+pub fn validate_owners(value: &Value, causes: &mut Causes) {
+    let metadata = &value["metadata"];
+    let owners = items(metadata, "ownerReferences");
+    for (i, owner) in owners.iter().enumerate() {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if text(owner, &format!("/{field}")).is_empty() {
+                let path = format!("metadata.ownerReferences[{i}].{field}");
+                causes.invalid(&path, &Value::from(""), &format!("{field} must not be empty"));
+            }
+        }
+    }
+    let controllers: Vec<&str> =
+        owners.iter().filter(|owner| owner["controller"] == true).map(|owner| text(owner, "/kind")).collect();
+    if let [first, .., last] = controllers.as_slice() {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {last}"
+        );
+        causes.invalid("metadata.ownerReferences", &metadata["ownerReferences"], &detail);
+    }
+    for finalizer in items(metadata, "finalizers") {
+        for problem in syntax::label_key(finalizer.as_str().unwrap_or_default()) {
+            causes.invalid("metadata.finalizers", finalizer, &problem);
+        }
+    }
+}
+
+/// Whether finalizers may be changed so: none may be added to an object that is being deleted.
+pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return;
+    }
+    let old = items(&old["metadata"], "finalizers");
+    let added: Vec<&Value> =
+        items(&new["metadata"], "finalizers").iter().filter(|finalizer| !old.contains(finalizer)).collect();
+    if !added.is_empty() {
+        let detail = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers {}",
+            serde_json::json!(added)
+        );
+        causes.forbidden("metadata.finalizers", &detail);
+    }
+}

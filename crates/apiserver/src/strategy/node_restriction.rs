@@ -1,0 +1,224 @@
+//! What a node identity may do beyond what its rules say: only what concerns the node itself.
+//! The rules and words are those of the admission plugin NodeRestriction.
+
+use berth_api::resource::Resource;
+use serde_json::{Map, Value};
+
+use super::Context;
+use super::fields::{items, text};
+use crate::server::status::Status;
+
+const RESTRICTED: &str = "node-restriction.kubernetes.io";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Labels of Kubernetes' own that a kubelet may set on its node.
+const KUBELET_LABELS: [&str; 15] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+    "node.kubernetes.io/exclude-disruption",
+    "kubernetes.io/role",
+    "topology.kubernetes.io/rack",
+];
+
+/// Says whether a node identity may create the object; everyone else may.
+///
+/// # Errors
+/// It concerns another node.
+pub fn admit_create(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    let Some(node) = context.user.node_name() else { return Ok(()) };
+    let name = text(value, "/metadata/name");
+    let refuse = |why: String| Err(Status::forbidden(resource, name, &why));
+    match (resource.group, resource.plural) {
+        ("", "pods") => {
+            if value["metadata"]["annotations"][MIRROR].as_str().is_none() {
+                return refuse(format!(
+                    "pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods"
+                ));
+            }
+            if text(value, "/spec/nodeName") != node {
+                return refuse(format!(
+                    "node {node:?} can only create pods with spec.nodeName set to itself"
+                ));
+            }
+            for list in ["volumes", "initContainers", "containers"] {
+                let secretive = |item: &Value| {
+                    ["secret", "configMap", "persistentVolumeClaim", "projected"]
+                        .iter()
+                        .any(|k| !item[*k].is_null())
+                };
+                if list == "volumes" && items(&value["spec"], list).iter().any(secretive) {
+                    return refuse(format!("node {node:?} can not create pods that reference API objects"));
+                }
+            }
+            Ok(())
+        }
+        ("", "nodes") if name != node => {
+            refuse(format!("node {node:?} is not allowed to modify node {name:?}"))
+        }
+        ("", "nodes") => {
+            let labels = value["metadata"]["labels"].as_object();
+            let forbidden = forbidden_labels(labels.into_iter().flatten().map(|(key, _)| key.as_str()));
+            match forbidden.as_str() {
+                "" => Ok(()),
+                labels => {
+                    refuse(format!("node {node:?} is not allowed to set the following labels: {labels}"))
+                }
+            }
+        }
+        ("coordination.k8s.io", "leases") => check_lease(resource, value, node),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether a node identity may make the change; everyone else may.
+///
+/// # Errors
+/// It concerns another node, or what others decide about this one.
+pub fn admit_update(
+    context: &Context<'_>,
+    resource: &Resource,
+    subresource: &str,
+    new: &Value,
+    old: &Value,
+) -> Result<(), Box<Status>> {
+    let Some(node) = context.user.node_name() else { return Ok(()) };
+    let name = text(old, "/metadata/name");
+    let refuse = |why: String| Err(Status::forbidden(resource, name, &why));
+    match (resource.group, resource.plural) {
+        ("", "pods") if subresource == "status" => {
+            if text(old, "/spec/nodeName") != node {
+                return refuse(format!(
+                    "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
+                ));
+            }
+            if new["metadata"]["labels"] != old["metadata"]["labels"] {
+                return refuse(format!("node {node:?} cannot update labels through pod status"));
+            }
+            Ok(())
+        }
+        ("", "nodes") if name != node => {
+            refuse(format!("node {node:?} is not allowed to modify node {name:?}"))
+        }
+        ("", "nodes") => {
+            if new["spec"]["taints"] != old["spec"]["taints"] {
+                return refuse(format!("node {node:?} is not allowed to modify taints"));
+            }
+            if new["metadata"]["ownerReferences"] != old["metadata"]["ownerReferences"] {
+                return refuse(format!("node {node:?} is not allowed to modify ownerReferences"));
+            }
+            let empty = Map::new();
+            let labels = |value: &'_ Value| value["metadata"]["labels"].as_object().unwrap_or(&empty).clone();
+            let (new, old) = (labels(new), labels(old));
+            let changed = new.keys().chain(old.keys()).filter(|key| new.get(*key) != old.get(*key));
+            match forbidden_labels(changed.map(String::as_str)).as_str() {
+                "" => Ok(()),
+                labels => refuse(format!("is not allowed to modify labels: {labels}")),
+            }
+        }
+        ("coordination.k8s.io", "leases") => check_lease(resource, old, node),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether a node identity may delete the object; everyone else may.
+///
+/// # Errors
+/// It concerns another node.
+pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    let Some(node) = context.user.node_name() else { return Ok(()) };
+    let name = text(value, "/metadata/name");
+    let refuse = |why: String| Err(Status::forbidden(resource, name, &why));
+    match (resource.group, resource.plural) {
+        ("", "pods") if text(value, "/spec/nodeName") != node => {
+            refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"))
+        }
+        ("", "nodes") if name != node => {
+            refuse(format!("node {node:?} is not allowed to modify node {name:?}"))
+        }
+        ("coordination.k8s.io", "leases") => check_lease(resource, value, node),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether a node identity may evict the pod; everyone else may.
+///
+/// # Errors
+/// The pod is on another node.
+pub fn admit_eviction(context: &Context<'_>, resource: &Resource, pod: &Value) -> Result<(), Box<Status>> {
+    let Some(node) = context.user.node_name() else { return Ok(()) };
+    if text(pod, "/spec/nodeName") == node {
+        return Ok(());
+    }
+    let why = format!("node {node:?} can only evict pods with spec.nodeName set to itself");
+    Err(Status::forbidden(resource, text(pod, "/metadata/name"), &why))
+}
+
+fn check_lease(resource: &Resource, lease: &Value, node: &str) -> Result<(), Box<Status>> {
+    let name = text(lease, "/metadata/name");
+    if text(lease, "/metadata/namespace") != "kube-node-lease" {
+        let why = "can only access leases in the \"kube-node-lease\" system namespace";
+        return Err(Status::forbidden(resource, name, why));
+    }
+    if name != node {
+        let why = "can only access node lease with the same name as the requesting node";
+        return Err(Status::forbidden(resource, name, why));
+    }
+    Ok(())
+}
+
+/// Those of the labels that a kubelet may not set, sorted; empty if it may set all.
+fn forbidden_labels<'k>(keys: impl Iterator<Item = &'k str>) -> String {
+    let mut forbidden: Vec<&str> = keys.filter(|key| !kubelet_may_set(key)).collect();
+    forbidden.sort_unstable();
+    forbidden.dedup();
+    forbidden.join(", ")
+}
+
+fn kubelet_may_set(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let within = |parent: &str| {
+        domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'))
+    };
+    if within(RESTRICTED) {
+        return false;
+    }
+    if !within("kubernetes.io") && !within("k8s.io") {
+        return true;
+    }
+    KUBELET_LABELS.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelets_may_set_some_labels() {
+        for (key, may) in [
+            ("color", true),
+            ("example.com/color", true),
+            ("kubernetes.io/hostname", true),
+            ("topology.kubernetes.io/zone", true),
+            ("kubelet.kubernetes.io/x", true),
+            ("sub.node.kubernetes.io/x", true),
+            ("node-role.kubernetes.io/control-plane", false),
+            ("node-restriction.kubernetes.io/x", false),
+            ("a.node-restriction.kubernetes.io/x", false),
+            ("kubernetes.io/other", false),
+            ("x.k8s.io/y", false),
+            ("notkubernetes.io/y", true),
+        ] {
+            assert_eq!(kubelet_may_set(key), may, "{key}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Pods: what creation fills in, and what may be changed later.
+
+use berth_api::admission::{AdmissionOptions, FieldError, admit};
+use berth_api::object::{Pod, PriorityClass, ResourceList};
+use berth_api::quantity::Quantity;
+use berth_api::resource::{Resource, find};
+use serde_json::{Map, Value, json};
+
+use super::fields::{Causes, default, default_text, items, items_mut, object, text};
+use super::{Context, template};
+use crate::server::status::{Cause, Status};
+use crate::store::Filter;
+
+const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
+
+/// What every pod gets that is read, new or changed.
+pub fn default_pod(pod: &mut Value) {
+    let Some(_) = object(pod, "spec") else { return };
+    let spec = &mut pod["spec"];
+    template::default_spec(spec);
+    let host_network = spec["hostNetwork"] == true;
+    for list in ["initContainers", "containers"] {
+        for container in items_mut(spec, list) {
+            request_limits(container);
+            if host_network {
+                for port in items_mut(container, "ports").iter_mut().filter_map(Value::as_object_mut) {
+                    let number = port.get("containerPort").cloned().unwrap_or(Value::Null);
+                    default(port, "hostPort", number);
+                }
+            }
+        }
+    }
+    if let Some(fields) = spec.as_object_mut() {
+        default(fields, "enableServiceLinks", true);
+    }
+}
+
+/// What is limited but not requested is requested up to the limit.
+fn request_limits(container: &mut Value) {
+    let limits = container["resources"]["limits"].as_object().cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    let resources = &mut container["resources"];
+    if let Some(requests) = object(resources, "requests") {
+        for (name, limit) in limits {
+            default(requests, &name, limit);
+        }
+    }
+}
+
+/// Completes a new pod.
+pub fn prepare_create(pod: &mut Value) {
+    default_pod(pod);
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        default_text(spec, "serviceAccountName", "default");
+        let account = spec["serviceAccountName"].clone();
+        spec.insert("serviceAccount".to_owned(), account);
+    }
+    pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+    if !items(&pod["spec"], "schedulingGates").is_empty() {
+        pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
+            "lastTransitionTime": super::now()}]);
+    }
+}
+
+/// Resolves the priority, adds tolerations, merges label keys into selectors, and validates, as `berth_api` has it.
+///
+/// # Errors
+/// The pod is not valid, or contradicts its priority class.
+pub fn admit_create(
+    context: &Context<'_>,
+    resource: &Resource,
+    pod: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    let name = text(pod, "/metadata/name").to_owned();
+    let extensions = context.shared.extensions;
+    let mut typed: Pod = read(pod)?;
+    let classes = priority_classes(context)?;
+    let options =
+        AdmissionOptions { extensions, priority_classes: Some(&classes), default_tolerations: true };
+    let admission = admit(&mut typed, &options);
+    warnings.extend(admission.warnings);
+    if let Some(denied) = admission.denied {
+        let why = denied.split_once(" is forbidden: ").map_or(denied.as_str(), |(_, why)| why);
+        return Err(Status::forbidden(resource, &name, why));
+    }
+    let mut causes = Causes(admission.errors.iter().map(|error| cause(error, "")).collect());
+    validate_containers(&pod["spec"], "spec", &mut causes);
+    if !causes.0.is_empty() {
+        return Err(Status::invalid(resource, &name, causes.0));
+    }
+    if !extensions {
+        drop_extensions(pod);
+    }
+    write_back(pod, &typed);
+    Ok(())
+}
+
+fn read(pod: &Value) -> Result<Pod, Box<Status>> {
+    serde_path_to_error::deserialize(pod).map_err(|error| {
+        Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
+    })
+}
+
+fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
+    let resource = find("scheduling.k8s.io", "v1", "priorityclasses").ok_or_else(Status::no_such_path)?;
+    let (_, objects) = context.shared.store.list(resource, &Filter::default());
+    objects.iter().map(|object| serde_json::from_slice(object.json()).map_err(Status::internal)).collect()
+}
+
+/// A field error as the cause of a status; `prefix` goes before its path.
+pub fn cause(error: &FieldError, prefix: &str) -> Cause {
+    let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
+    Cause {
+        reason: error.error_type.as_str().to_owned(),
+        message: message.to_owned(),
+        field: format!("{prefix}{}", error.field),
+    }
+}
+
+/// What placement does not look at, but nobody means.
+pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
+    for list in ["initContainers", "containers"] {
+        for (i, container) in items(spec, list).iter().enumerate() {
+            if text(container, "/image").is_empty() {
+                causes.required(&format!("{path}.{list}[{i}].image"), "");
+            }
+            let pull = &container["imagePullPolicy"];
+            if !pull.is_null()
+                && !["Always", "IfNotPresent", "Never"].contains(&pull.as_str().unwrap_or_default())
+            {
+                let field = format!("{path}.{list}[{i}].imagePullPolicy");
+                causes.not_supported(&field, pull, &["Always", "IfNotPresent", "Never"]);
+            }
+        }
+    }
+    let restart = &spec["restartPolicy"];
+    if !["Always", "OnFailure", "Never"].contains(&restart.as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
+    }
+    causes.not_negative(
+        &format!("{path}.terminationGracePeriodSeconds"),
+        &spec["terminationGracePeriodSeconds"],
+    );
+    let deadline = &spec["activeDeadlineSeconds"];
+    if deadline.as_i64().is_some_and(|seconds| seconds < 1) {
+        causes.invalid(
+            &format!("{path}.activeDeadlineSeconds"),
+            deadline,
+            "must be between 1 and 2147483647, inclusive",
+        );
+    }
+    let dns = &spec["dnsPolicy"];
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    if !policies.contains(&dns.as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.dnsPolicy"), dns, &policies);
+    }
+}
+
+fn drop_extensions(pod: &mut Value) {
+    for rules in ["nodeAffinity", "podAffinity", "podAntiAffinity"] {
+        if let Some(rules) =
+            pod.pointer_mut(&format!("/spec/affinity/{rules}")).and_then(Value::as_object_mut)
+        {
+            rules.remove(ENFORCED);
+        }
+    }
+}
+
+/// Writes what admission changed in the typed pod into the raw one, which has more fields.
+fn write_back(pod: &mut Value, typed: &Pod) {
+    let spec = &mut pod["spec"];
+    let set = |map: &mut Map<String, Value>, key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            map.insert(key.to_owned(), value);
+        }
+    };
+    if let Some(fields) = spec.as_object_mut() {
+        set(fields, "priority", typed.spec.priority.map(Value::from));
+        set(fields, "preemptionPolicy", typed.spec.preemption_policy.clone().map(Value::from));
+        let class = Some(typed.spec.priority_class_name.as_str()).filter(|class| !class.is_empty());
+        set(fields, "priorityClassName", class.map(Value::from));
+        append(fields, "tolerations", &typed.spec.tolerations);
+    }
+    for (list, containers) in
+        [("initContainers", &typed.spec.init_containers), ("containers", &typed.spec.containers)]
+    {
+        for (raw, container) in items_mut(spec, list).iter_mut().zip(containers) {
+            set_quantities(&mut raw["resources"], "requests", &container.resources.requests);
+            set_quantities(&mut raw["resources"], "limits", &container.resources.limits);
+        }
+    }
+    if let Some(resources) = &typed.spec.resources {
+        set_quantities(&mut spec["resources"], "requests", &resources.requests);
+        set_quantities(&mut spec["resources"], "limits", &resources.limits);
+    }
+    for (raw, constraint) in
+        items_mut(spec, "topologySpreadConstraints").iter_mut().zip(&typed.spec.topology_spread_constraints)
+    {
+        append_requirements(raw, constraint.label_selector.as_ref());
+    }
+    let Some(affinity) = &typed.spec.affinity else { return };
+    for (name, rules) in
+        [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)]
+    {
+        let Some(rules) = rules else { continue };
+        let raw = &mut spec["affinity"][name];
+        let required = [
+            (ENFORCED, &rules.required_during_scheduling_required_during_execution),
+            (
+                "requiredDuringSchedulingIgnoredDuringExecution",
+                &rules.required_during_scheduling_ignored_during_execution,
+            ),
+        ];
+        for (list, terms) in required {
+            for (raw, term) in items_mut(raw, list).iter_mut().zip(terms) {
+                append_requirements(raw, term.label_selector.as_ref());
+            }
+        }
+        let preferred = &rules.preferred_during_scheduling_ignored_during_execution;
+        for (raw, term) in
+            items_mut(raw, "preferredDuringSchedulingIgnoredDuringExecution").iter_mut().zip(preferred)
+        {
+            if let Some(raw) = raw.get_mut("podAffinityTerm") {
+                append_requirements(raw, term.pod_affinity_term.label_selector.as_ref());
+            }
+        }
+    }
+}
+
+/// Admission only adds at the end.
+fn append<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, all: &[T]) {
+    let there = map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+    let added: Vec<Value> =
+        all.iter().skip(there).filter_map(|item| serde_json::to_value(item).ok()).collect();
+    if added.is_empty() {
+        return;
+    }
+    match map.get_mut(key).and_then(Value::as_array_mut) {
+        Some(list) => list.extend(added),
+        None => {
+            map.insert(key.to_owned(), Value::Array(added));
+        }
+    }
+}
+
+fn append_requirements(raw: &mut Value, selector: Option<&berth_api::object::LabelSelector>) {
+    if let (Some(selector), Some(raw)) =
+        (selector, raw.get_mut("labelSelector").and_then(Value::as_object_mut))
+    {
+        append(raw, "matchExpressions", &selector.match_expressions);
+    }
+}
+
+fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceList) {
+    if quantities.is_empty() {
+        return;
+    }
+    let Some(raw) = object(resources, key) else { return };
+    for (name, quantity) in quantities {
+        let same = raw.get(name).is_some_and(|value| parsed(value) == Some(*quantity));
+        if !same {
+            raw.insert(name.clone(), Value::from(quantity.to_string()));
+        }
+    }
+}
+
+fn parsed(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    }
+}
+
+/// The class by which nodes short of memory choose what to evict.
+fn qos_class(pod: &Value) -> &'static str {
+    let spec = &pod["spec"];
+    let quantity = |container: &Value, list: &str, name: &str| {
+        parsed(&container["resources"][list][name]).filter(|quantity| !quantity.is_zero())
+    };
+    let (mut any, mut guaranteed) = (false, true);
+    for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
+        for name in ["cpu", "memory"] {
+            let (request, limit) =
+                (quantity(container, "requests", name), quantity(container, "limits", name));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && request.is_none_or(|request| Some(request) == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quality_of_service_follows_resources() {
+        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
+        let full = json!({"cpu": "1", "memory": "1Gi"});
+        for (resources, class) in [
+            (json!({}), "BestEffort"),
+            (json!({"requests": {"cpu": "0"}}), "BestEffort"),
+            (json!({"requests": full, "limits": full}), "Guaranteed"),
+            (json!({"requests": full, "limits": {"cpu": "1000m", "memory": "1024Mi"}}), "Guaranteed"),
+            (json!({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": full}), "Burstable"),
+            (json!({"limits": {"cpu": "1"}}), "Burstable"),
+        ] {
+            assert_eq!(qos_class(&pod(resources.clone())), class, "{resources}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Services: addresses and ports.
+
+use std::collections::HashSet;
+
+use berth_api::resource::find;
+use serde_json::{Value, json};
+
+use super::Context;
+use super::fields::{Causes, default, default_text, items, items_mut, object, text};
+use crate::store::Filter;
+
+/// Node ports are given out of this range.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+/// The first two octets of cluster addresses: 10.96.0.0/16.
+const NETWORK: [u8; 2] = [10, 96];
+/// How often a random address is tried before giving up.
+const ATTEMPTS: usize = 10_000;
+
+/// Completes a service.
+pub fn default_service(value: &mut Value) {
+    let Some(spec) = object(value, "spec") else { return };
+    default_text(spec, "type", "ClusterIP");
+    default_text(spec, "sessionAffinity", "None");
+    let external = spec["type"] == "ExternalName";
+    if !external {
+        default_text(spec, "internalTrafficPolicy", "Cluster");
+        default(spec, "ipFamilies", json!(["IPv4"]));
+        default_text(spec, "ipFamilyPolicy", "SingleStack");
+        if matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer")) {
+            default_text(spec, "externalTrafficPolicy", "Cluster");
+        }
+        if spec["type"] == "LoadBalancer" {
+            default(spec, "allocateLoadBalancerNodePorts", true);
+        }
+    }
+    for port in items_mut(&mut value["spec"], "ports").iter_mut().filter_map(Value::as_object_mut) {
+        default_text(port, "protocol", "TCP");
+        let number = port.get("port").cloned().unwrap_or(Value::Null);
+        if port.get("targetPort").is_none_or(|target| target.is_null() || *target == "" || *target == 0) {
+            port.insert("targetPort".to_owned(), number);
+        }
+    }
+}
+
+/// Gives a service the addresses and node ports it asks for; those of `old` stay.
+pub fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
+    let kind = text(value, "/spec/type").to_owned();
+    if kind == "ExternalName" {
+        return;
+    }
+    let Some(resource) = find("", "v1", "services") else { return };
+    if let Some(old) = old
+        && text(value, "/spec/clusterIP").is_empty()
+        && let Some(spec) = value["spec"].as_object_mut()
+    {
+        for field in ["clusterIP", "clusterIPs"] {
+            if let Some(kept) = old["spec"].get(field) {
+                spec.insert(field.to_owned(), kept.clone());
+            }
+        }
+    }
+    if text(value, "/spec/clusterIP").is_empty() {
+        let (_, services) = context.shared.store.list(resource, &Filter::default());
+        let used: HashSet<&str> =
+            services.iter().filter_map(|s| s.facts.fields.first().map(|ip| &**ip)).collect();
+        let free = (0..ATTEMPTS)
+            .map(|_| format!("{}.{}.{}.{}", NETWORK[0], NETWORK[1], fastrand::u8(..), fastrand::u8(1..255)))
+            .find(|ip| !used.contains(ip.as_str()));
+        if let Some(ip) = free {
+            value["spec"]["clusterIP"] = Value::from(ip);
+        }
+    }
+    let ip = value["spec"]["clusterIP"].clone();
+    if let Some(spec) = value["spec"].as_object_mut() {
+        spec.insert("clusterIPs".to_owned(), json!([ip]));
+    }
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        allocate_node_ports(context, value, old);
+    }
+}
+
+fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
+    let Some(resource) = find("", "v1", "services") else { return };
+    let missing = |port: &Value| port["nodePort"].as_i64().unwrap_or(0) == 0;
+    if !items(&value["spec"], "ports").iter().any(missing) {
+        return;
+    }
+    let (_, services) = context.shared.store.list(resource, &Filter::default());
+    let mut used: HashSet<i64> = services
+        .iter()
+        .filter(|service| service.facts.fields.get(1).is_some_and(|kind| **kind != *"ClusterIP"))
+        .flat_map(|service| {
+            let value = service.value();
+            items(&value["spec"], "ports").iter().filter_map(|p| p["nodePort"].as_i64()).collect::<Vec<_>>()
+        })
+        .collect();
+    for port in items_mut(&mut value["spec"], "ports").iter_mut().filter(|port| missing(port)) {
+        let before = old.and_then(|old| {
+            items(&old["spec"], "ports")
+                .iter()
+                .find(|o| o["port"] == port["port"] && o["protocol"] == port["protocol"])
+                .and_then(|o| o["nodePort"].as_i64())
+        });
+        let free = before.or_else(|| {
+            (0..ATTEMPTS).map(|_| i64::from(fastrand::u16(NODE_PORTS))).find(|port| !used.contains(port))
+        });
+        if let Some(free) = free {
+            used.insert(free);
+            port["nodePort"] = Value::from(free);
+        }
+    }
+}
+
+/// Whether a service is one.
+pub fn validate(value: &Value, causes: &mut Causes) {
+    let spec = &value["spec"];
+    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    if !kinds.contains(&text(spec, "/type")) {
+        causes.not_supported("spec.type", &spec["type"], &kinds);
+    }
+    if !["ClientIP", "None"].contains(&text(spec, "/sessionAffinity")) {
+        causes.not_supported("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
+    }
+    if spec["type"] == "ExternalName" {
+        if text(spec, "/externalName").is_empty() {
+            causes.required("spec.externalName", "");
+        }
+        return;
+    }
+    let ports = items(spec, "ports");
+    if ports.is_empty() && spec["clusterIP"] != "None" {
+        causes.required("spec.ports", "");
+    }
+    for (i, port) in ports.iter().enumerate() {
+        let number = &port["port"];
+        if !number.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
+            causes.invalid(
+                &format!("spec.ports[{i}].port"),
+                number,
+                "must be between 1 and 65535, inclusive",
+            );
+        }
+        if !["TCP", "UDP", "SCTP"].contains(&text(port, "/protocol")) {
+            let field = format!("spec.ports[{i}].protocol");
+            causes.not_supported(&field, &port["protocol"], &["SCTP", "TCP", "UDP"]);
+        }
+        let name = text(port, "/name");
+        if name.is_empty() && ports.len() > 1 {
+            causes.required(&format!("spec.ports[{i}].name"), "");
+        }
+        if !name.is_empty() && ports[..i].iter().any(|other| text(other, "/name") == name) {
+            causes.duplicate(&format!("spec.ports[{i}].name"), &port["name"]);
+        }
+    }
+}
+
+/// Whether a service may be changed so.
+pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+    let (new, old) = (&new["spec"], &old["spec"]);
+    let kept =
+        old["type"] == "ExternalName" || new["type"] == "ExternalName" || text(old, "/clusterIP").is_empty();
+    if !kept && new["clusterIP"] != old["clusterIP"] {
+        causes.immutable("spec.clusterIPs[0]", &new["clusterIP"]);
+    }
+}

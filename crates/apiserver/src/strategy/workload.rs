@@ -1,0 +1,341 @@
+//! Workloads: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
+
+use berth_api::admission::{ValidationOptions, validate_pod};
+use berth_api::object::{LabelSelector, Pod};
+use berth_api::resource::Resource;
+use berth_api::rules::Selector;
+use serde_json::{Map, Value, json};
+
+use super::fields::{Causes, default, default_text, is_empty, object, text};
+use super::{Context, job, pod, template};
+
+/// Whether the resource is a workload.
+pub fn is_workload(resource: &Resource) -> bool {
+    matches!(
+        (resource.group, resource.plural),
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+            | ("", "replicationcontrollers")
+            | ("batch", "jobs")
+    )
+}
+
+/// Completes a workload.
+pub fn default_workload(resource: &Resource, value: &mut Value) {
+    if let Some(template_spec) = value.pointer_mut("/spec/template/spec") {
+        template::default_spec(template_spec);
+    }
+    if resource.kind == "ReplicationController" {
+        default_labels_from_template(value);
+        let labels = value["spec"]["template"]["metadata"]["labels"].clone();
+        if is_empty(&value["spec"]["selector"]) && !is_empty(&labels) {
+            value["spec"]["selector"] = labels;
+        }
+    }
+    let Some(spec) = object(value, "spec") else { return };
+    match resource.kind {
+        "Deployment" => {
+            default(spec, "replicas", 1);
+            default(spec, "revisionHistoryLimit", 10);
+            default(spec, "progressDeadlineSeconds", 600);
+            default_strategy(spec, "strategy", json!({"maxUnavailable": "25%", "maxSurge": "25%"}));
+        }
+        "ReplicaSet" | "ReplicationController" => default(spec, "replicas", 1),
+        "StatefulSet" => {
+            default(spec, "replicas", 1);
+            default(spec, "revisionHistoryLimit", 10);
+            default_text(spec, "podManagementPolicy", "OrderedReady");
+            default_strategy(spec, "updateStrategy", json!({"partition": 0}));
+            default(
+                spec,
+                "persistentVolumeClaimRetentionPolicy",
+                json!({"whenDeleted": "Retain", "whenScaled": "Retain"}),
+            );
+        }
+        "DaemonSet" => {
+            default(spec, "revisionHistoryLimit", 10);
+            default_strategy(spec, "updateStrategy", json!({"maxUnavailable": 1, "maxSurge": 0}));
+        }
+        "Job" => job::default_job(spec),
+        _ => {}
+    }
+}
+
+fn default_strategy(spec: &mut Map<String, Value>, key: &str, rolling: Value) {
+    default(spec, key, json!({}));
+    let Some(strategy) = spec.get_mut(key).and_then(Value::as_object_mut) else { return };
+    default_text(strategy, "type", "RollingUpdate");
+    if strategy["type"] == "RollingUpdate" {
+        default(strategy, "rollingUpdate", json!({}));
+        if let (Some(to), Value::Object(from)) =
+            (strategy.get_mut("rollingUpdate").and_then(Value::as_object_mut), rolling)
+        {
+            from.into_iter().for_each(|(key, value)| default(to, &key, value));
+        }
+    }
+}
+
+/// Gives a workload without labels those of its pods.
+pub(super) fn default_labels_from_template(value: &mut Value) {
+    let labels = value["spec"]["template"]["metadata"]["labels"].clone();
+    if !is_empty(&labels)
+        && let Some(metadata) = object(value, "metadata")
+        && metadata.get("labels").is_none_or(is_empty)
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
+}
+
+/// Whether a workload is one.
+pub fn validate(context: &Context<'_>, resource: &Resource, value: &Value, causes: &mut Causes) {
+    let spec = &value["spec"];
+    for field in [
+        "replicas",
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "parallelism",
+        "completions",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+    ] {
+        causes.not_negative(&format!("spec.{field}"), &spec[field]);
+    }
+    let template_labels = &spec["template"]["metadata"]["labels"];
+    if resource.kind == "ReplicationController" {
+        let empty = Map::new();
+        let selector = spec["selector"].as_object().unwrap_or(&empty);
+        if selector.is_empty() {
+            causes.required("spec.selector", "");
+        }
+        if selector.iter().any(|(key, value)| template_labels[key] != *value) {
+            mismatched(template_labels, causes);
+        }
+    } else {
+        validate_selector(spec, template_labels, causes);
+    }
+    if !spec["template"].is_object() {
+        causes.required("spec.template", "");
+        return;
+    }
+    validate_template(context, spec, causes);
+    let restart = text(spec, "/template/spec/restartPolicy");
+    let restart_value = &spec["template"]["spec"]["restartPolicy"];
+    if resource.kind == "Job" {
+        if !matches!(restart, "OnFailure" | "Never") {
+            let field = "spec.template.spec.restartPolicy";
+            causes.not_supported(field, restart_value, &["OnFailure", "Never"]);
+        }
+    } else if restart != "Always" {
+        causes.not_supported("spec.template.spec.restartPolicy", restart_value, &["Always"]);
+    }
+    match resource.kind {
+        "Deployment" => validate_rolling_update(spec, "strategy", &["Recreate", "RollingUpdate"], causes),
+        "DaemonSet" => {
+            validate_rolling_update(spec, "updateStrategy", &["OnDelete", "RollingUpdate"], causes)
+        }
+        "StatefulSet" => {
+            let policy = &spec["podManagementPolicy"];
+            if !["OrderedReady", "Parallel"].contains(&policy.as_str().unwrap_or_default()) {
+                causes.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
+            }
+            causes.not_negative(
+                "spec.updateStrategy.rollingUpdate.partition",
+                &spec["updateStrategy"]["rollingUpdate"]["partition"],
+            );
+        }
+        "Job" => job::validate(spec, causes),
+        _ => {}
+    }
+}
+
+fn mismatched(labels: &Value, causes: &mut Causes) {
+    let labels = if labels.is_null() { json!({}) } else { labels.clone() };
+    causes.invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`");
+}
+
+fn validate_selector(spec: &Value, template_labels: &Value, causes: &mut Causes) {
+    let raw = &spec["selector"];
+    if raw.is_null() {
+        causes.required("spec.selector", "");
+        return;
+    }
+    let typed: Option<LabelSelector> = serde_json::from_value(raw.clone()).ok();
+    match typed.as_ref().map(|selector| Selector::parse(Some(selector))) {
+        Some(Ok(selector)) if selector.is_everything() => {
+            causes.invalid("spec.selector", raw, "empty selector is invalid for workloads");
+        }
+        Some(Ok(selector)) => {
+            if !selector.matches(|key| template_labels[key].as_str()) {
+                mismatched(template_labels, causes);
+            }
+        }
+        Some(Err(why)) => causes.invalid("spec.selector", raw, &why),
+        None => causes.invalid("spec.selector", raw, "must be a label selector"),
+    }
+}
+
+fn validate_template(context: &Context<'_>, spec: &Value, causes: &mut Causes) {
+    let template = &spec["template"];
+    pod::validate_containers(&template["spec"], "spec.template.spec", causes);
+    let mut raw = template.clone();
+    // A template has neither name nor namespace; its pods will.
+    if let Some(metadata) = object(&mut raw, "metadata") {
+        metadata.insert("name".to_owned(), Value::from("template"));
+        metadata.insert("namespace".to_owned(), Value::from("default"));
+    }
+    match serde_path_to_error::deserialize::<_, Pod>(&raw) {
+        Ok(mut pod) => {
+            berth_api::admission::default_pod(&mut pod);
+            let options = ValidationOptions { extensions: context.shared.extensions };
+            let errors = validate_pod(&pod, &options);
+            causes.0.extend(errors.iter().map(|error| pod::cause(error, "spec.template.")));
+        }
+        Err(error) => causes.invalid("spec.template", &Value::from("..."), &error.to_string()),
+    }
+}
+
+fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
+    let strategy = &spec[key];
+    if !types.contains(&text(strategy, "/type")) {
+        causes.not_supported(&format!("spec.{key}.type"), &strategy["type"], types);
+    }
+    if strategy["type"] != "RollingUpdate" {
+        if !strategy["rollingUpdate"].is_null() {
+            let detail =
+                format!("may not be specified when strategy `type` is '{}'", text(strategy, "/type"));
+            causes.forbidden(&format!("spec.{key}.rollingUpdate"), &detail);
+        }
+        return;
+    }
+    let rolling = &strategy["rollingUpdate"];
+    let mut zero = Vec::new();
+    for field in ["maxUnavailable", "maxSurge"] {
+        let (path, value) = (format!("spec.{key}.rollingUpdate.{field}"), &rolling[field]);
+        match value {
+            Value::Null => zero.push(field),
+            Value::Number(number) => {
+                causes.not_negative(&path, value);
+                if number.as_i64() == Some(0) {
+                    zero.push(field);
+                }
+            }
+            other => match other.as_str().and_then(|t| t.strip_suffix('%')).and_then(|t| t.parse::<u32>().ok()) {
+                Some(0) => zero.push(field),
+                Some(percent) if percent > 100 && field == "maxUnavailable" => {
+                    causes.invalid(&path, value, "must not be greater than 100%");
+                }
+                Some(_) => {}
+                None => causes.invalid(
+                    &path,
+                    value,
+                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+                     regex used for validation is '[0-9]+%')",
+                ),
+            },
+        }
+    }
+    if zero.len() == 2 {
+        let path = format!("spec.{key}.rollingUpdate.maxUnavailable");
+        causes.invalid(&path, &rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0");
+    }
+}
+
+/// Whether a workload may be changed so.
+pub fn validate_update(resource: &Resource, new: &Value, old: &Value, causes: &mut Causes) {
+    let (new, old) = (&new["spec"], &old["spec"]);
+    if resource.kind != "ReplicationController" && new["selector"] != old["selector"] {
+        causes.immutable("spec.selector", &new["selector"]);
+    }
+    match resource.kind {
+        "StatefulSet" => {
+            let rest = |spec: &Value| {
+                let mut spec = spec.clone();
+                if let Some(fields) = spec.as_object_mut() {
+                    for field in [
+                        "replicas",
+                        "ordinals",
+                        "template",
+                        "updateStrategy",
+                        "revisionHistoryLimit",
+                        "persistentVolumeClaimRetentionPolicy",
+                        "minReadySeconds",
+                        "selector",
+                    ] {
+                        fields.remove(field);
+                    }
+                }
+                spec
+            };
+            if rest(new) != rest(old) {
+                causes.forbidden(
+                    "spec",
+                    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+                     'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+                );
+            }
+        }
+        "Job" => job::validate_update(new, old, causes),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_api::resource::find;
+
+    #[test]
+    fn workloads_are_completed() {
+        let defaulted = |group: &str, plural: &str, spec: Value| {
+            let mut value = json!({"metadata": {"name": "w", "uid": "u"}, "spec": spec});
+            let resource = find(group, "v1", plural).unwrap();
+            default_workload(resource, &mut value);
+            if resource.kind == "Job" {
+                job::prepare_create(&mut value);
+            }
+            value
+        };
+        let deployment =
+            defaulted("apps", "deployments", json!({"strategy": {"rollingUpdate": {"maxSurge": 1}}}));
+        assert_eq!(
+            deployment["spec"],
+            json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}}})
+        );
+        let recreate = defaulted("apps", "deployments", json!({"strategy": {"type": "Recreate"}}));
+        assert_eq!(recreate["spec"]["strategy"], json!({"type": "Recreate"}));
+        let job = defaulted("batch", "jobs", json!({"template": {"spec": {"containers": []}}}));
+        assert_eq!((&job["spec"]["completions"], &job["spec"]["parallelism"]), (&json!(1), &json!(1)));
+        assert_eq!(
+            job["spec"]["selector"]["matchLabels"],
+            json!({"batch.kubernetes.io/controller-uid": "u"})
+        );
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "w");
+        let queue = defaulted("batch", "jobs", json!({"parallelism": 3, "template": {"spec": {}}}));
+        assert_eq!(queue["spec"]["completions"], Value::Null);
+        let rc = defaulted(
+            "",
+            "replicationcontrollers",
+            json!({"template": {"metadata": {"labels": {"a": "b"}}, "spec": {}}}),
+        );
+        assert_eq!(
+            (&rc["spec"]["selector"]["a"], &rc["metadata"]["labels"]["a"]),
+            (&json!("b"), &json!("b"))
+        );
+    }
+
+    #[test]
+    fn rolling_updates_must_be_able_to_move() {
+        for (rolling, wanted) in [
+            (json!({"maxUnavailable": 0, "maxSurge": 1}), 0),
+            (json!({"maxUnavailable": 0, "maxSurge": "0%"}), 1),
+            (json!({"maxUnavailable": "101%", "maxSurge": 1}), 1),
+            (json!({"maxUnavailable": "x", "maxSurge": -1}), 2),
+        ] {
+            let spec = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}});
+            let mut causes = Causes::default();
+            validate_rolling_update(&spec, "strategy", &["RollingUpdate"], &mut causes);
+            assert_eq!(causes.0.len(), wanted, "{spec}: {causes:?}");
+        }
+    }
+}

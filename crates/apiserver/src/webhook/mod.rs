@@ -1,0 +1,157 @@
+//! Admission webhooks: the Mutating- and ValidatingWebhookConfigurations of the cluster are called before an
+//! object is created, changed or deleted.
+//!
+//! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
+//! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: `matchConditions`,
+//! which count as true (and [`warnings`] says so), and reviews older than `admission.k8s.io/v1`.
+
+mod call;
+mod check;
+mod hook;
+pub(crate) mod local;
+mod review;
+
+use std::borrow::Cow;
+
+use berth_schema::{self as schema, patch};
+use serde_json::Value;
+
+pub use call::{Resolver, Webhooks};
+pub use check::{check, warnings};
+pub use hook::Hook;
+
+/// What is done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It changes.
+    Update,
+    /// It goes.
+    Delete,
+}
+
+impl Operation {
+    /// The word in rules and reviews.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        }
+    }
+}
+
+/// A form in which a resource is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Group, version and plural of the resource.
+    pub resource: (&'static str, &'static str, &'static str),
+    /// Group, version and kind of what is sent.
+    pub kind: (&'static str, &'static str, &'static str),
+    /// How objects in this form become those that are stored, and back; `None` if they are the same.
+    pub conversion: Option<Conversion>,
+}
+
+/// How two forms of an object become each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Conversion {
+    /// From the stored form.
+    pub shown: fn(Value) -> Value,
+    /// Into the stored form.
+    pub stored: fn(Value) -> Value,
+}
+
+impl Form {
+    /// A stored object in this form.
+    fn shown<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
+        match self.conversion {
+            Some(conversion) => Cow::Owned((conversion.shown)(object.clone())),
+            None => Cow::Borrowed(object),
+        }
+    }
+}
+
+/// A request that webhooks are asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// What the request is for.
+    pub form: Form,
+    /// The other forms in which the same object is served; webhooks that ask for one of these are asked in it, unless
+    /// their `matchPolicy` is `Exact`.
+    pub equivalents: &'a [Form],
+    /// The part of the object; empty for the object itself.
+    pub subresource: &'a str,
+    /// Namespace of the object; empty for cluster-scoped ones.
+    pub namespace: &'a str,
+    /// Name of the object; may be empty when it is created.
+    pub name: &'a str,
+    /// Who asks.
+    pub user: &'a str,
+    /// The groups of who asks.
+    pub groups: &'a [String],
+    /// The object as it is; `None` when it is created.
+    pub old_object: Option<&'a Value>,
+    /// Labels of the object's namespace; `None` for cluster-scoped objects.
+    pub namespace_labels: Option<&'a Value>,
+    /// Whether the request is only tried.
+    pub dry_run: bool,
+}
+
+/// A webhook, or the lack of its answer, is against the request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Denied {
+    /// HTTP status: what the webhook says, 400 if it says nothing, 500 if it could not be asked.
+    pub code: u16,
+    /// Machine-readable; what the webhook says, may be empty.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+impl Denied {
+    fn internal(message: impl std::fmt::Display) -> Denied {
+        Denied {
+            code: 500,
+            reason: "InternalError".to_owned(),
+            message: format!("Internal error occurred: {message}"),
+        }
+    }
+}
+
+/// What mutating webhooks made of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mutated {
+    /// The object.
+    pub object: Value,
+    /// Whether it changed.
+    pub changed: bool,
+}
+
+impl Mutated {
+    /// Applies a JSON patch to the object in one of its forms. Answers whether it changed.
+    ///
+    /// # Errors
+    /// The patch does not fit, or what it makes is not of the form's kind.
+    fn patch(&mut self, form: &Form, patch: &Value) -> Result<bool, Denied> {
+        let mut patched = patch::json::apply(&form.shown(&self.object), patch)
+            .map_err(|error| Denied::internal(error.to_string()))?;
+        let (group, version, kind) = form.kind;
+        if let Some(ty) = schema::type_of(group, version, kind) {
+            schema::decode(ty, &mut patched).map_err(Denied::internal)?;
+        }
+        if let Some(conversion) = form.conversion {
+            patched = (conversion.stored)(patched);
+        }
+        let changed = patched != self.object;
+        self.object = patched;
+        self.changed |= changed;
+        Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

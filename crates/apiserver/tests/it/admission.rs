@@ -1,0 +1,315 @@
+//! Admission: registered webhooks and who is asked inside the process, on the way of real requests.
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use berth_apiserver::admission::Phase;
+use berth_apiserver::{Admission, ApiServer, ServerOptions};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::responder::Responder;
+use crate::support::*;
+
+const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+
+/// What is answered to a request in a phase.
+type Behaviour = Box<dyn Fn(Phase, &Value) -> Value + Send + Sync>;
+
+/// Admission that answers as a test wants, and notes what it was asked.
+struct Asked {
+    behaviour: Behaviour,
+    seen: Mutex<Vec<(Phase, Value)>>,
+}
+
+impl Asked {
+    fn new(behaviour: impl Fn(Phase, &Value) -> Value + Send + Sync + 'static) -> Arc<Asked> {
+        Arc::new(Asked { behaviour: Box::new(behaviour), seen: Mutex::default() })
+    }
+
+    /// Phase, operation and what it was about, oldest first.
+    fn seen(&self) -> Vec<String> {
+        let seen = self.seen.lock().unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = |(phase, request): &(Phase, Value)| {
+            let resource = text(&request["resource"]["resource"]);
+            let (operation, sub) = (text(&request["operation"]), text(&request["subResource"]));
+            format!("{phase:?} {operation} {resource}/{sub} {}", text(&request["name"]))
+        };
+        seen.iter().map(line).collect()
+    }
+}
+
+impl Admission for Asked {
+    fn review(&self, phase: Phase, request: Value) -> BoxFuture<'_, Value> {
+        let mut response = (self.behaviour)(phase, &request);
+        response["uid"] = request["uid"].clone();
+        self.seen.lock().unwrap().push((phase, request));
+        async move { response }.boxed()
+    }
+}
+
+async fn server_with(admission: Arc<Asked>) -> ApiServer {
+    ApiServer::start(ServerOptions { admission: Some(admission), ..ServerOptions::default() }).await.unwrap()
+}
+
+fn patch(operations: Value) -> Value {
+    let patch = base64::engine::general_purpose::STANDARD.encode(operations.to_string());
+    json!({"allowed": true, "patchType": "JSONPatch", "patch": patch})
+}
+
+#[tokio::test]
+async fn it_is_asked_in_both_phases_of_what_concerns_it() {
+    let asked = Asked::new(|_, _| json!({"allowed": true}));
+    let server = server_with(asked.clone()).await;
+    let admin = admin(&server);
+    post(&admin, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    post(&admin, PODS, &pod("p")).await;
+    assert_eq!(bind(&admin, "p", "n").await.0, StatusCode::CREATED);
+    merge(&admin, &format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    merge(&admin, &format!("{PODS}/p/status"), &json!({"status": {"phase": "Running"}})).await;
+    post(&admin, "/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "c"}})).await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    assert_eq!(post(&admin, &format!("{PODS}/p/eviction"), &eviction).await.0, StatusCode::CREATED);
+    delete(&admin, &format!("{PODS}/p"), &json!({"gracePeriodSeconds": 0})).await;
+    let wanted: Vec<String> = [
+        "CREATE nodes/ n",
+        "CREATE pods/ p",
+        "CREATE pods/binding p",
+        "UPDATE pods/ p",
+        "CREATE pods/eviction p",
+        "DELETE pods/ p",
+    ]
+    .iter()
+    .flat_map(|what| [format!("Mutating {what}"), format!("Validating {what}")])
+    .collect();
+    assert_eq!(asked.seen(), wanted);
+    let seen = asked.seen.lock().unwrap();
+    let binding = &seen[4].1;
+    assert_eq!(binding["kind"], json!({"group": "", "version": "v1", "kind": "Binding"}));
+    assert_eq!(binding["object"]["target"]["name"], "n");
+    assert_eq!(binding["object"]["metadata"]["namespace"], "default");
+    assert_eq!((&binding["namespace"], &binding["oldObject"]), (&json!("default"), &Value::Null));
+    assert_eq!(binding["userInfo"]["username"], "kubernetes-admin");
+    assert_eq!(seen[8].1["kind"], json!({"group": "policy", "version": "v1", "kind": "Eviction"}));
+    assert_eq!(seen[10].1["oldObject"]["metadata"]["name"], "p");
+}
+
+#[tokio::test]
+async fn it_denies_warns_and_changes() {
+    let asked = Asked::new(|phase, request| match (phase, request["name"].as_str().unwrap_or_default()) {
+        (Phase::Mutating, "changed") => {
+            patch(json!([{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]))
+        }
+        (Phase::Validating, "changed") => json!({"allowed": true, "warnings": ["hm"]}),
+        (Phase::Validating, "denied") => json!({"allowed": false, "status": {"message": "too far"}}),
+        (Phase::Validating, "later") => {
+            json!({"allowed": false, "status": {"message": "later", "code": 429, "reason": "TooManyRequests"}})
+        }
+        (Phase::Mutating, "broken") => json!({"allowed": true, "patch": "%", "patchType": "JSONPatch"}),
+        _ => json!({"allowed": true}),
+    });
+    let server = server_with(asked.clone()).await;
+    let admin = admin(&server);
+    let (code, created) = post(&admin, PODS, &pod("changed")).await;
+    assert_eq!((code, &created["metadata"]["labels"]), (StatusCode::CREATED, &json!({"a": "b"})));
+    assert_eq!(warnings(&admin, Method::POST, PODS, &pod("warned")).await, [""; 0]);
+    delete(&admin, &format!("{PODS}/changed"), &json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(warnings(&admin, Method::POST, PODS, &pod("changed")).await, ["299 - \"hm\""]);
+    let (code, refused) = post(&admin, PODS, &pod("denied")).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(refused["message"], "pods \"denied\" is forbidden: too far");
+    let (code, refused) = post(&admin, PODS, &pod("later")).await;
+    assert_eq!((code, &refused["message"]), (StatusCode::TOO_MANY_REQUESTS, &json!("later")));
+    assert_eq!(post(&admin, PODS, &pod("broken")).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn it_comes_after_the_webhooks_of_its_phase() {
+    let responder = Responder::start(|_, request| match request["object"]["metadata"]["labels"] {
+        Value::Null => {
+            Some(patch(json!([{"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}}])))
+        }
+        _ => Some(json!({"allowed": true})),
+    })
+    .await;
+    let asked = Asked::new(|_, _| json!({"allowed": true}));
+    let server = server_with(asked.clone()).await;
+    let admin = admin(&server);
+    configure(&admin, MUTATING, responder.webhook("first.example.com", json!({}))).await;
+    post(&admin, PODS, &pod("p")).await;
+    let seen = asked.seen.lock().unwrap();
+    assert_eq!(seen[0].1["object"]["metadata"]["labels"], json!({"by": "hook"}));
+}
+
+/// Registers a webhook.
+async fn configure(admin: &kube::Client, path: &str, webhook: Value) {
+    let name = webhook["name"].as_str().unwrap().to_owned();
+    let configuration = json!({"metadata": {"name": name}, "webhooks": [webhook]});
+    let (code, answer) = post(admin, path, &configuration).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+#[tokio::test]
+async fn webhooks_are_asked_about_bindings_and_evictions() {
+    let responder = Responder::start(|_, request| {
+        let (name, node) = (request["name"].as_str(), request["object"]["target"]["name"].as_str());
+        let denied = name == Some("stays") || node == Some("full");
+        Some(json!({"allowed": !denied, "warnings": ["asked"], "status": {"message": "no"}}))
+    })
+    .await;
+    let server = server().await;
+    let admin = admin(&server);
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["pods/binding", "pods/eviction"]}]);
+    configure(&admin, VALIDATING, responder.webhook("guard.example.com", json!({"rules": rules}))).await;
+    for name in ["stays", "goes"] {
+        post(&admin, PODS, &pod(name)).await;
+    }
+    assert_eq!(responder.called(), [""; 0], "nobody asked to see pods");
+    let (code, refused) = bind(&admin, "goes", "full").await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    assert_eq!(refused["message"], "admission webhook \"guard.example.com\" denied the request: no");
+    assert_eq!(get(&admin, &format!("{PODS}/goes")).await.1["spec"]["nodeName"], Value::Null);
+    assert_eq!(bind(&admin, "goes", "free").await.0, StatusCode::CREATED);
+    let eviction = |name: &str| json!({"metadata": {"name": name}});
+    let path = |name: &str| format!("{PODS}/{name}/eviction");
+    assert_eq!(post(&admin, &path("stays"), &eviction("stays")).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(warnings(&admin, Method::POST, &path("goes"), &eviction("goes")).await, ["299 - \"asked\""]);
+    let seen = responder.seen.lock().unwrap();
+    assert_eq!(seen[1]["subResource"], "binding");
+    assert_eq!(seen[1]["resource"], json!({"group": "", "version": "v1", "resource": "pods"}));
+    assert_eq!(seen[1]["object"]["kind"], "Binding");
+    assert_eq!(seen[3]["object"]["apiVersion"], "policy/v1");
+}
+
+#[tokio::test]
+async fn warnings_about_a_deletion_reach_the_client() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["gone soon"]}))).await;
+    let server = server().await;
+    let admin = admin(&server);
+    post(&admin, PODS, &pod("p")).await;
+    configure(&admin, VALIDATING, responder.webhook("w.example.com", json!({}))).await;
+    let told = warnings(&admin, Method::DELETE, &format!("{PODS}/p"), &Value::Null).await;
+    assert_eq!(told, ["299 - \"gone soon\""]);
+}
+
+#[tokio::test]
+async fn a_webhook_sees_equivalent_events_in_the_form_it_asks_for() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
+    let server = server().await;
+    let admin = admin(&server);
+    for (name, policy) in [("any.example.com", "Equivalent"), ("exact.example.com", "Exact")] {
+        let rules = json!([{"operations": ["*"], "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"],
+            "resources": ["events"]}]);
+        let more = json!({"rules": rules, "matchPolicy": policy});
+        configure(&admin, VALIDATING, responder.webhook(name, more)).await;
+    }
+    let event = json!({"metadata": {"name": "e"}, "reason": "R", "message": "m",
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    let (code, answer) = post(&admin, "/api/v1/namespaces/default/events", &event).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    assert_eq!(responder.called(), ["any.example.com"]);
+    let seen = responder.seen.lock().unwrap();
+    assert_eq!(seen[0]["kind"]["group"], "events.k8s.io");
+    assert_eq!(seen[0]["requestKind"]["group"], "");
+    assert_eq!(seen[0]["object"]["note"], "m");
+    assert_eq!(seen[0]["object"]["apiVersion"], "events.k8s.io/v1");
+}
+
+#[tokio::test]
+async fn connections_to_a_webhook_are_kept_and_certificates_may_change() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
+    let server = server().await;
+    let admin = admin(&server);
+    configure(&admin, VALIDATING, responder.webhook("w.example.com", json!({}))).await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(post(&admin, PODS, &pod(name)).await.0, StatusCode::CREATED);
+    }
+    assert_eq!(responder.connections(), 1);
+    let old = responder.webhook("w.example.com", json!({}))["clientConfig"]["caBundle"].clone();
+    responder.rotate();
+    assert_eq!(post(&admin, PODS, &pod("d")).await.0, StatusCode::CREATED, "over the old connection");
+    let webhook = responder.webhook("w.example.com", json!({}));
+    assert_ne!(webhook["clientConfig"]["caBundle"], old);
+    let path = format!("{VALIDATING}/w.example.com");
+    let (code, answer) = merge(&admin, &path, &json!({"webhooks": [webhook]})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(post(&admin, PODS, &pod("e")).await.0, StatusCode::CREATED);
+    assert_eq!(responder.connections(), 2);
+    let stranger = Responder::start(|_, _| None).await.webhook("w.example.com", json!({}));
+    let mut distrustful = webhook;
+    distrustful["clientConfig"]["caBundle"] = stranger["clientConfig"]["caBundle"].clone();
+    merge(&admin, &path, &json!({"webhooks": [distrustful]})).await;
+    let (code, refused) = post(&admin, PODS, &pod("f")).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("failed calling webhook \"w.example.com\": failed to call webhook: Post"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_webhook_may_be_a_service_that_leads_out_of_the_cluster() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
+    let server = server().await;
+    let admin = admin(&server);
+    let mut webhook = responder.service("w.example.com");
+    webhook["clientConfig"]["service"]["port"] = json!(responder.address().port());
+    configure(&admin, VALIDATING, webhook).await;
+    let url = format!("https://hook.default.svc:{}/w.example.com?timeout=10s", responder.address().port());
+    let refused = async |why: &str| {
+        let (code, refused) = post(&admin, PODS, &pod("p")).await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+        let call =
+            format!("failed calling webhook \"w.example.com\": failed to call webhook: Post \"{url}\"");
+        assert_eq!(refused["message"], format!("Internal error occurred: {call}: {why}"));
+    };
+    refused("service \"hook\" not found").await;
+    let services = "/api/v1/namespaces/default/services";
+    let spec = json!({"selector": {"app": "hook"}, "ports": [{"port": responder.address().port()}]});
+    post(&admin, services, &json!({"metadata": {"name": "hook"}, "spec": spec})).await;
+    refused("no endpoints available for service \"hook\"").await;
+    delete(&admin, &format!("{services}/hook"), &Value::Null).await;
+    let spec = json!({"type": "ExternalName", "externalName": "127.0.0.1"});
+    let (code, answer) = post(&admin, services, &json!({"metadata": {"name": "hook"}, "spec": spec})).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    assert_eq!(warnings(&admin, Method::POST, PODS, &pod("p")).await, ["299 - \"reached\""]);
+}
+
+#[tokio::test]
+async fn a_webhook_about_scale_sees_and_changes_the_scale() {
+    let responder = Responder::start(|name, _| match name {
+        "caps.example.com" => Some(patch(json!([{"op": "replace", "path": "/spec/replicas", "value": 5}]))),
+        _ => Some(json!({"allowed": true})),
+    })
+    .await;
+    let server = server().await;
+    let admin = admin(&server);
+    let rules = json!([{"operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"],
+        "resources": ["deployments/scale"]}]);
+    for (path, name) in [(MUTATING, "caps.example.com"), (VALIDATING, "sees.example.com")] {
+        configure(&admin, path, responder.webhook(name, json!({"rules": rules}))).await;
+    }
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    post(&admin, deployments, &deployment).await;
+    let (code, scaled) =
+        merge(&admin, &format!("{deployments}/web/scale"), &json!({"spec": {"replicas": 9}})).await;
+    assert_eq!((code, &scaled["spec"]["replicas"]), (StatusCode::OK, &json!(5)), "{scaled}");
+    let seen = responder.seen.lock().unwrap();
+    assert_eq!(seen[0]["kind"], json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}));
+    assert_eq!(
+        (&seen[0]["object"]["kind"], &seen[0]["object"]["spec"]),
+        (&json!("Scale"), &json!({"replicas": 9}))
+    );
+    assert_eq!(seen[0]["oldObject"]["spec"], json!({"replicas": 1}));
+    assert_eq!(seen[1]["object"]["spec"], json!({"replicas": 5}));
+    assert_eq!(seen[1]["resource"]["resource"], "deployments");
+}

@@ -1,0 +1,22 @@
+//! The API server over real HTTPS.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+mod admission;
+mod bad_input;
+mod basics;
+mod deletion;
+mod eviction;
+mod identities;
+mod lists;
+mod pods;
+#[allow(dead_code, reason = "the tests of the module use the rest")]
+#[path = "../../src/webhook/tests/responder.rs"]
+mod responder;
+mod restart;
+mod roles;
+mod surface;
+mod watches;
+mod workloads;

@@ -1,0 +1,89 @@
+//! A data directory outlives its server.
+
+use berth_apiserver::{ApiServer, ServerOptions, StartError};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn everything_goes_on_after_a_restart() {
+    let dir = DataDir::new();
+    let server = dir.server().await;
+    let client = admin(&server);
+    post(&client, PODS, &pod("a")).await;
+    let (_, list) = get(&client, PODS).await;
+    post(&client, PODS, &pod("b")).await;
+    bind(&client, "a", "n1").await;
+    delete(&client, &format!("{PODS}/b"), &Value::Null).await;
+    let (_, before) = get(&client, &format!("{PODS}/a")).await;
+    let (url, kubeconfig) = (server.url().to_owned(), std::fs::read(server.kubeconfig_path()).unwrap());
+    server.shutdown().await;
+
+    let server = dir.server().await;
+    assert_eq!((server.url(), std::fs::read(server.kubeconfig_path()).unwrap()), (url.as_str(), kubeconfig));
+    // The client of before still has the right address, CA and token.
+    assert_eq!(get(&client, &format!("{PODS}/a")).await.1, before);
+    let mut lines =
+        watch(&client, &format!("{PODS}?watch=1&resourceVersion={}", version(&list))).await.ok().unwrap();
+    for (wanted, name) in [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")] {
+        assert_eq!(lines.told().await, (wanted.to_owned(), name.to_owned()));
+    }
+    let (_, created) = post(&client, PODS, &pod("c")).await;
+    let number = |value: &Value| version(value).parse::<u64>().unwrap();
+    assert!(number(&created) > number(&before));
+    assert_eq!(lines.told().await, ("ADDED".into(), "c".into()));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_data_directory_has_one_server() {
+    let dir = DataDir::new();
+    let server = dir.server().await;
+    let options = ServerOptions { data_dir: Some(dir.0.clone()), ..ServerOptions::default() };
+    let error = ApiServer::start(options).await.err().unwrap();
+    assert!(matches!(error, StartError::Disk(_)), "{error}");
+    assert!(error.to_string().contains("in use by another process"), "{error}");
+    server.shutdown().await;
+    dir.server().await.shutdown().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_are_their_owner_s_and_a_kubeconfig_of_others_is_left_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = DataDir::new();
+    dir.server().await.shutdown().await;
+    for entry in std::fs::read_dir(&dir.0).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.path());
+    }
+    let foreign = dir.0.join("foreign");
+    std::fs::write(&foreign, "apiVersion: v1\nkind: Config\ncurrent-context: work\n").unwrap();
+    let options = ServerOptions { kubeconfig: Some(foreign.clone()), ..ServerOptions::default() };
+    let error = ApiServer::start(options).await.err().unwrap();
+    assert!(error.to_string().contains("was not written by berth"), "{error}");
+    assert!(std::fs::read_to_string(&foreign).unwrap().contains("work"));
+}
+
+#[tokio::test]
+async fn a_dump_is_taken_in_verbatim() {
+    let server = server().await;
+    let client = admin(&server);
+    let owner = |uid: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid});
+    let mut dumped = pod("a");
+    dumped["metadata"] = json!({"name": "a", "namespace": "team", "uid": "u-1", "creationTimestamp": "2020-01-01T00:00:00Z",
+        "resourceVersion": "5", "ownerReferences": [owner("u-2"), owner("gone")]});
+    dumped["status"] = json!({"phase": "Running"});
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rs", "namespace": "team", "uid": "u-2"}});
+    let gadget = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}});
+    let imported = server.import(vec![dumped.clone(), set, gadget]).await.unwrap();
+    assert_eq!((imported.stored, imported.unknown), (2, 1));
+    let (_, stored) = get(&client, "/api/v1/namespaces/team/pods/a").await;
+    assert_eq!((&stored["metadata"]["uid"], &stored["status"]["phase"]), (&json!("u-1"), &json!("Running")));
+    assert_eq!(stored["metadata"]["creationTimestamp"], "2020-01-01T00:00:00Z");
+    assert_eq!(stored["metadata"]["ownerReferences"], json!([owner("u-2")]));
+    assert_eq!(get(&client, "/api/v1/namespaces/team").await.1["status"]["phase"], "Active");
+    assert_eq!(server.import(vec![dumped]).await.unwrap().present, 1);
+    assert!(server.import(vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}})]).await.is_err());
+}

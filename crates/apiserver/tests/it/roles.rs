@@ -1,0 +1,269 @@
+//! Roles: what service accounts and others are given by them, and nothing else.
+
+use berth_apiserver::ApiServer;
+use http::{Method, StatusCode};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// The admin as somebody else.
+fn acting_as(server: &ApiServer, user: &str, groups: &[&str]) -> Client {
+    let mut config = server.admin_config();
+    config.headers.push(("impersonate-user".parse().unwrap(), user.parse().unwrap()));
+    for group in groups {
+        config.headers.push(("impersonate-group".parse().unwrap(), group.parse().unwrap()));
+    }
+    client(config)
+}
+
+fn account(server: &ApiServer, name: &str) -> Client {
+    acting_as(server, &format!("system:serviceaccount:default:{name}"), &[])
+}
+
+async fn create(admin: &Client, path: &str, object: Value) {
+    let (code, answer) = post(admin, &format!("{RBAC}/{path}"), &object).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+fn cluster_role(name: &str, rules: Value) -> Value {
+    json!({"metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(name: &str, (kind, role): (&str, &str), subject: Value) -> Value {
+    json!({"metadata": {"name": name}, "roleRef": {"kind": kind, "name": role}, "subjects": [subject]})
+}
+
+fn bot() -> Value {
+    json!({"kind": "ServiceAccount", "name": "bot", "namespace": "default"})
+}
+
+async fn code(client: &Client, method: Method, path: &str, body: Value) -> u16 {
+    call(client, method, path, &body).await.0.as_u16()
+}
+
+#[tokio::test]
+async fn a_service_account_may_do_what_its_roles_say() {
+    let server = server().await;
+    let admin = admin(&server);
+    let bot_client = account(&server, "bot");
+    let (refused_code, refused) = get(&bot_client, "/api/v1/pods").await;
+    assert_eq!(refused_code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused["message"],
+        "pods is forbidden: User \"system:serviceaccount:default:bot\" cannot list resource \"pods\" in API group \"\" at \
+         the cluster scope"
+    );
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["mine"],
+         "verbs": ["get", "list", "update"]},
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+    ]);
+    create(&admin, "clusterroles", cluster_role("system:scheduler", rules)).await;
+    create(&admin, "clusterrolebindings", binding("b", ("ClusterRole", "system:scheduler"), bot())).await;
+    post(&admin, PODS, &pod("p")).await;
+    assert_eq!(get(&bot_client, "/api/v1/pods").await.0, StatusCode::OK);
+    assert!(watch(&bot_client, "/api/v1/pods?watch=true").await.is_ok());
+    assert_eq!(bind(&bot_client, "p", "n").await.0, StatusCode::CREATED);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    for (method, path, wanted) in [
+        (Method::DELETE, format!("{PODS}/p"), 403),
+        (Method::PUT, format!("{PODS}/p/status"), 403),
+        (Method::GET, format!("{leases}/mine"), 404),
+        (Method::GET, format!("{leases}/yours"), 403),
+        (Method::GET, leases.to_owned(), 403),
+        (Method::GET, format!("{leases}?fieldSelector=metadata.name%3Dmine"), 200),
+        (Method::GET, "/metrics".to_owned(), 200),
+        (Method::GET, "/debug".to_owned(), 403),
+    ] {
+        assert_eq!(code(&bot_client, method.clone(), &path, Value::Null).await, wanted, "{method} {path}");
+    }
+    assert_eq!(get(&account(&server, "other"), "/api/v1/pods").await.0, StatusCode::FORBIDDEN);
+    delete(&admin, &format!("{RBAC}/clusterrolebindings/b"), &Value::Null).await;
+    assert_eq!(get(&bot_client, "/api/v1/pods").await.0, StatusCode::FORBIDDEN, "what is taken is gone");
+}
+
+#[tokio::test]
+async fn a_role_holds_in_its_namespace_and_for_groups() {
+    let server = server().await;
+    let admin = admin(&server);
+    let rules = json!([{"apiGroups": ["", "apps"], "resources": ["*"], "verbs": ["*"]}]);
+    create(&admin, "namespaces/default/roles", cluster_role("all", rules)).await;
+    let group = json!({"kind": "Group", "name": "system:serviceaccounts:default"});
+    create(&admin, "namespaces/default/rolebindings", binding("b", ("Role", "all"), group)).await;
+    let viewers = json!({"kind": "User", "name": "alice"});
+    create(&admin, "namespaces/kube-system/rolebindings", binding("v", ("ClusterRole", "view"), viewers))
+        .await;
+    let bot = account(&server, "bot");
+    assert_eq!(post(&bot, PODS, &pod("p")).await.0, StatusCode::CREATED);
+    for path in ["/api/v1/namespaces/kube-system/pods", "/api/v1/pods", "/api/v1/nodes"] {
+        assert_eq!(get(&bot, path).await.0, StatusCode::FORBIDDEN, "{path}");
+    }
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    assert_eq!(get(&bot, jobs).await.0, StatusCode::FORBIDDEN);
+    let alice = acting_as(&server, "alice", &[]);
+    assert_eq!(get(&alice, "/api/v1/namespaces/kube-system/pods").await.0, StatusCode::OK);
+    assert_eq!(get(&alice, "/api/v1/namespaces/kube-system/secrets").await.0, StatusCode::FORBIDDEN);
+    assert_eq!(get(&alice, PODS).await.0, StatusCode::FORBIDDEN);
+    // Groups that are named are the only ones.
+    let bare = acting_as(&server, "system:serviceaccount:default:bot", &["others"]);
+    assert_eq!(get(&bare, PODS).await.0, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_token_of_a_service_account_carries_its_roles() {
+    let server = server().await;
+    let admin = admin(&server);
+    post(&admin, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "bot"}})).await;
+    create(&admin, "clusterrolebindings", binding("b", ("ClusterRole", "view"), bot())).await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/bot/token";
+    let (_, answer) = post(&admin, path, &json!({"spec": {}})).await;
+    let mut config = server.admin_config();
+    config.auth_info.token = Some(answer["status"]["token"].as_str().unwrap().to_owned().into());
+    let bot = client(config);
+    assert_eq!(get(&bot, "/api/v1/pods").await.0, StatusCode::OK);
+    assert_eq!(post(&bot, PODS, &pod("p")).await.0, StatusCode::FORBIDDEN);
+    let review = json!({"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}});
+    let reviews = "/apis/authorization.k8s.io/v1";
+    let (_, answer) = post(&bot, &format!("{reviews}/selfsubjectaccessreviews"), &review).await;
+    assert_eq!(answer["status"]["allowed"], true);
+    let rules = json!({"spec": {"namespace": "default"}});
+    let (_, answer) = post(&bot, &format!("{reviews}/selfsubjectrulesreviews"), &rules).await;
+    let listed = answer["status"]["resourceRules"].as_array().unwrap();
+    assert!(listed.iter().any(|rule| rule["resources"].to_string().contains("\"pods/log\"")), "{answer}");
+}
+
+#[tokio::test]
+async fn a_cluster_role_may_gather_others() {
+    let server = server().await;
+    let admin = admin(&server);
+    let mut part =
+        cluster_role("part", json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]));
+    part["metadata"]["labels"] = json!({"to": "whole"});
+    create(&admin, "clusterroles", part).await;
+    let whole = json!({"metadata": {"name": "whole"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "whole"}}]}, "rules": []});
+    create(&admin, "clusterroles", whole).await;
+    create(&admin, "clusterrolebindings", binding("b", ("ClusterRole", "whole"), bot())).await;
+    assert_eq!(get(&account(&server, "bot"), "/api/v1/nodes").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn nobody_gives_away_what_is_not_theirs() {
+    let server = server().await;
+    let admin = admin(&server);
+    let of_roles = json!([
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["create", "update"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+    ]);
+    create(&admin, "clusterroles", cluster_role("giver", of_roles)).await;
+    create(&admin, "clusterrolebindings", binding("giver", ("ClusterRole", "giver"), bot())).await;
+    let bot_client = account(&server, "bot");
+    let pods = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
+    let roles = format!("{RBAC}/clusterroles");
+    let fine = post(&bot_client, &roles, &cluster_role("less", pods(&["list"]))).await;
+    assert_eq!(fine.0, StatusCode::CREATED, "{}", fine.1);
+    let (code, refused) = post(&bot_client, &roles, &cluster_role("more", pods(&["list", "delete"]))).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused["message"],
+        "clusterroles.rbac.authorization.k8s.io \"more\" is forbidden: user \"system:serviceaccount:default:bot\" \
+         (groups=[\"system:serviceaccounts\" \"system:serviceaccounts:default\" \"system:authenticated\"]) is attempting to \
+         grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\" \"delete\"]}"
+    );
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    for (role, wanted) in [("less", 201), ("cluster-admin", 403), ("absent", 404)] {
+        let given = binding(role, ("ClusterRole", role), json!({"kind": "User", "name": "eve"}));
+        assert_eq!(code_of(post(&bot_client, &bindings, &given).await), wanted, "{role}");
+    }
+    let bind = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
+        "resourceNames": ["cluster-admin"], "verbs": ["bind"]}]);
+    create(&admin, "clusterroles", cluster_role("binder", bind)).await;
+    create(&admin, "clusterrolebindings", binding("binder", ("ClusterRole", "binder"), bot())).await;
+    let given = binding("now", ("ClusterRole", "cluster-admin"), json!({"kind": "User", "name": "eve"}));
+    assert_eq!(code_of(post(&bot_client, &bindings, &given).await), 201, "whoever may bind it may");
+}
+
+fn code_of((code, _): (StatusCode, Value)) -> u16 {
+    code.as_u16()
+}
+
+#[tokio::test]
+async fn whoever_may_impersonate_may_act_as_another() {
+    let server = server().await;
+    let admin = admin(&server);
+    post(&admin, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "bot"}})).await;
+    let (_, answer) =
+        post(&admin, "/api/v1/namespaces/default/serviceaccounts/bot/token", &json!({"spec": {}})).await;
+    let mut config = server.admin_config();
+    config.auth_info.token = Some(answer["status"]["token"].as_str().unwrap().to_owned().into());
+    config.headers.push(("impersonate-user".parse().unwrap(), "alice".parse().unwrap()));
+    let as_alice = client(config);
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (code, refused) = post(&as_alice, path, &json!({})).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused["message"],
+        "users \"alice\" is forbidden: User \"system:serviceaccount:default:bot\" cannot impersonate resource \"users\" in \
+         API group \"\" at the cluster scope"
+    );
+    let rules = json!([{"apiGroups": [""], "resources": ["users"], "resourceNames": ["alice"], "verbs": ["impersonate"]}]);
+    create(&admin, "clusterroles", cluster_role("actor", rules)).await;
+    create(&admin, "clusterrolebindings", binding("actor", ("ClusterRole", "actor"), bot())).await;
+    let (_, me) = post(&as_alice, path, &json!({})).await;
+    assert_eq!(me["status"]["userInfo"]["username"], "alice");
+}
+
+#[tokio::test]
+async fn roles_are_objects_like_others() {
+    let server = server().await;
+    let admin = admin(&server);
+    let (_, group) = get(&admin, RBAC).await;
+    let kinds: Vec<&str> =
+        group["resources"].as_array().unwrap().iter().map(|r| r["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role"]);
+    create(&admin, "clusterrolebindings", binding("b", ("ClusterRole", "view"), bot())).await;
+    let request = http::Request::get(format!("{RBAC}/clusterrolebindings/b"))
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(kube::client::Body::empty())
+        .unwrap();
+    let answer = admin.send(request).await.unwrap().into_body().collect_bytes().await.unwrap();
+    let table: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(table["rows"][0]["cells"][1], "ClusterRole/view");
+    assert_eq!(table["rows"][0]["cells"][5], "default/bot");
+    let (code, refused) = merge(
+        &admin,
+        &format!("{RBAC}/clusterrolebindings/b"),
+        &json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}}),
+    )
+    .await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused["message"].as_str().unwrap().ends_with("cannot change roleRef"), "{refused}");
+    for (path, object, wanted) in [
+        (
+            "clusterroles",
+            cluster_role("x", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": []}])),
+            "ClusterRole.rbac.authorization.k8s.io \"x\" is invalid: rules[0].verbs: Required value: verbs must contain at \
+             least one value",
+        ),
+        (
+            "namespaces/default/roles",
+            cluster_role("x", json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])),
+            "Role.rbac.authorization.k8s.io \"x\" is invalid: rules[0].nonResourceURLs: Invalid value: [\"/metrics\"]: \
+             namespaced rules cannot apply to non-resource URLs",
+        ),
+        (
+            "clusterrolebindings",
+            binding("x", ("Role", "view"), bot()),
+            "ClusterRoleBinding.rbac.authorization.k8s.io \"x\" is invalid: roleRef.kind: Unsupported value: \"Role\": \
+             supported values: \"ClusterRole\"",
+        ),
+    ] {
+        let (code, refused) = post(&admin, &format!("{RBAC}/{path}"), &object).await;
+        assert_eq!((code.as_u16(), &refused["message"]), (422, &json!(wanted)));
+    }
+}

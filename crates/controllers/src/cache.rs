@@ -1,0 +1,204 @@
+//! What a watch has brought, shared by all controllers, with the indexes they ask by.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::view::{AnyObject, Meta};
+
+/// Namespace and name; the namespace of cluster-scoped objects is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+impl ObjectKey {
+    pub(crate) fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        ObjectKey { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// A question that the cache answers without looking at every object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Index {
+    /// Objects in a namespace.
+    Namespace(Arc<str>),
+    /// Objects managed by the controller with this uid.
+    Controller(Arc<str>),
+    /// Objects in a namespace that no controller manages.
+    Orphans(Arc<str>),
+    /// Pods bound to a node.
+    Node(Arc<str>),
+}
+
+/// What can be kept in a [`Cache`].
+pub(crate) trait Cached: Send + Sync + 'static {
+    fn meta(&self) -> &Meta;
+
+    /// Names the questions this object is an answer to.
+    fn index(&self, add: &mut dyn FnMut(Index));
+}
+
+impl Cached for AnyObject {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn index(&self, _add: &mut dyn FnMut(Index)) {}
+}
+
+/// A change of the cache: at least one side is there.
+pub(crate) struct Change<'a, T> {
+    pub(crate) old: Option<&'a Arc<T>>,
+    pub(crate) new: Option<&'a Arc<T>>,
+}
+
+impl<'a, T> Change<'a, T> {
+    /// The object as it is, or as it was last.
+    pub(crate) fn latest(&self) -> Option<&'a Arc<T>> {
+        self.new.or(self.old)
+    }
+}
+
+/// Objects of one kind as the API server last told them.
+pub(crate) struct Cache<T> {
+    state: RwLock<State<T>>,
+}
+
+struct State<T> {
+    objects: HashMap<ObjectKey, Arc<T>>,
+    indexes: HashMap<Index, HashMap<ObjectKey, Arc<T>>>,
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Cache { state: RwLock::new(State { objects: HashMap::new(), indexes: HashMap::new() }) }
+    }
+}
+
+impl<T: Cached> Cache<T> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
+        self.read().objects.contains_key(key)
+    }
+
+    /// All objects, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        self.read().objects.values().cloned().collect()
+    }
+
+    /// The objects that answer a question, in no order.
+    pub(crate) fn by(&self, index: &Index) -> Vec<Arc<T>> {
+        self.read().indexes.get(index).map(|found| found.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Whether no object answers a question.
+    pub(crate) fn is_empty(&self, index: &Index) -> bool {
+        !self.read().indexes.contains_key(index)
+    }
+
+    /// Puts an object in; what it replaces is returned.
+    pub(crate) fn insert(&self, object: Arc<T>) -> Option<Arc<T>> {
+        let key = object.meta().key();
+        let mut state = self.write();
+        let old = state.objects.insert(key.clone(), object.clone());
+        state.reindex(&key, old.as_deref(), Some(&object));
+        old
+    }
+
+    /// Takes an object out.
+    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        let mut state = self.write();
+        let old = state.objects.remove(key);
+        state.reindex(key, old.as_deref(), None);
+        old
+    }
+
+    /// Keys that are not among `listed`: what went away while nobody watched.
+    pub(crate) fn missing_from(&self, listed: &HashSet<ObjectKey>) -> Vec<ObjectKey> {
+        self.read().objects.keys().filter(|key| !listed.contains(key)).cloned().collect()
+    }
+
+    // A panic of another thread leaves at worst one object stale, which the next event or list puts right.
+    fn read(&self) -> RwLockReadGuard<'_, State<T>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Cached> State<T> {
+    fn reindex(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&Arc<T>>) {
+        if let Some(old) = old {
+            old.index(&mut |index| {
+                if let Some(found) = self.indexes.get_mut(&index) {
+                    found.remove(key);
+                    if found.is_empty() {
+                        self.indexes.remove(&index);
+                    }
+                }
+            });
+        }
+        if let Some(new) = new {
+            new.index(&mut |index| {
+                self.indexes.entry(index).or_default().insert(key.clone(), new.clone());
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Pod;
+
+    fn pod(name: &str, owner: Option<&str>, node: &str) -> Arc<Pod> {
+        let owners = owner.map(|uid| serde_json::json!([{"uid": uid, "controller": true}]));
+        let pod = serde_json::json!({
+            "metadata": {"name": name, "namespace": "a", "ownerReferences": owners},
+            "spec": {"nodeName": node},
+        });
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    fn names(cache: &Cache<Pod>, index: Index) -> Vec<String> {
+        let mut names: Vec<_> = cache.by(&index).iter().map(|pod| pod.metadata.name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn indexes_follow_every_change() {
+        let cache = Cache::default();
+        cache.insert(pod("x", None, ""));
+        cache.insert(pod("y", Some("1"), "n"));
+        assert_eq!(names(&cache, Index::Orphans("a".into())), ["x"]);
+        assert_eq!(names(&cache, Index::Controller("1".into())), ["y"]);
+        assert_eq!(names(&cache, Index::Node("n".into())), ["y"]);
+
+        cache.insert(pod("x", Some("1"), "n"));
+        assert_eq!(names(&cache, Index::Orphans("a".into())), [""; 0]);
+        assert_eq!(names(&cache, Index::Controller("1".into())), ["x", "y"]);
+
+        cache.remove(&ObjectKey::new("a", "x"));
+        cache.remove(&ObjectKey::new("a", "y"));
+        assert!(cache.is_empty(&Index::Node("n".into())));
+        assert!(cache.read().indexes.is_empty());
+    }
+}

@@ -1,0 +1,175 @@
+//! On which nodes a DaemonSet's pods belong: the checks of the DaemonSet controller, which are fewer than a scheduler's.
+
+use std::fmt::Write;
+
+use berth_api::object::{Pod as PodRules, StringMap, Taint};
+use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
+use serde_json::{Map, Value, json};
+
+use crate::pod_control::object_at;
+use crate::view::Node;
+
+/// Whether a node gets a pod, and whether it may keep one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Belongs {
+    pub(super) should_run: bool,
+    pub(super) should_continue: bool,
+}
+
+/// What a template demands of nodes, parsed once for all of them.
+pub(super) struct Eligibility {
+    node_name: String,
+    node_selector: StringMap,
+    required: Option<NodeSelectorRule>,
+    tolerations: Vec<TolerationRule>,
+}
+
+impl Eligibility {
+    /// The demands of a pod made from the template. A template that cannot be read belongs nowhere.
+    pub(super) fn of(template: &Value) -> Option<Self> {
+        let mut pod = template.as_object().cloned().unwrap_or_default();
+        add_standard_tolerations(&mut pod);
+        let pod: PodRules = serde_json::from_value(json!({"spec": pod.get("spec")})).ok()?;
+        let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+        Some(Eligibility {
+            required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
+            tolerations: pod.spec.tolerations.iter().map(TolerationRule::parse).collect(),
+            node_name: pod.spec.node_name,
+            node_selector: pod.spec.node_selector,
+        })
+    }
+
+    /// Whether the template's pods belong on a node.
+    pub(super) fn check(&self, node: &Node) -> Belongs {
+        let (name, labels) = (&node.metadata.name, &node.metadata.labels);
+        let fits = (self.node_name.is_empty() || *self.node_name == **name)
+            && self.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.required.as_ref().is_none_or(|required| required.matches(name, labels));
+        let untolerated = |forbids: fn(&TaintEffect) -> bool| {
+            let taints = node.spec.taints.iter().map(|taint| &taint.taint);
+            taints.filter(|t| forbids(&TaintEffect::parse(&t.effect))).any(|t| !self.tolerates(t))
+        };
+        Belongs {
+            should_run: fits && !untolerated(TaintEffect::forbids_scheduling),
+            should_continue: fits && !untolerated(|effect| *effect == TaintEffect::NoExecute),
+        }
+    }
+
+    fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    }
+}
+
+/// Adds the tolerations that every daemon pod gets, in place of such with a time limit.
+pub(super) fn add_standard_tolerations(pod: &mut Map<String, Value>) {
+    let spec = object_at(pod, "spec");
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    let always = [
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ];
+    let of_host_network = host_network.then_some(("network-unavailable", "NoSchedule"));
+    for (taint, effect) in always.into_iter().chain(of_host_network) {
+        let mut key = "node.kubernetes.io/".to_owned();
+        _ = write!(key, "{taint}");
+        let is_same = |t: &Value| t["key"] == *key && t["effect"] == effect && t["operator"] == "Exists";
+        let toleration = json!({"key": key, "operator": "Exists", "effect": effect});
+        match tolerations.iter_mut().find(|t| is_same(t)) {
+            Some(same) => *same = toleration,
+            None => tolerations.push(toleration),
+        }
+    }
+    spec.insert("tolerations".to_owned(), tolerations.into());
+}
+
+/// Requires a node by name, in place of all other required node terms: the scheduler then places the pod there or nowhere.
+pub(super) fn pin_to_node(pod: &mut Map<String, Value>, node: &str) {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let affinity = object_at(object_at(object_at(pod, "spec"), "affinity"), "nodeAffinity");
+    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    affinity.insert(required.to_owned(), json!({"nodeSelectorTerms": [{"matchFields": [field]}]}));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_daemon_pods_belong() {
+        let node = |labels: Value, taints: Value| -> Node {
+            let node = json!({"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}});
+            serde_json::from_value(node).unwrap()
+        };
+        let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
+        let none = || json!([]);
+        for (spec, labels, taints, should_run, should_continue) in [
+            (json!({}), json!({}), none(), true, true),
+            (json!({"nodeName": "m"}), json!({}), none(), false, false),
+            (json!({"nodeSelector": {"disk": "ssd"}}), json!({"disk": "ssd"}), none(), true, true),
+            (json!({"nodeSelector": {"disk": "ssd"}}), json!({}), none(), false, false),
+            (json!({}), json!({}), taint("x", "NoSchedule"), false, true),
+            (json!({}), json!({}), taint("x", "NoExecute"), false, false),
+            (json!({}), json!({}), taint("x", "PreferNoSchedule"), true, true),
+            (
+                json!({"tolerations": [{"operator": "Exists"}]}),
+                json!({}),
+                taint("x", "NoExecute"),
+                true,
+                true,
+            ),
+            (json!({}), json!({}), taint("node.kubernetes.io/unreachable", "NoExecute"), true, true),
+            (json!({}), json!({}), taint("node.kubernetes.io/unschedulable", "NoSchedule"), true, true),
+            (
+                json!({}),
+                json!({}),
+                taint("node.kubernetes.io/network-unavailable", "NoSchedule"),
+                false,
+                true,
+            ),
+            (
+                json!({"hostNetwork": true}),
+                json!({}),
+                taint("node.kubernetes.io/network-unavailable", "NoSchedule"),
+                true,
+                true,
+            ),
+            (
+                json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}}}),
+                json!({}),
+                none(),
+                false,
+                false,
+            ),
+        ] {
+            let eligibility = Eligibility::of(&json!({"spec": spec})).unwrap();
+            let expected = Belongs { should_run, should_continue };
+            assert_eq!(eligibility.check(&node(labels, taints.clone())), expected, "{spec} {taints}");
+        }
+    }
+
+    #[test]
+    fn pins_and_tolerations_replace_what_stood_there() {
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": []}]});
+        let mut pod = json!({"spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}, "podAffinity": {}},
+            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": 300}],
+        }});
+        let pod = pod.as_object_mut().unwrap();
+        pin_to_node(pod, "n");
+        add_standard_tolerations(pod);
+        let pod = Value::Object(pod.clone());
+        let typed: crate::view::Pod = serde_json::from_value(pod.clone()).unwrap();
+        assert_eq!(typed.target_node(), Some("n"));
+        assert!(pod["spec"]["affinity"]["podAffinity"].is_object());
+        assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 6);
+        assert_eq!(pod["spec"]["tolerations"][0].get("tolerationSeconds"), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! What a Deployment has to do next. Pure: everything it looks at is handed in, and the plan leaves no choices.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::replica_sets::{Bounds, Sized, new_and_old, total_replicas};
+use super::revision::{
+    Annotations, REVISION, beyond_history, changed, desired_replicas_annotation, new_replica_set_annotations,
+    next_revision, revision, size_annotations,
+};
+use super::rolling::{new_size, scale_down_old};
+use super::scale::scale;
+use super::status;
+use crate::template::template_hash;
+use crate::view::{Deployment, DeploymentStatus, ReplicaSet};
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    /// Make the ReplicaSet of the current template.
+    Create { name: String, hash: String, replicas: i32, annotations: Annotations },
+    /// Change the size or annotations of a ReplicaSet.
+    Update {
+        replica_set: Arc<ReplicaSet>,
+        replicas: Option<i32>,
+        annotations: Annotations,
+        min_ready_seconds: Option<i32>,
+    },
+    /// Delete a ReplicaSet beyond the history limit.
+    Delete(Arc<ReplicaSet>),
+    /// Say in the Deployment which revision is current.
+    SetRevision(String),
+}
+
+/// What to do, in order, and the status afterwards.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) actions: Vec<Action>,
+    pub(super) status: DeploymentStatus,
+    /// When to look again although nothing changes.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+/// The plan for a Deployment and its ReplicaSets. `has_running_pods` tells whether a ReplicaSet has pods that have not
+/// ended, those being deleted included.
+pub(super) fn plan(
+    deployment: &Deployment,
+    replica_sets: &[Arc<ReplicaSet>],
+    has_running_pods: impl Fn(&ReplicaSet) -> bool,
+    now: Timestamp,
+) -> Plan {
+    let (new, old) = new_and_old(deployment, replica_sets);
+    let mut planning = Planning { deployment, new, old, made: None, actions: Vec::new(), now };
+    if deployment.metadata.is_deleting() {
+        return planning.with_counts();
+    }
+    if deployment.spec.paused || is_scaling(deployment, replica_sets) {
+        planning.sync_revision();
+        planning.sync_size();
+        if deployment.spec.paused {
+            planning.clean_up();
+        }
+        return planning.with_counts();
+    }
+    if deployment.is_rolling() {
+        planning.roll();
+    } else {
+        planning.recreate(has_running_pods);
+    }
+    planning.with_progress()
+}
+
+/// Whether the size was changed since the ReplicaSets were last sized.
+fn is_scaling(deployment: &Deployment, replica_sets: &[Arc<ReplicaSet>]) -> bool {
+    let mut active = replica_sets.iter().filter(|set| set.replicas() > 0);
+    active.any(|set| desired_replicas_annotation(set).is_some_and(|desired| desired != deployment.replicas()))
+}
+
+struct Planning<'a> {
+    deployment: &'a Deployment,
+    new: Option<Sized>,
+    old: Vec<Sized>,
+    /// Name of the ReplicaSet that the plan makes.
+    made: Option<String>,
+    actions: Vec<Action>,
+    now: Timestamp,
+}
+
+impl Planning<'_> {
+    fn roll(&mut self) {
+        let bounds = Bounds::of(self.deployment);
+        let wanted = self.deployment.replicas();
+        self.sync_revision();
+        if self.new.is_none() {
+            let replicas = new_size(wanted, bounds, true, 0, &self.old);
+            self.make(replicas);
+            return;
+        }
+        let grown = self.new.as_mut().is_some_and(|new| {
+            let size = new_size(wanted, bounds, true, new.replicas, &self.old);
+            std::mem::replace(&mut new.replicas, size) != size
+        });
+        let shrunk = match &self.new {
+            Some(new) if !grown => scale_down_old(wanted, bounds, new, &mut self.old),
+            _ => false,
+        };
+        self.write_sizes();
+        if !grown && !shrunk && self.is_complete() {
+            self.clean_up();
+        }
+    }
+
+    fn recreate(&mut self, has_running_pods: impl Fn(&ReplicaSet) -> bool) {
+        self.sync_revision();
+        let n_old = total_replicas(&self.old);
+        for set in &mut self.old {
+            set.replicas = 0;
+        }
+        self.write_sizes();
+        // All old pods must be gone, not only told to go.
+        if n_old > 0 || self.old.iter().any(|set| has_running_pods(&set.object)) {
+            return;
+        }
+        let wanted = self.deployment.replicas();
+        match &mut self.new {
+            None => self.make(wanted),
+            Some(new) => {
+                let grown = std::mem::replace(&mut new.replicas, wanted) != wanted;
+                self.write_sizes();
+                if !grown && self.is_complete() {
+                    self.clean_up();
+                }
+            }
+        }
+    }
+
+    /// Brings the revision of the new ReplicaSet, and of the Deployment, up to date.
+    fn sync_revision(&mut self) {
+        let Some(new) = &self.new else { return };
+        let object = new.object.clone();
+        let current = &object.metadata.annotations;
+        let next = next_revision(&self.old);
+        let annotations = changed(current, new_replica_set_annotations(self.deployment, current, next));
+        let min_ready_seconds = self.deployment.spec.min_ready_seconds;
+        let min_ready_seconds =
+            (object.spec.min_ready_seconds != min_ready_seconds).then_some(min_ready_seconds);
+        let number = annotations.get(REVISION).cloned().unwrap_or_else(|| revision(&object).to_string());
+        if !annotations.is_empty() || min_ready_seconds.is_some() {
+            self.actions.push(Action::Update {
+                replica_set: object,
+                replicas: None,
+                annotations,
+                min_ready_seconds,
+            });
+        }
+        self.set_revision(number);
+    }
+
+    fn set_revision(&mut self, number: String) {
+        if self.deployment.metadata.annotations.get(REVISION) != Some(&number) {
+            self.actions.push(Action::SetRevision(number));
+        }
+    }
+
+    fn make(&mut self, replicas: i32) {
+        let deployment = self.deployment;
+        let collisions = deployment.status.collision_count.unwrap_or(0);
+        let hash = template_hash(&deployment.spec.template, collisions);
+        let name = format!("{}-{hash}", deployment.metadata.name);
+        let next = next_revision(&self.old);
+        let mut annotations = new_replica_set_annotations(deployment, &Annotations::new(), next);
+        annotations.extend(size_annotations(deployment));
+        self.made = Some(name.clone());
+        self.actions.push(Action::Create { name, hash, replicas, annotations });
+        self.set_revision(next.to_string());
+    }
+
+    fn sync_size(&mut self) {
+        scale(self.deployment, &mut self.new, &mut self.old);
+        self.write_sizes();
+    }
+
+    /// Updates every active ReplicaSet whose size, or what it was sized by, is not as planned.
+    fn write_sizes(&mut self) {
+        let wanted = size_annotations(self.deployment);
+        for set in self.new.iter().chain(&self.old) {
+            let object = &set.object;
+            let resized = (set.replicas != object.replicas()).then_some(set.replicas);
+            let annotations = if set.replicas > 0 || resized.is_some() {
+                changed(&object.metadata.annotations, wanted.clone())
+            } else {
+                Annotations::new()
+            };
+            if resized.is_none() && annotations.is_empty() {
+                continue;
+            }
+            // One write for a ReplicaSet whose revision is written anyway.
+            let earlier = self.actions.iter_mut().find_map(|action| match action {
+                Action::Update { replica_set, replicas, annotations, .. }
+                    if replica_set.metadata.uid == object.metadata.uid =>
+                {
+                    Some((replicas, annotations))
+                }
+                _ => None,
+            });
+            if let Some((replicas, earlier)) = earlier {
+                *replicas = resized.or(*replicas);
+                earlier.extend(annotations);
+            } else {
+                self.actions.push(Action::Update {
+                    replica_set: object.clone(),
+                    replicas: resized,
+                    annotations,
+                    min_ready_seconds: None,
+                });
+            }
+        }
+    }
+
+    fn clean_up(&mut self) {
+        let beyond = beyond_history(self.deployment, &self.old);
+        self.actions.extend(beyond.into_iter().map(|set| Action::Delete(set.object)));
+    }
+
+    fn is_complete(&self) -> bool {
+        let counted = status::counted(self.deployment, self.new.as_ref(), &self.old, self.now);
+        status::is_complete(self.deployment, &counted)
+    }
+
+    fn counted(&mut self) -> DeploymentStatus {
+        let (deployment, now) = (self.deployment, self.now);
+        let mut status = status::counted(deployment, self.new.as_ref(), &self.old, now);
+        status::tell_paused(deployment, &mut status, now);
+        match (&self.made, &self.new) {
+            (Some(name), _) => status::tell_new_replica_set(deployment, &mut status, name, true, now),
+            (None, Some(new)) if !deployment.metadata.is_deleting() => {
+                status::tell_new_replica_set(deployment, &mut status, &new.object.metadata.name, false, now);
+            }
+            _ => {}
+        }
+        status
+    }
+
+    fn with_counts(mut self) -> Plan {
+        let status = self.counted();
+        Plan { actions: self.actions, status, look_again: None }
+    }
+
+    fn with_progress(mut self) -> Plan {
+        let mut status = self.counted();
+        let all: Vec<&Sized> = self.old.iter().chain(&self.new).collect();
+        // The ReplicaSet that is only being made has no numbers to judge by.
+        let look_again = match self.made {
+            Some(_) => None,
+            None => status::tell_progress(self.deployment, &mut status, self.new.as_ref(), &all, self.now),
+        };
+        Plan { actions: self.actions, status, look_again }
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! The ReplicaSets of a Deployment while a plan is made: as they are, and as they will be.
+
+use std::sync::Arc;
+
+use crate::fenceposts::{clamp, fenceposts};
+use crate::template::same_template;
+use crate::view::{Deployment, ReplicaSet};
+
+/// A ReplicaSet and the number of pods it is to have.
+#[derive(Clone, Debug)]
+pub(super) struct Sized {
+    pub(super) object: Arc<ReplicaSet>,
+    /// `spec.replicas` after the plan.
+    pub(super) replicas: i32,
+}
+
+impl Sized {
+    pub(super) fn new(object: Arc<ReplicaSet>) -> Self {
+        let replicas = object.replicas();
+        Sized { object, replicas }
+    }
+}
+
+/// The ReplicaSet of the current template, and all others by age, oldest first.
+pub(super) fn new_and_old(
+    deployment: &Deployment,
+    replica_sets: &[Arc<ReplicaSet>],
+) -> (Option<Sized>, Vec<Sized>) {
+    let mut all: Vec<_> = replica_sets.iter().cloned().map(Sized::new).collect();
+    all.sort_by(|a, b| age(&a.object).cmp(&age(&b.object)));
+    let template = &deployment.spec.template;
+    let new = all.iter().position(|set| same_template(&set.object.spec.template, template));
+    let new = new.map(|at| all.remove(at));
+    (new, all)
+}
+
+/// Order by creation, then name.
+pub(super) fn age(replica_set: &ReplicaSet) -> (Option<jiff::Timestamp>, &str) {
+    (replica_set.metadata.creation_timestamp, &replica_set.metadata.name)
+}
+
+/// Pods that a Deployment may have too many and too few while it rolls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) max_surge: i32,
+    pub(super) max_unavailable: i32,
+}
+
+impl Bounds {
+    pub(super) fn of(deployment: &Deployment) -> Self {
+        let replicas = deployment.replicas();
+        if !deployment.is_rolling() {
+            return Bounds { max_surge: 0, max_unavailable: 0 };
+        }
+        let rolling = &deployment.spec.strategy.rolling_update;
+        let (max_surge, max_unavailable) =
+            fenceposts(rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref(), replicas);
+        let max_unavailable = if replicas == 0 { 0 } else { max_unavailable.min(replicas) };
+        Bounds { max_surge, max_unavailable }
+    }
+}
+
+/// Pods that these ReplicaSets are to have.
+pub(super) fn total_replicas<'a>(sets: impl IntoIterator<Item = &'a Sized>) -> i32 {
+    clamp(sets.into_iter().map(|set| i64::from(set.replicas)).sum())
+}
+
+/// Pods that are available.
+pub(super) fn total_available<'a>(sets: impl IntoIterator<Item = &'a Sized>) -> i32 {
+    clamp(sets.into_iter().map(|set| i64::from(set.object.status.available_replicas)).sum())
+}

@@ -1,0 +1,275 @@
+//! Status of a Deployment: numbers, and whether it gets on.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
+use crate::fenceposts::clamp;
+use crate::view::{Condition, Deployment, DeploymentStatus, condition, remove_condition, set_condition};
+
+const AVAILABLE: &str = "Available";
+const PROGRESSING: &str = "Progressing";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// Reasons of the condition `Progressing`.
+const COMPLETE: &str = "NewReplicaSetAvailable";
+const UPDATED: &str = "ReplicaSetUpdated";
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const PAUSED: &str = "DeploymentPaused";
+const RESUMED: &str = "DeploymentResumed";
+
+/// The numbers, and the condition `Available`.
+pub(super) fn counted(
+    deployment: &Deployment,
+    new: Option<&Sized>,
+    old: &[Sized],
+    now: Timestamp,
+) -> DeploymentStatus {
+    let all = || old.iter().chain(new);
+    let sum = |of: &dyn Fn(&Sized) -> i32| clamp(all().map(|set| i64::from(of(set))).sum());
+    let available = total_available(all());
+    let mut status = DeploymentStatus {
+        observed_generation: deployment.metadata.generation,
+        replicas: sum(&|set| set.object.status.replicas),
+        updated_replicas: new.map_or(0, |set| set.object.status.replicas),
+        ready_replicas: sum(&|set| set.object.status.ready_replicas),
+        available_replicas: available,
+        unavailable_replicas: total_replicas(all()).saturating_sub(available).max(0),
+        terminating_replicas: sum(&|set| set.object.status.terminating_replicas),
+        collision_count: deployment.status.collision_count,
+        conditions: deployment.status.conditions.clone(),
+    };
+    let enough = deployment.replicas().saturating_sub(Bounds::of(deployment).max_unavailable);
+    let (value, reason, message) = if available >= enough {
+        ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    } else {
+        ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    };
+    set(&mut status, AVAILABLE, value, reason, message.to_owned(), now);
+    status
+}
+
+/// Says in `Progressing` that the Deployment is paused, or no longer.
+pub(super) fn tell_paused(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
+    if !has_deadline(deployment) {
+        return;
+    }
+    let reason = condition(&status.conditions, PROGRESSING).map(|c| c.reason.as_str()).unwrap_or_default();
+    // A rollout that has failed for good stays failed, paused or not.
+    if reason == TIMED_OUT {
+        return;
+    }
+    match (deployment.spec.paused, reason == PAUSED) {
+        (true, false) => set(status, PROGRESSING, "Unknown", PAUSED, "Deployment is paused".to_owned(), now),
+        (false, true) => {
+            set(status, PROGRESSING, "Unknown", RESUMED, "Deployment is resumed".to_owned(), now)
+        }
+        _ => {}
+    }
+}
+
+/// Says in `Progressing` that the ReplicaSet of the current template has been found, or made.
+pub(super) fn tell_new_replica_set(
+    deployment: &Deployment,
+    status: &mut DeploymentStatus,
+    name: &str,
+    made: bool,
+    now: Timestamp,
+) {
+    if !has_deadline(deployment) {
+        return;
+    }
+    if made {
+        let message = format!("Created new replica set \"{name}\"");
+        set(status, PROGRESSING, "True", "NewReplicaSetCreated", message, now);
+    } else if condition(&status.conditions, PROGRESSING).is_none() {
+        let message = format!("Found new replica set \"{name}\"");
+        set(status, PROGRESSING, "True", "FoundNewReplicaSet", message, now);
+    }
+}
+
+/// Says in `Progressing` that the new ReplicaSet could not be made.
+pub(super) fn tell_create_failed(
+    deployment: &Deployment,
+    status: &mut DeploymentStatus,
+    message: String,
+    now: Timestamp,
+) {
+    if has_deadline(deployment) {
+        set(status, PROGRESSING, "False", "ReplicaSetCreateError", message, now);
+    }
+}
+
+/// How a rollout gets on: complete, progressing or out of time. `status` has the numbers already. Returns when the
+/// deadline is to be looked at again.
+pub(super) fn tell_progress(
+    deployment: &Deployment,
+    status: &mut DeploymentStatus,
+    new: Option<&Sized>,
+    all: &[&Sized],
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let what = new.map_or_else(
+        || format!("Deployment \"{}\"", deployment.metadata.name),
+        |set| format!("ReplicaSet \"{}\"", set.object.metadata.name),
+    );
+    let current = condition(&status.conditions, PROGRESSING).cloned();
+    let was_complete =
+        status.replicas == status.updated_replicas && current.as_ref().is_some_and(|c| c.reason == COMPLETE);
+    if !has_deadline(deployment) {
+        remove_condition(&mut status.conditions, PROGRESSING);
+    } else if !was_complete {
+        if is_complete(deployment, status) {
+            set(status, PROGRESSING, "True", COMPLETE, format!("{what} has successfully progressed."), now);
+        } else if has_progressed(&deployment.status, status) {
+            let mut progress =
+                Condition::new(PROGRESSING, "True", UPDATED, format!("{what} is progressing."), now);
+            progress.last_update_time = Some(now);
+            if let Some(current) = current.as_ref().filter(|c| c.is_true()) {
+                progress.last_transition_time = current.last_transition_time;
+            }
+            // Each bit of progress moves the deadline.
+            remove_condition(&mut status.conditions, PROGRESSING);
+            status.conditions.push(progress);
+        } else if deadline(deployment, current.as_ref()).is_some_and(|at| at <= now) {
+            set(status, PROGRESSING, "False", TIMED_OUT, format!("{what} has timed out progressing."), now);
+        }
+    }
+    tell_failure(status, all);
+    let current = condition(&status.conditions, PROGRESSING);
+    let waits = !is_complete(deployment, status) && current.is_some_and(|c| c.reason != TIMED_OUT);
+    if waits { deadline(deployment, current) } else { None }
+}
+
+/// Passes on what keeps a ReplicaSet from making pods.
+fn tell_failure(status: &mut DeploymentStatus, all: &[&Sized]) {
+    let failure = all.iter().rev().find_map(|set| condition(&set.object.status.conditions, REPLICA_FAILURE));
+    match failure {
+        Some(failure) => {
+            let mut failure = failure.clone();
+            failure.last_update_time = failure.last_transition_time;
+            set_condition(&mut status.conditions, failure);
+        }
+        None => remove_condition(&mut status.conditions, REPLICA_FAILURE),
+    }
+}
+
+/// Whether all pods are of the current template and available, and no other is left.
+pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+    let wanted = deployment.replicas();
+    status.updated_replicas == wanted
+        && status.replicas == wanted
+        && status.available_replicas == wanted
+        && status.observed_generation >= deployment.metadata.generation
+}
+
+fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
+    let n_old = |status: &DeploymentStatus| status.replicas.saturating_sub(status.updated_replicas);
+    new.updated_replicas > old.updated_replicas
+        || n_old(new) < n_old(old)
+        || new.ready_replicas > old.ready_replicas
+        || new.available_replicas > old.available_replicas
+}
+
+fn has_deadline(deployment: &Deployment) -> bool {
+    deployment.spec.progress_deadline_seconds.unwrap_or(600) != i32::MAX
+}
+
+/// When the rollout is out of time; `None` where nothing has started, or it has been complete.
+fn deadline(deployment: &Deployment, progressing: Option<&Condition>) -> Option<Timestamp> {
+    let progressing = progressing?;
+    if progressing.reason == COMPLETE || deployment.spec.paused {
+        return None;
+    }
+    let seconds = i64::from(deployment.spec.progress_deadline_seconds.unwrap_or(600));
+    progressing.last_update_time?.checked_add(SignedDuration::from_secs(seconds)).ok()
+}
+
+/// Sets a condition with the time of its update.
+fn set(
+    status: &mut DeploymentStatus,
+    kind: &str,
+    value: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) {
+    let mut new = Condition::new(kind, value, reason, message, now);
+    new.last_update_time = Some(now);
+    set_condition(&mut status.conditions, new);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const T0: &str = "2026-01-01T00:00:00Z";
+
+    fn deployment(progressing: Option<(&str, &str, &str)>, status: Value) -> Deployment {
+        let mut object = json!({
+            "metadata": {"name": "web", "generation": 1},
+            "spec": {"replicas": 3, "progressDeadlineSeconds": 60},
+            "status": status,
+        });
+        if let Some((value, reason, updated)) = progressing {
+            object["status"]["conditions"] =
+                json!([{"type": PROGRESSING, "status": value, "reason": reason, "lastUpdateTime": updated}]);
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn new_set(replicas: i32, available: i32) -> Sized {
+        Sized::new(Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {"name": "web-1"}, "spec": {"replicas": replicas},
+                "status": {"replicas": replicas, "readyReplicas": available, "availableReplicas": available},
+            }))
+            .unwrap(),
+        ))
+    }
+
+    #[test]
+    fn a_rollout_is_complete_progressing_or_out_of_time() {
+        let before =
+            || json!({"replicas": 3, "updatedReplicas": 3, "readyReplicas": 1, "availableReplicas": 1});
+        // Progressing before, available pods now, seconds later: reason and status of Progressing.
+        for (progressing, available, seconds, reason, value, looks_again) in [
+            (Some(("True", UPDATED, T0)), 3, 5, COMPLETE, "True", false),
+            (Some(("True", UPDATED, T0)), 2, 5, UPDATED, "True", true),
+            (Some(("True", UPDATED, T0)), 1, 59, UPDATED, "True", true),
+            (Some(("True", UPDATED, T0)), 1, 60, TIMED_OUT, "False", false),
+            (Some(("False", TIMED_OUT, T0)), 1, 90, TIMED_OUT, "False", false),
+            (Some(("False", TIMED_OUT, T0)), 2, 90, UPDATED, "True", true),
+            (Some(("False", TIMED_OUT, T0)), 3, 90, COMPLETE, "True", false),
+            // A pod that fails later is not a rollout that fails.
+            (Some(("True", COMPLETE, T0)), 1, 900, COMPLETE, "True", false),
+            (Some(("Unknown", RESUMED, T0)), 1, 61, TIMED_OUT, "False", false),
+        ] {
+            let deployment = deployment(progressing, before());
+            let now = T0.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
+            let new = new_set(3, available);
+            let mut status = counted(&deployment, Some(&new), &[], now);
+            let again = tell_progress(&deployment, &mut status, Some(&new), &[&new], now);
+            let told = condition(&status.conditions, PROGRESSING).unwrap();
+            assert_eq!(
+                (told.reason.as_str(), told.status.as_str()),
+                (reason, value),
+                "{progressing:?} {available}"
+            );
+            assert_eq!(again.is_some(), looks_again, "{progressing:?} {available}");
+        }
+    }
+
+    #[test]
+    fn availability_allows_for_what_may_be_unavailable() {
+        let now = T0.parse().unwrap();
+        for (available, value) in [(3, "True"), (2, "False")] {
+            let status = counted(&deployment(None, json!({})), Some(&new_set(3, available)), &[], now);
+            let told = condition(&status.conditions, AVAILABLE).unwrap();
+            assert_eq!((told.status.as_str(), status.unavailable_replicas), (value, 3 - available));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The status of a pod disruption budget. Pure.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::fenceposts::{Round, scaled};
+use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, set_condition};
+
+/// How long an eviction that was granted counts although its pod is still there.
+const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+
+/// The status that follows from the pods a budget covers, and when an eviction that was granted stops counting.
+/// `expected` is the number of pods that their controllers want.
+pub(super) fn status(
+    budget: &PodDisruptionBudget,
+    pods: &[Arc<Pod>],
+    expected: i32,
+    now: Timestamp,
+) -> (PodDisruptionBudgetStatus, Option<Timestamp>) {
+    let n_pods = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+    let (expected_pods, desired_healthy) = match (&budget.spec.min_available, &budget.spec.max_unavailable) {
+        (_, Some(max)) => {
+            let max = scaled(max, expected, Round::Up).unwrap_or(0);
+            (expected, expected.saturating_sub(max).max(0))
+        }
+        (Some(min), None) if min.is_string() => (expected, scaled(min, expected, Round::Up).unwrap_or(0)),
+        (Some(min), None) => (n_pods, scaled(min, 0, Round::Up).unwrap_or(0)),
+        // Neither is written: one pod must stay.
+        (None, None) => (n_pods, 1),
+    };
+    let mut look_again: Option<Timestamp> = None;
+    let mut disrupted_pods = budget.status.disrupted_pods.clone();
+    disrupted_pods.retain(|name, granted| {
+        let is_there = pods.iter().any(|pod| *pod.metadata.name == **name && !pod.metadata.is_deleting());
+        let until = granted.checked_add(EVICTION_TIMEOUT).unwrap_or(Timestamp::MAX);
+        let counts = is_there && until > now;
+        if counts {
+            look_again = Some(look_again.map_or(until, |next| next.min(until)));
+        }
+        counts
+    });
+    let is_healthy = |pod: &&Arc<Pod>| {
+        pod.is_ready() && !pod.metadata.is_deleting() && !disrupted_pods.contains_key(&*pod.metadata.name)
+    };
+    let current_healthy = i32::try_from(pods.iter().filter(is_healthy).count()).unwrap_or(i32::MAX);
+    let spare = current_healthy.saturating_sub(desired_healthy);
+    let disruptions_allowed = if expected_pods <= 0 { 0 } else { spare.max(0) };
+    let mut conditions = budget.status.conditions.clone();
+    let (allowed, reason) =
+        if disruptions_allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    tell(&mut conditions, budget, allowed, reason, String::new(), now);
+    let status = PodDisruptionBudgetStatus {
+        observed_generation: budget.metadata.generation,
+        disrupted_pods,
+        disruptions_allowed,
+        current_healthy,
+        desired_healthy,
+        expected_pods,
+        conditions,
+    };
+    (status, look_again)
+}
+
+/// The status when it cannot be known how many pods are wanted: nothing may be disrupted.
+pub(super) fn failed(
+    budget: &PodDisruptionBudget,
+    message: String,
+    now: Timestamp,
+) -> PodDisruptionBudgetStatus {
+    let mut status = budget.status.clone();
+    status.disruptions_allowed = 0;
+    tell(&mut status.conditions, budget, "False", "SyncFailed", message, now);
+    status
+}
+
+fn tell(
+    conditions: &mut Vec<Condition>,
+    budget: &PodDisruptionBudget,
+    status: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) {
+    let mut condition = Condition::new("DisruptionAllowed", status, reason, message, now);
+    condition.observed_generation = budget.metadata.generation;
+    set_condition(conditions, condition);
+    if let Some(condition) = conditions.iter_mut().find(|c| c.kind == "DisruptionAllowed") {
+        condition.observed_generation = budget.metadata.generation;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pods(ready: usize, not_ready: usize) -> Vec<Arc<Pod>> {
+        let pod = |i: usize| {
+            let ready = if i < ready { "True" } else { "False" };
+            let pod = json!({"metadata": {"name": format!("p{i}")},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        (0..ready + not_ready).map(pod).collect()
+    }
+
+    fn budget(spec: Value, disrupted: Value) -> PodDisruptionBudget {
+        serde_json::from_value(json!({"spec": spec, "status": {"disruptedPods": disrupted}})).unwrap()
+    }
+
+    #[test]
+    fn numbers_and_percentages() {
+        // spec, ready, not ready, wanted by controllers: expected, desired, allowed
+        for (spec, ready, not_ready, wanted, expected) in [
+            (json!({"minAvailable": 2}), 3, 0, 9, (3, 2, 1)),
+            (json!({"minAvailable": 2}), 2, 1, 9, (3, 2, 0)),
+            (json!({"minAvailable": 2}), 1, 2, 9, (3, 2, 0)),
+            (json!({"minAvailable": 0}), 0, 0, 0, (0, 0, 0)),
+            (json!({"minAvailable": "50%"}), 5, 0, 5, (5, 3, 2)),
+            (json!({"maxUnavailable": 1}), 5, 0, 5, (5, 4, 1)),
+            (json!({"maxUnavailable": 1}), 4, 1, 5, (5, 4, 0)),
+            (json!({"maxUnavailable": "30%"}), 5, 0, 5, (5, 3, 2)),
+            (json!({"maxUnavailable": 9}), 5, 0, 5, (5, 0, 5)),
+            // Pods that are wanted and not there yet count as unavailable.
+            (json!({"maxUnavailable": 1}), 3, 0, 5, (5, 4, 0)),
+            (json!({}), 2, 0, 2, (2, 1, 1)),
+        ] {
+            let now = Timestamp::UNIX_EPOCH;
+            let (status, _) = status(&budget(spec.clone(), json!({})), &pods(ready, not_ready), wanted, now);
+            let counted = (status.expected_pods, status.desired_healthy, status.disruptions_allowed);
+            assert_eq!(
+                (counted, status.current_healthy),
+                (expected, i32::try_from(ready).unwrap()),
+                "{spec}"
+            );
+            let allowed = status.conditions[0].is_true();
+            assert_eq!(allowed, status.disruptions_allowed > 0);
+        }
+    }
+
+    #[test]
+    fn granted_evictions_count_until_they_happen_or_time_out() {
+        let granted = json!({"p0": "2026-01-01T00:00:00Z", "gone": "2026-01-01T00:00:00Z"});
+        let budget = budget(json!({"minAvailable": 1}), granted);
+        let at = |time: &str| status(&budget, &pods(3, 0), 3, time.parse().unwrap());
+        let (early, next) = at("2026-01-01T00:01:00Z");
+        assert_eq!((early.current_healthy, early.disruptions_allowed, early.disrupted_pods.len()), (2, 1, 1));
+        assert_eq!(next, Some("2026-01-01T00:02:00Z".parse().unwrap()));
+        let (late, next) = at("2026-01-01T00:02:00Z");
+        assert_eq!((late.current_healthy, late.disrupted_pods.len(), next), (3, 0, None));
+    }
+}

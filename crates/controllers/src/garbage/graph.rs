@@ -1,0 +1,138 @@
+//! Who owns whom, by uid: fed by all informers, asked by the collector.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::cache::ObjectKey;
+use crate::kinds::Kind;
+use crate::view::{Meta, OwnerReference};
+
+pub(super) type Uid = Arc<str>;
+
+/// Finalizer of an owner that waits for its dependents to go.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an owner whose dependents are to be set free.
+pub(super) const ORPHAN: &str = "orphan";
+
+/// An object.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: &'static Kind,
+    pub(super) key: ObjectKey,
+    pub(super) uid: Uid,
+    pub(super) resource_version: String,
+    pub(super) owners: Vec<OwnerReference>,
+    pub(super) finalizers: Vec<String>,
+    pub(super) deleting: bool,
+}
+
+impl Node {
+    pub(super) fn new(kind: &'static Kind, meta: &Meta) -> Self {
+        Node {
+            kind,
+            key: meta.key(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            owners: meta.owner_references.clone(),
+            finalizers: meta.finalizers.clone(),
+            deleting: meta.is_deleting(),
+        }
+    }
+
+    pub(super) fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|own| own == finalizer)
+    }
+
+    /// Waits for its dependents before it goes.
+    pub(super) fn is_deleting_foreground(&self) -> bool {
+        self.deleting && self.has_finalizer(FOREGROUND)
+    }
+
+    /// Sets its dependents free before it goes.
+    pub(super) fn is_orphaning(&self) -> bool {
+        self.deleting && self.has_finalizer(ORPHAN)
+    }
+}
+
+/// The graph. It holds what the informers have shown; an owner that is only referred to is known by its dependents alone.
+#[derive(Default)]
+pub(super) struct Graph {
+    nodes: HashMap<Uid, Node>,
+    dependents: HashMap<Uid, HashSet<Uid>>,
+}
+
+impl Graph {
+    pub(super) fn node(&self, uid: &str) -> Option<&Node> {
+        self.nodes.get(uid)
+    }
+
+    /// Objects that refer to an owner.
+    pub(super) fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Node> + use<'a> {
+        self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid))
+    }
+
+    /// Takes in an object as it is now; returns whom to look at.
+    pub(super) fn observe(&mut self, node: Node) -> Vec<Uid> {
+        let uid = node.uid.clone();
+        let old = self.nodes.get(&uid);
+        let new_owners: Vec<Uid> = node.owners.iter().map(|owner| owner.uid.clone()).collect();
+        let old_owners: Vec<Uid> =
+            old.map(|old| old.owners.iter().map(|owner| owner.uid.clone()).collect()).unwrap_or_default();
+        let is_news = old.is_none_or(|old| {
+            old.owners != node.owners || old.deleting != node.deleting || old.finalizers != node.finalizers
+        });
+        let ends = node.is_deleting_foreground() || node.is_orphaning();
+        for owner in old_owners.iter().filter(|owner| !new_owners.contains(owner)) {
+            self.untie(owner, &uid);
+        }
+        for owner in new_owners.iter().filter(|owner| !old_owners.contains(owner)) {
+            self.dependents.entry(owner.clone()).or_default().insert(uid.clone());
+        }
+        // An owner that waits looks again when a dependent leaves it or stops blocking it.
+        let mut look: Vec<Uid> = Vec::new();
+        if is_news {
+            look.extend(old_owners.into_iter().filter(|owner| self.waits(owner)));
+            if !node.owners.is_empty() || ends {
+                look.push(uid.clone());
+            }
+        }
+        if ends && is_news {
+            look.extend(self.dependents(&uid).map(|dependent| dependent.uid.clone()));
+        }
+        self.nodes.insert(uid, node);
+        look
+    }
+
+    /// Takes in that an object has a new version in which nothing that matters here has changed.
+    pub(super) fn touch(&mut self, uid: &str, resource_version: &str) {
+        if let Some(node) = self.nodes.get_mut(uid) {
+            resource_version.clone_into(&mut node.resource_version);
+        }
+    }
+
+    /// Takes an object out; returns whom to look at: its dependents, and owners that wait for it.
+    pub(super) fn remove(&mut self, uid: &str) -> Vec<Uid> {
+        let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
+        let mut look: Vec<Uid> = self.dependents(uid).map(|dependent| dependent.uid.clone()).collect();
+        for owner in &node.owners {
+            self.untie(&owner.uid, uid);
+            if self.waits(&owner.uid) {
+                look.push(owner.uid.clone());
+            }
+        }
+        look
+    }
+
+    fn waits(&self, uid: &str) -> bool {
+        self.nodes.get(uid).is_some_and(|node| node.is_deleting_foreground() || node.is_orphaning())
+    }
+
+    fn untie(&mut self, owner: &str, dependent: &str) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+}

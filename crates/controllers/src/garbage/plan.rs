@@ -1,0 +1,181 @@
+//! What is to become of an object whose owners may be gone. Pure.
+
+use serde_json::{Value, json};
+
+use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
+use crate::api::Propagation;
+use crate::kinds::{self, Kind};
+use crate::view::OwnerReference;
+
+/// What is known about an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnerState {
+    Present,
+    /// Waits for its dependents to go.
+    DeletingForeground,
+    Absent,
+    /// Not in the graph: the API has to be asked.
+    Unknown(&'static Kind),
+    /// Of a kind that nobody here knows: nothing is done because of it.
+    UnknownKind,
+}
+
+/// The state of an owner of `dependent`, as far as the graph tells.
+pub(super) fn owner_state(graph: &Graph, dependent: &Node, owner: &OwnerReference) -> OwnerState {
+    let Some(kind) = kinds::find(&owner.api_version, &owner.kind) else { return OwnerState::UnknownKind };
+    if kind.namespaced && dependent.key.namespace.is_empty() {
+        // A cluster-scoped object cannot have an owner in a namespace; which one was meant cannot be known.
+        return OwnerState::UnknownKind;
+    }
+    let found = graph.node(&owner.uid).filter(|node| {
+        let same_place = !kind.namespaced || node.key.namespace == dependent.key.namespace;
+        node.kind.kind == kind.kind && same_place && node.key.name == owner.name
+    });
+    match found {
+        Some(node) if node.is_deleting_foreground() => OwnerState::DeletingForeground,
+        Some(_) => OwnerState::Present,
+        None => OwnerState::Unknown(kind),
+    }
+}
+
+/// What to do with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    Nothing,
+    /// Delete it.
+    Delete(Propagation),
+    /// Write these owner references, without those that are gone.
+    SetOwners(Value),
+    /// Write these finalizers: what it waited for is done.
+    SetFinalizers(Vec<String>),
+    /// Set these dependents free first.
+    Orphan,
+    /// Look at the dependents, which hold it.
+    WaitForDependents,
+}
+
+/// Decides by the states of the owners, in the order of the references.
+pub(super) fn plan(graph: &Graph, node: &Node, owners: &[OwnerState]) -> Action {
+    if node.is_orphaning() {
+        return Action::Orphan;
+    }
+    if node.is_deleting_foreground() {
+        let blocks = |dependent: &Node| {
+            dependent.owners.iter().any(|o| o.uid == node.uid && o.block_owner_deletion == Some(true))
+        };
+        return if graph.dependents(&node.uid).any(blocks) {
+            Action::WaitForDependents
+        } else {
+            Action::SetFinalizers(without(node, FOREGROUND))
+        };
+    }
+    if node.deleting || owners.is_empty() || owners.contains(&OwnerState::UnknownKind) {
+        return Action::Nothing;
+    }
+    let is_held = owners.iter().any(|state| matches!(state, OwnerState::Present | OwnerState::Unknown(_)));
+    if is_held {
+        let stays = |state: &OwnerState| matches!(state, OwnerState::Present | OwnerState::Unknown(_));
+        let kept: Vec<Value> =
+            node.owners.iter().zip(owners).filter(|(_, s)| stays(s)).map(|(o, _)| o.to_json()).collect();
+        return if kept.len() == owners.len() { Action::Nothing } else { Action::SetOwners(json!(kept)) };
+    }
+    let has_dependents = graph.dependents(&node.uid).next().is_some();
+    let waited_for = owners.contains(&OwnerState::DeletingForeground);
+    Action::Delete(if waited_for && has_dependents || node.has_finalizer(FOREGROUND) {
+        Propagation::Foreground
+    } else if node.has_finalizer(ORPHAN) {
+        Propagation::Orphan
+    } else {
+        Propagation::Background
+    })
+}
+
+/// The finalizers of an object but one.
+pub(super) fn without(node: &Node, finalizer: &str) -> Vec<String> {
+    node.finalizers.iter().filter(|own| *own != finalizer).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{NODES, PODS, REPLICA_SETS};
+    use crate::view::Meta;
+
+    fn node(kind: &'static Kind, meta: Value) -> Node {
+        let mut full = json!({"namespace": "a"});
+        json_patch::merge(&mut full, &meta);
+        Node::new(kind, &serde_json::from_value::<Meta>(full).unwrap())
+    }
+
+    fn reference(uid: &str, block: bool) -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid, "blockOwnerDeletion": block})
+    }
+
+    #[test]
+    fn an_object_goes_when_all_its_owners_are_gone() {
+        use OwnerState::*;
+        let pod =
+            node(&PODS, json!({"uid": "p", "ownerReferences": [reference("1", true), reference("2", true)]}));
+        let graph = Graph::default();
+        for (owners, expected) in [
+            ([Present, Present], Action::Nothing),
+            ([Present, Unknown(&REPLICA_SETS)], Action::Nothing),
+            ([Absent, Absent], Action::Delete(Propagation::Background)),
+            ([Absent, Present], Action::SetOwners(json!([reference("2", true)]))),
+            ([DeletingForeground, Present], Action::SetOwners(json!([reference("2", true)]))),
+            ([DeletingForeground, Absent], Action::Delete(Propagation::Background)),
+            ([Absent, UnknownKind], Action::Nothing),
+        ] {
+            assert_eq!(plan(&graph, &pod, &owners), expected, "{owners:?}");
+        }
+        let deleting = node(
+            &PODS,
+            json!({"uid": "p", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "ownerReferences": [reference("1", true)]}),
+        );
+        assert_eq!(plan(&graph, &deleting, &[Absent]), Action::Nothing);
+    }
+
+    #[test]
+    fn an_owner_waits_for_those_that_block_it() {
+        let owner = |finalizers: Value| {
+            node(
+                &REPLICA_SETS,
+                json!({"name": "rs", "uid": "1", "finalizers": finalizers, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            )
+        };
+        let foreground = owner(json!(["x/y", FOREGROUND]));
+        let pod = |block| node(&PODS, json!({"uid": "p", "ownerReferences": [reference("1", block)]}));
+        let mut graph = Graph::default();
+        assert_eq!(graph.observe(foreground.clone()), ["1".into()]);
+        graph.observe(pod(true));
+        assert_eq!(plan(&graph, &foreground, &[]), Action::WaitForDependents);
+        assert_eq!(owner_state(&graph, &pod(true), &pod(true).owners[0]), OwnerState::DeletingForeground);
+        // It stops blocking, or goes: the owner is looked at again.
+        assert!(graph.observe(pod(false)).contains(&"1".into()));
+        assert_eq!(plan(&graph, &foreground, &[]), Action::SetFinalizers(vec!["x/y".to_owned()]));
+        assert_eq!(graph.remove("p"), ["1".into()]);
+        assert_eq!(plan(&graph, &owner(json!([ORPHAN])), &[]), Action::Orphan);
+        assert_eq!(graph.remove("1"), [""; 0].map(Into::into));
+        assert!(graph.dependents("1").next().is_none());
+    }
+
+    #[test]
+    fn an_owner_elsewhere_is_no_owner() {
+        let mut graph = Graph::default();
+        graph.observe(node(&REPLICA_SETS, json!({"name": "rs", "uid": "1", "namespace": "b"})));
+        graph.observe(node(&NODES, json!({"name": "n", "uid": "2", "namespace": null})));
+        let pod = node(
+            &PODS,
+            json!({"uid": "p", "ownerReferences": [
+                reference("1", false), {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "2"},
+                {"apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": "3"},
+            ]}),
+        );
+        let states: Vec<_> = pod.owners.iter().map(|owner| owner_state(&graph, &pod, owner)).collect();
+        assert_eq!(
+            states,
+            [OwnerState::Unknown(&REPLICA_SETS), OwnerState::Present, OwnerState::UnknownKind]
+        );
+    }
+}

@@ -1,0 +1,368 @@
+//! What a Job has to do next. Pure.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::count::{Counted, Outcome, count, index_of, is_tracked, outcome, totals};
+use super::per_index::{self, Failures};
+use super::policy::{self, Failure};
+use crate::pod_control::BURST;
+use crate::view::{Condition, Job, JobStatus, Pod, condition, set_condition};
+
+/// First and longest pause after a failed pod, in seconds; doubled by each further one.
+const FAILURE_BACKOFF: (i64, i64) = (10, 600);
+
+/// What to do, in this order: write the status, release, delete, create.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) status: JobStatus,
+    /// Pods that the status has counted: their finalizer is taken off.
+    pub(super) release: Vec<Arc<Pod>>,
+    /// Pods to delete. `uncounted` ones lose their finalizer first, so that they do not count as failures.
+    pub(super) delete: Vec<(Arc<Pod>, Uncounted)>,
+    /// Pods to make, with their completion indexes if the Job is indexed.
+    pub(super) create: Vec<Option<i32>>,
+    /// What the pods to make remember of their indexes' failures; only with `backoffLimitPerIndex`.
+    pub(super) failures: HashMap<i32, Failures>,
+    /// When to look again although nothing changes.
+    pub(super) look_again: Option<Timestamp>,
+    /// The Job has outlived its time to live.
+    pub(super) expired: bool,
+    /// What has happened, for an event: a warning, the reason and the message.
+    pub(super) event: Option<(bool, &'static str, String)>,
+}
+
+/// Whether a deletion keeps a pod out of the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Uncounted {
+    Yes,
+    No,
+}
+
+/// The plan for a Job and its pods.
+pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
+    let mut plan = Plan { status: job.status.clone(), ..Plan::default() };
+    if job.status.is_finished() {
+        // Whatever is left is held by nobody.
+        plan.release = pods.iter().filter(|pod| is_tracked(pod)).cloned().collect();
+        plan.expire(job, now);
+        return plan;
+    }
+    let counted = count(job, pods, &mut plan.status, !is_ending(&job.status));
+    let active: Vec<Arc<Pod>> =
+        pods.iter().filter(|pod| outcome(job, pod) == Outcome::Active).cloned().collect();
+    let n_terminating = pods.iter().filter(|pod| pod.metadata.is_deleting() && !pod.is_terminal()).count();
+    plan.status.active = number(active.len());
+    plan.status.ready = number(active.iter().filter(|pod| pod.is_ready()).count());
+    plan.status.terminating = number(n_terminating);
+
+    plan.decide(job, pods, &active, &counted, now);
+    let failing = plan.status.has("FailureTarget");
+    if is_ending(&plan.status) {
+        // Nothing is kept for what will not come.
+        plan.release = count(job, pods, &mut plan.status, false).release;
+        let uncounted = if failing { Uncounted::No } else { Uncounted::Yes };
+        plan.delete.extend(active.iter().map(|pod| (pod.clone(), uncounted)));
+        if active.is_empty() && n_terminating == 0 {
+            plan.finish(now);
+        }
+        return plan;
+    }
+    plan.release.clone_from(&counted.release);
+    plan.suspend_or_resume(job, &active, now);
+    if !job.spec.suspend && !job.metadata.is_deleting() {
+        plan.manage(job, pods, active, &counted, now);
+    }
+    plan
+}
+
+/// Whether the end of a Job is announced.
+fn is_ending(status: &JobStatus) -> bool {
+    status.has("FailureTarget") || status.has("SuccessCriteriaMet")
+}
+
+impl Plan {
+    /// Sees whether the Job has succeeded or failed, and says so in a condition that announces its end.
+    fn decide(
+        &mut self,
+        job: &Job,
+        pods: &[Arc<Pod>],
+        active: &[Arc<Pod>],
+        counted: &Counted,
+        now: Timestamp,
+    ) {
+        if is_ending(&self.status) {
+            return;
+        }
+        let (succeeded, failed) = totals(&self.status);
+        let failed = failed.saturating_add(counted.n_kept(job, &self.status));
+        let started = self.status.start_time;
+        let deadline = job
+            .spec
+            .active_deadline_seconds
+            .zip(started)
+            .and_then(|(seconds, start)| start.checked_add(SignedDuration::from_secs(seconds)).ok());
+        let limit = job.spec.backoff_limit.unwrap_or(6);
+        let failure = if let Some(message) = fails_job(job, pods) {
+            Some(("PodFailurePolicy", message))
+        } else if failed > limit || has_restarted_too_often(job, active, limit) {
+            Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit".to_owned()))
+        } else if deadline.is_some_and(|deadline| deadline <= now) && !job.spec.suspend {
+            Some(("DeadlineExceeded", "Job was active longer than specified deadline".to_owned()))
+        } else {
+            fails_by_indexes(job, counted).map(|(reason, message)| (reason, message.to_owned()))
+        };
+        if let Some((reason, message)) = failure {
+            set_condition(&mut self.status.conditions, told("FailureTarget", "True", reason, &message, now));
+            self.event = Some((true, reason, message));
+            return;
+        }
+        let complete = match job.spec.completions {
+            None => succeeded > 0 && active.is_empty(),
+            Some(completions) => succeeded >= completions,
+        };
+        let success = if job.is_indexed() { policy::success(job, &counted.completed) } else { None };
+        let success = match success {
+            Some(message) => Some(("SuccessPolicy", message)),
+            None => complete
+                .then(|| ("CompletionsReached", "Reached expected number of succeeded pods".to_owned())),
+        };
+        if let Some((reason, message)) = success {
+            set_condition(
+                &mut self.status.conditions,
+                told("SuccessCriteriaMet", "True", reason, &message, now),
+            );
+            return;
+        }
+        if !job.spec.suspend {
+            self.look_at(deadline);
+        }
+    }
+
+    /// Ends the Job when all its pods have ended and are counted.
+    fn finish(&mut self, now: Timestamp) {
+        let uncounted = &self.status.uncounted_terminated_pods;
+        if !uncounted.succeeded.is_empty() || !uncounted.failed.is_empty() {
+            return;
+        }
+        let announced = ["FailureTarget", "SuccessCriteriaMet"];
+        let Some(announced) = announced.into_iter().find_map(|kind| condition(&self.status.conditions, kind))
+        else {
+            return;
+        };
+        let kind = if announced.kind == "FailureTarget" { "Failed" } else { "Complete" };
+        let end = told(kind, "True", &announced.reason, &announced.message, now);
+        set_condition(&mut self.status.conditions, end);
+        if kind == "Complete" {
+            self.status.completion_time = Some(now);
+            self.event = Some((false, "Completed", "Job completed".to_owned()));
+        }
+    }
+
+    fn suspend_or_resume(&mut self, job: &Job, active: &[Arc<Pod>], now: Timestamp) {
+        let was_suspended = self.status.has("Suspended");
+        if job.spec.suspend {
+            self.delete.extend(active.iter().map(|pod| (pod.clone(), Uncounted::Yes)));
+            if !was_suspended {
+                set_condition(
+                    &mut self.status.conditions,
+                    told("Suspended", "True", "JobSuspended", "Job suspended", now),
+                );
+                self.event = Some((false, "Suspended", "Job suspended".to_owned()));
+            }
+            // The time it may run counts from its resumption.
+            self.status.start_time = None;
+            return;
+        }
+        if was_suspended {
+            set_condition(
+                &mut self.status.conditions,
+                told("Suspended", "False", "JobResumed", "Job resumed", now),
+            );
+            self.event = Some((false, "Resumed", "Job resumed".to_owned()));
+        }
+        if self.status.start_time.is_none() {
+            self.status.start_time = Some(now);
+            let seconds = job.spec.active_deadline_seconds;
+            self.look_at(seconds.and_then(|s| now.checked_add(SignedDuration::from_secs(s)).ok()));
+        }
+    }
+
+    /// As many active pods as are wanted.
+    fn manage(
+        &mut self,
+        job: &Job,
+        pods: &[Arc<Pod>],
+        mut active: Vec<Arc<Pod>>,
+        counted: &Counted,
+        now: Timestamp,
+    ) {
+        let is_over = |index: i32| counted.completed.contains(index) || counted.failed.contains(index);
+        // The least useful last, so that they are the ones cut off.
+        active.sort_by(|a, b| rank(a).cmp(&rank(b)));
+        if job.is_indexed() {
+            let completions = job.spec.completions.unwrap_or(0);
+            let mut seen = HashSet::new();
+            active.retain(|pod| {
+                let index = index_of(pod).filter(|&i| i < completions && !is_over(i));
+                let wanted = index.is_some_and(|index| seen.insert(index));
+                if !wanted {
+                    self.delete.push((pod.clone(), Uncounted::Yes));
+                }
+                wanted
+            });
+        }
+        let (succeeded, _) = totals(&self.status);
+        let n_active = number(active.len());
+        let wanted = match job.spec.completions {
+            // The first success says that the work is done: no new pods, the others end by themselves.
+            None if succeeded > 0 => n_active,
+            None => job.parallelism(),
+            Some(completions) => completions.saturating_sub(succeeded).min(job.parallelism()),
+        };
+        if n_active > wanted {
+            let surplus = active.split_off(usize::try_from(wanted).unwrap_or(0));
+            self.delete.extend(surplus.into_iter().map(|pod| (pod, Uncounted::Yes)));
+            return;
+        }
+        let waits_for_end = job.spec.pod_replacement_policy == "Failed";
+        let n_held = if waits_for_end { self.status.terminating } else { 0 };
+        let n = usize::try_from(wanted - n_active - n_held).unwrap_or(0).min(BURST);
+        if n == 0 {
+            return;
+        }
+        let per_index = job.is_indexed() && job.spec.backoff_limit_per_index.is_some();
+        if let Some(at) = backoff_ends(pods).filter(|&at| at > now && !per_index) {
+            self.look_at(Some(at));
+            return;
+        }
+        if job.is_indexed() {
+            let taken: HashSet<i32> = active.iter().filter_map(|pod| index_of(pod)).collect();
+            let held: HashSet<i32> = pods
+                .iter()
+                .filter(|pod| waits_for_end && pod.metadata.is_deleting() && !pod.is_terminal())
+                .filter_map(|pod| index_of(pod))
+                .collect();
+            let mut pauses = None;
+            let free = (0..job.spec.completions.unwrap_or(0))
+                .filter(|index| !is_over(*index) && !taken.contains(index) && !held.contains(index))
+                .filter(|index| {
+                    let last = counted.last.get(index).filter(|_| per_index);
+                    let pause = last.and_then(|last| per_index::backoff_ends(last)).filter(|&at| at > now);
+                    pauses = pauses.into_iter().chain(pause).min();
+                    pause.is_none()
+                });
+            self.create.extend(free.take(n).map(Some));
+            self.look_at(pauses);
+            if per_index {
+                let next = |index: &i32| (*index, per_index::next(job, counted.last.get(index)));
+                self.failures = self.create.iter().flatten().map(next).collect();
+            }
+        } else {
+            self.create = vec![None; n];
+        }
+    }
+
+    fn expire(&mut self, job: &Job, now: Timestamp) {
+        let Some(ttl) = job.spec.ttl_seconds_after_finished else { return };
+        let ended =
+            ["Complete", "Failed"].into_iter().find_map(|kind| condition(&job.status.conditions, kind));
+        let Some(ended) = ended.and_then(|condition| condition.last_transition_time) else { return };
+        match ended.checked_add(SignedDuration::from_secs(i64::from(ttl))) {
+            Ok(at) if at <= now => self.expired = true,
+            at => self.look_at(at.ok()),
+        }
+    }
+
+    fn look_at(&mut self, at: Option<Timestamp>) {
+        self.look_again = self.look_again.into_iter().chain(at).min();
+    }
+}
+
+fn told(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
+    let mut condition = Condition::new(kind, status, reason, message, now);
+    condition.last_probe_time = Some(now);
+    condition
+}
+
+/// Why the Job fails with one of its pods, if its policy says so.
+fn fails_job(job: &Job, pods: &[Arc<Pod>]) -> Option<String> {
+    let failed = pods.iter().filter(|pod| outcome(job, pod) == Outcome::Failed);
+    failed.into_iter().find_map(|pod| match policy::failure(job, pod) {
+        Failure::FailsJob(why) => Some(why),
+        _ => None,
+    })
+}
+
+/// Why the Job fails with its indexes, if they have limits of their own: reason and message.
+fn fails_by_indexes(job: &Job, counted: &Counted) -> Option<(&'static str, &'static str)> {
+    let n_failed = counted.failed.len();
+    if job.spec.max_failed_indexes.is_some_and(|max| n_failed > max) {
+        return Some((
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        ));
+    }
+    let all = job.spec.completions.unwrap_or(0);
+    let over = n_failed.saturating_add(counted.completed.len()) >= all;
+    (n_failed > 0 && over).then_some(("FailedIndexes", "Job has failed indexes"))
+}
+
+/// Containers that are restarted in place count against the limit, too.
+fn has_restarted_too_often(job: &Job, active: &[Arc<Pod>], limit: i32) -> bool {
+    let policy = job.spec.template.pointer("/spec/restartPolicy").and_then(|policy| policy.as_str());
+    if policy != Some("OnFailure") {
+        return false;
+    }
+    let restarts = active.iter().map(|pod| pod.restarts()).fold(0, i64::saturating_add);
+    restarts > 0 && restarts >= i64::from(limit)
+}
+
+/// Until when no new pod is made, because of failures since the last success.
+fn backoff_ends(pods: &[Arc<Pod>]) -> Option<Timestamp> {
+    let ended = |phase: &'static str| {
+        pods.iter().filter(move |pod| pod.status.phase == phase).filter_map(|pod| finished_at(pod))
+    };
+    let last_success = ended("Succeeded").max();
+    let failures = || ended("Failed").filter(|at| last_success.is_none_or(|success| *at > success));
+    let last = failures().max()?;
+    last.checked_add(pause(failures().count())).ok()
+}
+
+/// How long nothing is tried after so many failures (at least one).
+pub(super) fn pause(n_failures: usize) -> SignedDuration {
+    let (first, longest) = FAILURE_BACKOFF;
+    let doublings = u32::try_from(n_failures.saturating_sub(1)).unwrap_or(u32::MAX).min(30);
+    SignedDuration::from_secs(first.checked_shl(doublings).map_or(longest, |seconds| seconds.min(longest)))
+}
+
+/// When a pod ended: when its last container did, or the best there is.
+pub(super) fn finished_at(pod: &Pod) -> Option<Timestamp> {
+    let terminated =
+        pod.status.container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
+    let last = terminated.filter_map(|terminated| terminated.finished_at).max();
+    last.or_else(|| pod.ready_condition().and_then(|ready| ready.last_transition_time))
+        .or(pod.metadata.deletion_timestamp)
+        .or(pod.metadata.creation_timestamp)
+}
+
+/// Order in which active pods are kept.
+fn rank(pod: &Pod) -> (bool, bool, bool, Option<Timestamp>, &str) {
+    (
+        !pod.is_ready(),
+        pod.status.phase != "Running",
+        pod.spec.node_name.is_empty(),
+        pod.metadata.creation_timestamp,
+        &pod.metadata.name,
+    )
+}
+
+fn number(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,245 @@
+//! The workload and cluster controllers: clients of the API like any other.
+//!
+//! Each controller hears of changes through shared informers (`informer`, `cache`), which put keys into its queue
+//! (`queue`); its sync reads the caches, makes a plan with pure functions (`plan.rs` and the like, which the tests
+//! are about) and carries it out with requests (`api`). No sync looks at all pods: the caches are indexed by
+//! controller, namespace and node.
+
+mod api;
+mod cache;
+mod daemon_set;
+mod deployment;
+mod disruption;
+mod events;
+mod expectations;
+mod fenceposts;
+mod garbage;
+mod informer;
+mod job;
+mod kinds;
+mod namespace;
+mod node_lifecycle;
+mod options;
+mod ownership;
+mod pod_control;
+mod pod_gc;
+mod queue;
+mod replica_set;
+mod revisions;
+mod stateful_set;
+mod template;
+mod view;
+
+pub use options::ControllerOptions;
+
+use kube::Client;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::Api;
+use crate::cache::Cached;
+use crate::daemon_set::DaemonSets;
+use crate::deployment::Deployments;
+use crate::disruption::{DisruptionBudgets, Scales};
+use crate::garbage::GarbageCollector;
+use crate::informer::Informer;
+use crate::job::Jobs;
+use crate::kinds::Kind;
+use crate::namespace::{Namespace, Namespaces};
+use crate::node_lifecycle::{NodeLifecycle, TaintEviction};
+use crate::pod_gc::PodGc;
+use crate::replica_set::ReplicaSets;
+use crate::stateful_set::StatefulSets;
+use crate::view::{
+    AnyObject, ControllerRevision, DaemonSet, Deployment, Job, Lease, Node, Pod, PodDisruptionBudget,
+    ReplicaSet, StatefulSet,
+};
+
+/// Kinds that no controller but the garbage collector looks at.
+static ONLY_OWNED: [&Kind; 9] = [
+    &kinds::CONFIG_MAPS,
+    &kinds::SECRETS,
+    &kinds::SERVICES,
+    &kinds::PERSISTENT_VOLUMES,
+    &kinds::PERSISTENT_VOLUME_CLAIMS,
+    &kinds::PRIORITY_CLASSES,
+    &kinds::STORAGE_CLASSES,
+    &kinds::MUTATING_WEBHOOKS,
+    &kinds::VALIDATING_WEBHOOKS,
+];
+
+/// Runs all controllers until `stop`.
+///
+/// Nothing is done before the caches are filled. Requests that fail are tried again, so an API server may come and go.
+pub async fn run(client: Client, options: ControllerOptions, stop: CancellationToken) {
+    let api = &Api::new(client);
+    // A token of its own: what breaks in here ends this, not the caller's other parts.
+    let stop = stop.child_token();
+    let (recorder, write_events) = events::recorder(api.clone(), stop.clone());
+    let mut tasks = Tasks { api: api.clone(), stop, synced: Vec::new(), set: JoinSet::new() };
+    tasks.set.spawn(write_events);
+
+    let mut pods = informer::<Pod>(&kinds::PODS);
+    let mut nodes = informer::<Node>(&kinds::NODES);
+    let leases = informer::<Lease>(&kinds::LEASES);
+    let mut namespaces = informer::<Namespace>(&kinds::NAMESPACES);
+    let mut service_accounts = informer::<AnyObject>(&kinds::SERVICE_ACCOUNTS);
+    let mut replica_sets = informer::<ReplicaSet>(&kinds::REPLICA_SETS);
+    let mut replication_controllers = informer::<ReplicaSet>(&kinds::REPLICATION_CONTROLLERS);
+    let mut deployments = informer::<Deployment>(&kinds::DEPLOYMENTS);
+    let mut stateful_sets = informer::<StatefulSet>(&kinds::STATEFUL_SETS);
+    let mut daemon_sets = informer::<DaemonSet>(&kinds::DAEMON_SETS);
+    let revisions = informer::<ControllerRevision>(&kinds::CONTROLLER_REVISIONS);
+    let mut jobs = informer::<Job>(&kinds::JOBS);
+    let mut budgets = informer::<PodDisruptionBudget>(&kinds::POD_DISRUPTION_BUDGETS);
+
+    let recorder = |source| recorder.of(source);
+    let replica_set = ReplicaSets::new(
+        &kinds::REPLICA_SETS,
+        api,
+        recorder("replicaset-controller"),
+        &mut replica_sets,
+        &mut pods,
+    );
+    let replication_controller = ReplicaSets::new(
+        &kinds::REPLICATION_CONTROLLERS,
+        api,
+        recorder("replication-controller"),
+        &mut replication_controllers,
+        &mut pods,
+    );
+    let deployment = Deployments::new(
+        api,
+        recorder("deployment-controller"),
+        &mut deployments,
+        &mut replica_sets,
+        &mut pods,
+    );
+    let stateful_set =
+        StatefulSets::new(api, recorder("statefulset-controller"), &mut stateful_sets, &revisions, &mut pods);
+    let daemon_set = DaemonSets::new(
+        api,
+        recorder("daemonset-controller"),
+        &mut daemon_sets,
+        &revisions,
+        &mut pods,
+        &mut nodes,
+    );
+    let job = Jobs::new(api, recorder("job-controller"), &mut jobs, &mut pods);
+    let namespace = Namespaces::new(api, &mut namespaces, &mut service_accounts, &mut pods);
+    let node_lifecycle = NodeLifecycle::new(
+        api,
+        recorder("node-controller"),
+        &mut nodes,
+        leases.cache(),
+        pods.cache(),
+        options.clone(),
+    );
+    let taint_eviction =
+        TaintEviction::new(api, recorder("taint-eviction-controller"), &mut nodes, &mut pods);
+    let pod_gc = PodGc::new(api, pods.cache(), nodes.cache(), options.clone());
+    let scales = Scales {
+        deployments: deployments.cache(),
+        replica_sets: replica_sets.cache(),
+        replication_controllers: replication_controllers.cache(),
+        stateful_sets: stateful_sets.cache(),
+    };
+    let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut budgets, &mut pods, scales);
+    budget.follow_scale(&mut deployments, Deployment::replicas);
+    budget.follow_scale(&mut replica_sets, ReplicaSet::replicas);
+    budget.follow_scale(&mut replication_controllers, ReplicaSet::replicas);
+    budget.follow_scale(&mut stateful_sets, StatefulSet::replicas);
+
+    let garbage_collector = GarbageCollector::new(api);
+    tasks.follow_owned(&garbage_collector, &kinds::PODS, pods);
+    tasks.follow_owned(&garbage_collector, &kinds::NODES, nodes);
+    tasks.follow_owned(&garbage_collector, &kinds::LEASES, leases);
+    tasks.follow_owned(&garbage_collector, &kinds::NAMESPACES, namespaces);
+    tasks.follow_owned(&garbage_collector, &kinds::SERVICE_ACCOUNTS, service_accounts);
+    tasks.follow_owned(&garbage_collector, &kinds::REPLICA_SETS, replica_sets);
+    tasks.follow_owned(&garbage_collector, &kinds::REPLICATION_CONTROLLERS, replication_controllers);
+    tasks.follow_owned(&garbage_collector, &kinds::DEPLOYMENTS, deployments);
+    tasks.follow_owned(&garbage_collector, &kinds::STATEFUL_SETS, stateful_sets);
+    tasks.follow_owned(&garbage_collector, &kinds::DAEMON_SETS, daemon_sets);
+    tasks.follow_owned(&garbage_collector, &kinds::CONTROLLER_REVISIONS, revisions);
+    tasks.follow_owned(&garbage_collector, &kinds::JOBS, jobs);
+    tasks.follow_owned(&garbage_collector, &kinds::POD_DISRUPTION_BUDGETS, budgets);
+    for kind in ONLY_OWNED {
+        tasks.follow_owned(&garbage_collector, kind, informer::<AnyObject>(kind));
+    }
+
+    if !tasks.are_synced().await {
+        return;
+    }
+    tracing::debug!("the caches are filled, controllers start");
+    let n = options.n_workers;
+    tasks.work(|stop| replica_set.run(n, stop));
+    tasks.work(|stop| replication_controller.run(n, stop));
+    tasks.work(|stop| deployment.run(n, stop));
+    tasks.work(|stop| stateful_set.run(n, stop));
+    tasks.work(|stop| daemon_set.run(n, stop));
+    tasks.work(|stop| job.run(n, stop));
+    tasks.work(|stop| namespace.run(n, stop));
+    tasks.work(|stop| node_lifecycle.run(n, stop));
+    tasks.work(|stop| taint_eviction.run(n, stop));
+    tasks.work(|stop| pod_gc.run(stop));
+    tasks.work(|stop| budget.run(n, stop));
+    // Many small requests that wait for nothing else.
+    tasks.work(|stop| garbage_collector.run(4 * n, stop));
+    tasks.end().await;
+}
+
+fn informer<T: Cached + DeserializeOwned>(kind: &'static Kind) -> Informer<T> {
+    Informer::new(kind.plural, kind.path(""))
+}
+
+/// Everything that runs; dropping it ends all of it.
+struct Tasks {
+    api: Api,
+    stop: CancellationToken,
+    synced: Vec<watch::Receiver<bool>>,
+    set: JoinSet<()>,
+}
+
+impl Tasks {
+    /// Starts an informer that the garbage collector hears, too.
+    fn follow_owned<T: Cached + DeserializeOwned>(
+        &mut self,
+        garbage_collector: &GarbageCollector,
+        kind: &'static Kind,
+        mut informer: Informer<T>,
+    ) {
+        garbage_collector.follow(kind, &mut informer);
+        self.synced.push(informer.synced());
+        self.set.spawn(informer.run(self.api.clone(), self.stop.clone()));
+    }
+
+    /// Waits until all caches are filled; false if it was stopped before.
+    async fn are_synced(&mut self) -> bool {
+        for synced in &mut self.synced {
+            tokio::select! {
+                // The sender lives as long as its informer runs.
+                _ = synced.wait_for(|synced| *synced) => {}
+                () = self.stop.cancelled() => return false,
+            }
+        }
+        true
+    }
+
+    fn work<F: Future<Output = ()> + Send + 'static>(&mut self, run: impl FnOnce(CancellationToken) -> F) {
+        self.set.spawn(run(self.stop.clone()));
+    }
+
+    /// Waits for all of it to end. A controller that panics takes the others with it: half a control plane would be
+    /// harder to notice.
+    async fn end(mut self) {
+        while let Some(ended) = self.set.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a controller broke");
+                self.stop.cancel();
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Namespaces: everything in one that is being deleted goes with it, and every other one gets a service account.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
+use super::cache::{Cache, Cached, Index, ObjectKey};
+use super::informer::Informer;
+use super::kinds::{ALL, Kind, NAMESPACES, SERVICE_ACCOUNTS};
+use super::queue::{Next, Queue, work};
+use super::view::{AnyObject, Condition, Meta, Pod, nullable, set_condition};
+
+/// The finalizer that this controller takes off.
+const FINALIZER: &str = "kubernetes";
+/// The service account of pods that name none.
+const SERVICE_ACCOUNT: &str = "default";
+/// How often what is left of a namespace is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A namespace.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Namespace {
+    metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    spec: NamespaceSpec,
+    #[serde(deserialize_with = "nullable")]
+    status: NamespaceStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NamespaceSpec {
+    #[serde(deserialize_with = "nullable")]
+    finalizers: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NamespaceStatus {
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<Condition>,
+}
+
+impl Cached for Namespace {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn index(&self, _add: &mut dyn FnMut(Index)) {}
+}
+
+/// The controller.
+pub(crate) struct Namespaces {
+    api: Api,
+    namespaces: Arc<Cache<Namespace>>,
+    service_accounts: Arc<Cache<AnyObject>>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl Namespaces {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        namespaces: &mut Informer<Namespace>,
+        service_accounts: &mut Informer<AnyObject>,
+        pods: &mut Informer<Pod>,
+    ) -> Self {
+        let controller = Namespaces {
+            api: api.clone(),
+            namespaces: namespaces.cache(),
+            service_accounts: service_accounts.cache(),
+            queue: Arc::default(),
+        };
+        let queue = controller.queue.clone();
+        namespaces.on_change(move |change| {
+            if let Some(namespace) = change.new {
+                queue.add(namespace.metadata.key());
+            }
+        });
+        let queue = controller.queue.clone();
+        service_accounts.on_change(move |change| {
+            let gone = change.old.filter(|_| change.new.is_none());
+            if let Some(gone) = gone.filter(|gone| &*gone.metadata.name == SERVICE_ACCOUNT) {
+                queue.add(ObjectKey::new("", gone.metadata.namespace.clone()));
+            }
+        });
+        // Pods take longest to go: the last one is worth a look.
+        let (queue, cache, pod_cache) =
+            (controller.queue.clone(), controller.namespaces.clone(), pods.cache());
+        pods.on_change(move |change| {
+            let Some(pod) = change.old.filter(|_| change.new.is_none()) else { return };
+            let namespace = &pod.metadata.namespace;
+            if pod_cache.is_empty(&Index::Namespace(namespace.clone())) {
+                let key = ObjectKey::new("", namespace.clone());
+                if cache.get(&key).is_some_and(|namespace| namespace.metadata.is_deleting()) {
+                    queue.add(key);
+                }
+            }
+        });
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("namespaces", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(namespace) = self.namespaces.get(&key) else { return Ok(Next::Wait) };
+        if !namespace.metadata.is_deleting() {
+            return self.ensure_service_account(&key).await;
+        }
+        if !namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(Next::Wait);
+        }
+        let left = self.delete_content(&key.name).await?;
+        self.tell_left(&namespace, &left).await?;
+        if !left.is_empty() {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
+        self.finalize(&key).await?;
+        Ok(Next::Wait)
+    }
+
+    async fn ensure_service_account(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let name = &key.name;
+        if self.service_accounts.contains(&ObjectKey::new(name.clone(), SERVICE_ACCOUNT)) {
+            return Ok(Next::Wait);
+        }
+        let account = json!({
+            "apiVersion": SERVICE_ACCOUNTS.api_version,
+            "kind": SERVICE_ACCOUNTS.kind,
+            "metadata": {"name": SERVICE_ACCOUNT, "namespace": &**name},
+        });
+        match self.api.create::<AnyObject>(&SERVICE_ACCOUNTS, name, account.to_string().into_bytes()).await {
+            Err(error) if !error.is_already_exists() && !error.is_namespace_terminating() => Err(error),
+            _ => Ok(Next::Wait),
+        }
+    }
+
+    /// Deletes every object in the namespace; returns what is not gone yet, by kind.
+    async fn delete_content(
+        &self,
+        namespace: &str,
+    ) -> Result<Vec<(&'static Kind, Vec<AnyObject>)>, ApiError> {
+        let mut left = Vec::new();
+        for kind in ALL.into_iter().filter(|kind| kind.namespaced) {
+            let mut objects = self.list(kind, namespace).await?;
+            if objects.iter().any(|object| !object.metadata.is_deleting()) {
+                let options =
+                    DeleteOptions { propagation: Some(Propagation::Background), ..Default::default() };
+                let key = ObjectKey::new(namespace, "");
+                self.api.delete_at(kind.kind, kind.path(namespace), &key, options).await?;
+                objects = self.list(kind, namespace).await?;
+            }
+            if !objects.is_empty() {
+                left.push((kind, objects));
+            }
+        }
+        Ok(left)
+    }
+
+    /// The first objects of a kind: enough to see whether there are any, and what holds them.
+    async fn list(&self, kind: &'static Kind, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
+        #[derive(Deserialize)]
+        struct List {
+            #[serde(default, deserialize_with = "nullable")]
+            items: Vec<AnyObject>,
+        }
+        let path = format!("{}?limit=100", kind.path(namespace));
+        let key = ObjectKey::new(namespace, "");
+        let list: List = self.api.send("list", kind.kind, &key, Request::get(path), Vec::new()).await?;
+        Ok(list.items)
+    }
+
+    async fn tell_left(
+        &self,
+        namespace: &Namespace,
+        left: &[(&'static Kind, Vec<AnyObject>)],
+    ) -> Result<(), ApiError> {
+        let mut conditions = namespace.status.conditions.clone();
+        for condition in left_conditions(left, Timestamp::now()) {
+            set_condition(&mut conditions, condition);
+        }
+        if conditions == namespace.status.conditions {
+            return Ok(());
+        }
+        let status = json!({"conditions": conditions});
+        match self.api.write_status(&NAMESPACES, &namespace.metadata, &status, Precondition::Uid).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the finalizer off, which lets the server drop the namespace.
+    async fn finalize(&self, key: &ObjectKey) -> Result<(), ApiError> {
+        let Some(mut namespace): Option<Value> = self.api.get(&NAMESPACES, key).await? else { return Ok(()) };
+        if let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
+            finalizers.retain(|finalizer| finalizer != FINALIZER);
+        }
+        let path = format!("{}/{}/finalize", NAMESPACES.path(""), key.name);
+        let request = Request::put(path).header(http::header::CONTENT_TYPE, "application/json");
+        let body = namespace.to_string().into_bytes();
+        match self.api.send::<AnyObject>("finalize", NAMESPACES.kind, key, request, body).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What keeps a namespace from going, as `kubectl describe` shows it.
+fn left_conditions(left: &[(&'static Kind, Vec<AnyObject>)], now: Timestamp) -> [Condition; 2] {
+    let many = |n: usize| if n == 100 { "at least 100".to_owned() } else { n.to_string() };
+    let content: Vec<String> = left
+        .iter()
+        .map(|(kind, objects)| format!("{}. has {} resource instances", kind.plural, many(objects.len())))
+        .collect();
+    let finalizers = left.iter().flat_map(|(_, objects)| objects).flat_map(|o| &o.metadata.finalizers);
+    let finalizers: std::collections::BTreeSet<&str> = finalizers.map(String::as_str).collect();
+    let remaining = if content.is_empty() {
+        (
+            "NamespaceContentRemaining",
+            "False",
+            "ContentRemoved",
+            "All content successfully removed".to_owned(),
+        )
+    } else {
+        let message = format!("Some resources are remaining: {}", content.join(", "));
+        ("NamespaceContentRemaining", "True", "SomeResourcesRemain", message)
+    };
+    let held = if finalizers.is_empty() {
+        let message = "All content-preserving finalizers finished".to_owned();
+        ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", message)
+    } else {
+        let names: Vec<&str> = finalizers.into_iter().collect();
+        let message = format!("Some content in the namespace has finalizers remaining: {}", names.join(", "));
+        ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", message)
+    };
+    [remaining, held]
+        .map(|(kind, status, reason, message)| Condition::new(kind, status, reason, message, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::PODS;
+
+    #[test]
+    fn what_is_left_is_told_with_what_holds_it() {
+        let object = |finalizers: Value| -> AnyObject {
+            serde_json::from_value(json!({"metadata": {"finalizers": finalizers}})).unwrap()
+        };
+        let left = [(&PODS, vec![object(json!(["x/y"])), object(json!(null))])];
+        let [content, finalizers] = left_conditions(&left, Timestamp::UNIX_EPOCH);
+        assert_eq!(content.message, "Some resources are remaining: pods. has 2 resource instances");
+        assert_eq!((finalizers.status.as_str(), finalizers.message.ends_with(": x/y")), ("True", true));
+        assert!(
+            left_conditions(&[], Timestamp::UNIX_EPOCH).iter().all(|condition| condition.status == "False")
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::object::Toleration;
+use berth_api::rules::TolerationRule;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Api, ApiError, DeleteOptions};
+use crate::cache::{Cache, Index, ObjectKey};
+use crate::disruption::disruption_target;
+use crate::events::{Recorder, Reference};
+use crate::informer::Informer;
+use crate::kinds::PODS;
+use crate::queue::{Next, Queue, work};
+use crate::replica_set::until;
+use crate::view::{Node, NodeTaint, Pod};
+
+/// When a pod has to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    Never,
+    At(Timestamp),
+    Now,
+}
+
+/// When a pod has to leave a node with these taints: at once if one is not tolerated, otherwise when the first toleration
+/// runs out, counted from when its taint came.
+fn leaves(tolerations: &[Toleration], taints: &[NodeTaint]) -> Leaves {
+    let mut leaves = Leaves::Never;
+    for taint in taints.iter().filter(|taint| taint.taint.effect == "NoExecute") {
+        let tolerating: Vec<&Toleration> =
+            tolerations.iter().filter(|t| TolerationRule::parse(t).tolerates(&taint.taint)).collect();
+        if tolerating.is_empty() {
+            return Leaves::Now;
+        }
+        // The shortest toleration counts; one without a limit sets none.
+        let Some(seconds) = tolerating.iter().filter_map(|t| t.toleration_seconds).min() else { continue };
+        let at = match taint.time_added {
+            _ if seconds <= 0 => return Leaves::Now,
+            None => return Leaves::Now,
+            Some(added) => added.checked_add(SignedDuration::from_secs(seconds)),
+        };
+        let Ok(at) = at else { continue };
+        leaves = match leaves {
+            Leaves::At(earlier) => Leaves::At(earlier.min(at)),
+            _ => Leaves::At(at),
+        };
+    }
+    leaves
+}
+
+fn has_no_execute(node: &Node) -> bool {
+    node.spec.taints.iter().any(|taint| taint.taint.effect == "NoExecute")
+}
+
+/// The controller.
+pub(crate) struct TaintEviction {
+    api: Api,
+    recorder: Recorder,
+    pods: Arc<Cache<Pod>>,
+    nodes: Arc<Cache<Node>>,
+    queue: Arc<Queue<ObjectKey>>,
+}
+
+impl TaintEviction {
+    /// A controller that hears of changes through these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        nodes: &mut Informer<Node>,
+        pods: &mut Informer<Pod>,
+    ) -> Self {
+        let controller = TaintEviction {
+            api: api.clone(),
+            recorder,
+            pods: pods.cache(),
+            nodes: nodes.cache(),
+            queue: Arc::default(),
+        };
+        let (queue, cache) = (controller.queue.clone(), controller.pods.clone());
+        nodes.on_change(move |change| {
+            let Some(node) = change.new.filter(|node| has_no_execute(node)) else { return };
+            if change.old.is_none_or(|old| old.spec.taints != node.spec.taints) {
+                for pod in cache.by(&Index::Node(node.metadata.name.clone())) {
+                    queue.add(pod.metadata.key());
+                }
+            }
+        });
+        let (queue, cache) = (controller.queue.clone(), controller.nodes.clone());
+        pods.on_change(move |change| {
+            let Some(pod) = change.new.filter(|pod| !pod.spec.node_name.is_empty()) else { return };
+            let same = change.old.is_some_and(|old| {
+                old.spec.node_name == pod.spec.node_name && old.spec.tolerations == pod.spec.tolerations
+            });
+            let node = ObjectKey::new("", pod.spec.node_name.as_str());
+            if !same && cache.get(&node).is_some_and(|node| has_no_execute(&node)) {
+                queue.add(pod.metadata.key());
+            }
+        });
+        controller
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        let queue = self.queue.clone();
+        work("taint-eviction", queue, n_workers, |key| self.sync(key), stop).await;
+    }
+
+    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+        let Some(pod) = self.pods.get(&key).filter(|pod| pod.is_active()) else { return Ok(Next::Wait) };
+        let node = ObjectKey::new("", pod.spec.node_name.as_str());
+        let Some(node) = self.nodes.get(&node) else { return Ok(Next::Wait) };
+        let now = Timestamp::now();
+        match leaves(&pod.spec.tolerations, &node.spec.taints) {
+            Leaves::Never => Ok(Next::Wait),
+            Leaves::At(at) if at > now => Ok(Next::After(until(at, now).max(Duration::from_millis(1)))),
+            Leaves::At(_) | Leaves::Now => {
+                self.evict(&pod).await?;
+                Ok(Next::Wait)
+            }
+        }
+    }
+
+    async fn evict(&self, pod: &Pod) -> Result<(), ApiError> {
+        let key = pod.metadata.key();
+        let about = Reference::new(&PODS, &pod.metadata);
+        self.recorder.normal(&about, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
+        let message = "Taint manager: deleting due to NoExecute taint";
+        let condition = disruption_target("DeletionByTaintManager", message, Timestamp::now());
+        match self.api.merge_status(&PODS, &pod.metadata, &json!({"conditions": [condition]})).await {
+            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+            result => result?,
+        }
+        match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
+            Err(error) if error.is_conflict() => Ok(()),
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn pods_leave_when_their_toleration_ends() {
+        let at = |seconds: i64| {
+            let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+            Leaves::At(start + SignedDuration::from_secs(seconds))
+        };
+        let tolerate = |key: &str, seconds: Value| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+        for (taints, tolerations, expected) in [
+            (vec![], vec![], Leaves::Never),
+            (vec![("a", "NoSchedule")], vec![], Leaves::Never),
+            (vec![("a", "NoExecute")], vec![], Leaves::Now),
+            (vec![("a", "NoExecute")], vec![tolerate("a", json!(null))], Leaves::Never),
+            (vec![("a", "NoExecute")], vec![tolerate("a", json!(300))], at(300)),
+            (vec![("a", "NoExecute")], vec![tolerate("a", json!(0))], Leaves::Now),
+            (vec![("a", "NoExecute")], vec![tolerate("a", json!(300)), tolerate("a", json!(60))], at(60)),
+            (vec![("a", "NoExecute"), ("b", "NoExecute")], vec![tolerate("a", json!(9))], Leaves::Now),
+            (
+                vec![("a", "NoExecute"), ("b", "NoExecute")],
+                vec![tolerate("a", json!(9)), tolerate("b", json!(5))],
+                at(5),
+            ),
+            (vec![("a", "NoExecute")], vec![json!({"operator": "Exists"})], Leaves::Never),
+        ] {
+            let taints = taints.into_iter().map(
+                |(key, effect)| json!({"key": key, "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}),
+            );
+            let taints: Vec<NodeTaint> = serde_json::from_value(taints.collect()).unwrap();
+            let parsed: Vec<Toleration> = serde_json::from_value(json!(tolerations)).unwrap();
+            assert_eq!(leaves(&parsed, &taints), expected, "{taints:?} {tolerations:?}");
+        }
+    }
+}

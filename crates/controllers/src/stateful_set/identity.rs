@@ -1,0 +1,118 @@
+//! What makes a pod of a StatefulSet this pod: name, labels, host name and claims.
+
+use serde_json::{Map, Value, json};
+
+use super::plan::{POD_INDEX_LABEL, POD_NAME_LABEL};
+use crate::kinds::STATEFUL_SETS;
+use crate::ownership::Owner;
+use crate::pod_control::{object_at, pod_from_template};
+use crate::revisions::REVISION_LABEL;
+use crate::view::StatefulSet;
+
+/// Name of the pod of an ordinal.
+pub(super) fn pod_name(set: &StatefulSet, ordinal: i64) -> String {
+    format!("{}-{ordinal}", set.metadata.name)
+}
+
+/// The pod of an ordinal, from the template of a revision.
+pub(super) fn pod(set: &StatefulSet, ordinal: i64, template: &Value, revision: &str) -> Map<String, Value> {
+    let name = pod_name(set, ordinal);
+    let mut pod = pod_from_template(template, Owner { kind: &STATEFUL_SETS, meta: &set.metadata });
+    let metadata = object_at(&mut pod, "metadata");
+    metadata.remove("generateName");
+    metadata.insert("name".to_owned(), name.as_str().into());
+    let labels = object_at(metadata, "labels");
+    labels.insert(POD_NAME_LABEL.to_owned(), name.as_str().into());
+    labels.insert(POD_INDEX_LABEL.to_owned(), ordinal.to_string().into());
+    labels.insert(REVISION_LABEL.to_owned(), revision.into());
+
+    let spec = object_at(&mut pod, "spec");
+    spec.insert("hostname".to_owned(), name.into());
+    if !set.spec.service_name.is_empty() {
+        spec.insert("subdomain".to_owned(), set.spec.service_name.as_str().into());
+    }
+    let claims: Vec<(&str, String)> = claim_names(set, ordinal).collect();
+    if !claims.is_empty() {
+        let volumes = spec.entry("volumes").or_insert(Value::Null);
+        let mut kept: Vec<Value> = volumes.as_array().cloned().unwrap_or_default();
+        // A claim takes the place of a volume of its name.
+        kept.retain(|volume| claims.iter().all(|(name, _)| volume["name"] != **name));
+        kept.extend(
+            claims
+                .into_iter()
+                .map(|(name, claim)| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}})),
+        );
+        *volumes = kept.into();
+    }
+    pod
+}
+
+/// Volume and claim names of the pod of an ordinal.
+pub(super) fn claim_names(set: &StatefulSet, ordinal: i64) -> impl Iterator<Item = (&str, String)> {
+    let pod = pod_name(set, ordinal);
+    let names = set.spec.volume_claim_templates.iter().filter_map(|t| t.pointer("/metadata/name")?.as_str());
+    names.map(move |volume| (volume, format!("{volume}-{pod}")))
+}
+
+/// The claims of the pod of an ordinal. They go with the StatefulSet only if it says so.
+pub(super) fn claims(set: &StatefulSet, ordinal: i64) -> Vec<Value> {
+    let pod = pod_name(set, ordinal);
+    let templates = set.spec.volume_claim_templates.iter().filter_map(|template| {
+        let volume = template.pointer("/metadata/name")?.as_str()?;
+        let mut claim = template.as_object()?.clone();
+        claim.insert("apiVersion".to_owned(), "v1".into());
+        claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+        claim.remove("status");
+        let metadata = object_at(&mut claim, "metadata");
+        metadata.insert("name".to_owned(), format!("{volume}-{pod}").into());
+        metadata.insert("namespace".to_owned(), (*set.metadata.namespace).into());
+        let labels = object_at(metadata, "labels");
+        for (key, value) in &set.spec.selector.written.match_labels {
+            labels.insert(key.clone(), value.as_str().into());
+        }
+        if set.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete" {
+            let owner = json!({"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind,
+                "name": &*set.metadata.name, "uid": &*set.metadata.uid});
+            metadata.insert("ownerReferences".to_owned(), json!([owner]));
+        }
+        Some(Value::Object(claim))
+    });
+    templates.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_has_its_name_its_labels_and_its_claims() {
+        let set: StatefulSet = serde_json::from_value(json!({
+            "metadata": {"name": "db", "namespace": "a", "uid": "u"},
+            "spec": {
+                "serviceName": "dbs",
+                "selector": {"matchLabels": {"app": "db"}},
+                "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"x": 1}}],
+                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"},
+            },
+        }))
+        .unwrap();
+        let template = json!({
+            "metadata": {"labels": {"app": "db"}},
+            "spec": {"volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}], "affinity": {"x": 1}},
+        });
+        let pod = Value::Object(pod(&set, 3, &template, "db-1"));
+        assert_eq!(
+            pod["metadata"]["labels"],
+            json!({"app": "db", POD_NAME_LABEL: "db-3", POD_INDEX_LABEL: "3", REVISION_LABEL: "db-1"})
+        );
+        assert_eq!(pod["spec"]["hostname"], "db-3");
+        assert_eq!(pod["spec"]["subdomain"], "dbs");
+        assert_eq!(pod["spec"]["affinity"], json!({"x": 1}));
+        let claim = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-db-3"}});
+        assert_eq!(pod["spec"]["volumes"], json!([{"name": "tmp", "emptyDir": {}}, claim]));
+        let [claim] = &claims(&set, 3)[..] else { panic!("one claim") };
+        assert_eq!(claim["metadata"]["name"], "data-db-3");
+        assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(claim["spec"], json!({"x": 1}));
+    }
+}

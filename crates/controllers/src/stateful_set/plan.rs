@@ -1,0 +1,336 @@
+//! What a StatefulSet has to do next. Pure.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::fenceposts::{Round, scaled};
+use crate::revisions::REVISION_LABEL;
+use crate::view::{Pod, StatefulSet, StatefulSetStatus};
+
+/// Label with the pod's name, so that a service can select one pod.
+pub(super) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+/// Label with the pod's ordinal.
+pub(super) const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+
+/// Which template a pod is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Revision {
+    Current,
+    Update,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    /// Make the pod of an ordinal, after its claims.
+    Create(i64, Revision),
+    /// Delete a pod. `condemned` when its ordinal is no longer wanted.
+    Delete { pod: Arc<Pod>, condemned: bool },
+    /// Give an adopted pod the labels of its identity.
+    Label(Arc<Pod>, i64),
+}
+
+/// What to do, and the status as of now.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) actions: Vec<Action>,
+    pub(super) status: StatefulSetStatus,
+    /// When a pod that is ready becomes available.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+/// The plan for a StatefulSet and its pods; the revisions by name.
+pub(super) fn plan(
+    set: &StatefulSet,
+    pods: &[Arc<Pod>],
+    current: &str,
+    update: &str,
+    now: Timestamp,
+) -> Plan {
+    let wanted = set.ordinals();
+    let mut replicas: Vec<Option<&Arc<Pod>>> = vec![None; usize::try_from(set.replicas()).unwrap_or(0)];
+    let mut condemned: Vec<(i64, &Arc<Pod>)> = Vec::new();
+    for pod in pods {
+        let Some(ordinal) = set.ordinal_of(&pod.metadata.name) else { continue };
+        if wanted.contains(&ordinal) {
+            let slot = usize::try_from(ordinal - wanted.start).unwrap_or(usize::MAX);
+            if let Some(slot) = replicas.get_mut(slot) {
+                *slot = Some(pod);
+            }
+        } else {
+            condemned.push((ordinal, pod));
+        }
+    }
+    condemned.sort_by_key(|&(ordinal, _)| std::cmp::Reverse(ordinal));
+
+    let mut steps = Steps { set, current, update, now, actions: Vec::new() };
+    if !set.metadata.is_deleting() {
+        steps.plan(&replicas, &condemned);
+    }
+    let actions = steps.actions;
+    let all = pods.iter().filter(|pod| set.ordinal_of(&pod.metadata.name).is_some());
+    let (status, look_again) = status(set, all, current, update, now);
+    Plan { actions, status, look_again }
+}
+
+struct Steps<'a> {
+    set: &'a StatefulSet,
+    current: &'a str,
+    update: &'a str,
+    now: Timestamp,
+    actions: Vec<Action>,
+}
+
+impl Steps<'_> {
+    /// In order, one step at a time, unless pods may go in parallel.
+    fn plan(&mut self, replicas: &[Option<&Arc<Pod>>], condemned: &[(i64, &Arc<Pod>)]) {
+        let ordered = self.set.spec.pod_management_policy != "Parallel";
+        let start = self.set.ordinals().start;
+        for (ordinal, pod) in (start..).zip(replicas) {
+            let waits = match pod {
+                None => {
+                    let revision = self.revision_of_new(ordinal);
+                    self.actions.push(Action::Create(ordinal, revision));
+                    true
+                }
+                // Deleted first; the next look makes it anew.
+                Some(pod) if pod.is_terminal() => {
+                    if !pod.metadata.is_deleting() {
+                        self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: false });
+                    }
+                    true
+                }
+                Some(pod) => {
+                    let identified = pod.metadata.label(POD_NAME_LABEL) == Some(&pod.metadata.name)
+                        && pod.metadata.label(POD_INDEX_LABEL).is_some();
+                    if !identified && !pod.metadata.is_deleting() {
+                        self.actions.push(Action::Label(Arc::clone(pod), ordinal));
+                    }
+                    !self.is_available(pod)
+                }
+            };
+            if waits && ordered {
+                return;
+            }
+        }
+        for (_, pod) in condemned {
+            if !pod.metadata.is_deleting() {
+                // In order, an unhealthy pod above waits for none below: it is the highest, and goes first.
+                self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: true });
+            }
+            if ordered {
+                return;
+            }
+        }
+        if self.set.spec.update_strategy.kind != "OnDelete" {
+            self.update(replicas);
+        }
+    }
+
+    /// Replaces pods of another revision, the highest ordinal first, down to the partition.
+    fn update(&mut self, replicas: &[Option<&Arc<Pod>>]) {
+        let rolling = &self.set.spec.update_strategy.rolling_update;
+        let max_unavailable = rolling.max_unavailable.as_ref();
+        let max_unavailable = max_unavailable
+            .and_then(|value| scaled(value, self.set.replicas(), Round::Down))
+            .unwrap_or(1)
+            .max(1);
+        let partition = usize::try_from(rolling.partition).unwrap_or(0);
+        let mut left = max_unavailable;
+        for pod in replicas.iter().skip(partition).rev() {
+            if left == 0 {
+                return;
+            }
+            let Some(pod) = pod else {
+                left -= 1;
+                continue;
+            };
+            if pod.metadata.label(REVISION_LABEL) != Some(self.update) && !pod.metadata.is_deleting() {
+                self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: false });
+                left -= 1;
+            } else if !self.is_available(pod) {
+                left -= 1;
+            }
+        }
+    }
+
+    /// Pods below the partition are made anew as they were.
+    fn revision_of_new(&self, ordinal: i64) -> Revision {
+        let strategy = &self.set.spec.update_strategy;
+        let below = ordinal - self.set.ordinals().start < i64::from(strategy.rolling_update.partition);
+        if self.current != self.update && strategy.kind != "OnDelete" && below {
+            Revision::Current
+        } else {
+            Revision::Update
+        }
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        is_running(pod)
+            && !pod.metadata.is_deleting()
+            && pod.is_available(self.set.spec.min_ready_seconds, self.now)
+    }
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.status.phase == "Running" && pod.is_ready()
+}
+
+fn status<'a>(
+    set: &StatefulSet,
+    pods: impl Iterator<Item = &'a Arc<Pod>>,
+    current: &str,
+    update: &str,
+    now: Timestamp,
+) -> (StatefulSetStatus, Option<Timestamp>) {
+    let mut status = StatefulSetStatus {
+        observed_generation: set.metadata.generation,
+        current_revision: current.to_owned(),
+        update_revision: update.to_owned(),
+        collision_count: set.status.collision_count,
+        conditions: set.status.conditions.clone(),
+        ..StatefulSetStatus::default()
+    };
+    let mut next_available: Option<Timestamp> = None;
+    for pod in pods {
+        status.replicas += 1;
+        if is_running(pod) {
+            status.ready_replicas += 1;
+            match pod.available_at(set.spec.min_ready_seconds) {
+                Some(at) if at <= now => status.available_replicas += 1,
+                Some(at) => next_available = Some(next_available.map_or(at, |next| next.min(at))),
+                None => {}
+            }
+        }
+        if !pod.metadata.is_deleting() {
+            let revision = pod.metadata.label(REVISION_LABEL);
+            status.current_replicas += i32::from(revision == Some(current));
+            status.updated_replicas += i32::from(revision == Some(update));
+        }
+    }
+    let wanted = set.replicas();
+    let is_complete = set.spec.update_strategy.kind != "OnDelete"
+        && status.updated_replicas == wanted
+        && status.ready_replicas == wanted
+        && status.replicas == wanted;
+    if is_complete {
+        status.current_replicas = status.updated_replicas;
+        status.current_revision = update.to_owned();
+    }
+    (status, next_available)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A pod by name: `+` available, `-` not ready, `x` ended, `d` being deleted; then its revision.
+    fn pod(text: &str) -> Arc<Pod> {
+        let (name, rest) = text.split_once(' ').unwrap();
+        let (state, revision) = rest.split_at(1);
+        let ready = if state == "-" { "False" } else { "True" };
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "labels": {REVISION_LABEL: revision, POD_NAME_LABEL: name, POD_INDEX_LABEL: ""},
+                    "deletionTimestamp": (state == "d").then_some("2026-01-01T00:00:00Z")},
+                "status": {"phase": if state == "x" { "Failed" } else { "Running" },
+                    "conditions": [{"type": "Ready", "status": ready}]},
+            }))
+            .unwrap(),
+        )
+    }
+
+    fn planned(spec: Value, pods: &[&str]) -> Vec<String> {
+        let set: StatefulSet =
+            serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap();
+        let pods: Vec<_> = pods.iter().map(|text| pod(text)).collect();
+        let plan = plan(&set, &pods, "1", "2", Timestamp::UNIX_EPOCH);
+        let told = plan.actions.iter().map(|action| match action {
+            Action::Create(ordinal, Revision::Current) => format!("make {ordinal} of 1"),
+            Action::Create(ordinal, Revision::Update) => format!("make {ordinal}"),
+            Action::Delete { pod, .. } => format!("delete {}", pod.metadata.name),
+            Action::Label(pod, _) => format!("label {}", pod.metadata.name),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn pods_come_and_go_in_order() {
+        for (pods, expected) in [
+            (vec![], vec!["make 0"]),
+            (vec!["s-0 -2"], vec![]),
+            (vec!["s-0 +2"], vec!["make 1"]),
+            (vec!["s-0 +2", "s-2 +2"], vec!["make 1"]),
+            (vec!["s-0 d2", "s-1 +2", "s-2 +2"], vec![]),
+            (vec!["s-0 x2", "s-1 +2", "s-2 +2"], vec!["delete s-0"]),
+            // Too many: the highest goes first, once all others are well, and one at a time.
+            (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 +2"], vec!["delete s-4"]),
+            (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 -2"], vec!["delete s-4"]),
+            (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 d2"], vec![]),
+            (vec!["s-0 +2", "s-1 -2", "s-2 +2", "s-3 +2"], vec![]),
+            // Updates go from the top, and wait for each pod to be well again.
+            (vec!["s-0 +1", "s-1 +1", "s-2 +1"], vec!["delete s-2"]),
+            (vec!["s-0 +1", "s-1 +1", "s-2 -2"], vec![]),
+            (vec!["s-0 +1", "s-1 +1", "s-2 +2"], vec!["delete s-1"]),
+            // Names that are not of this set are none of its business.
+            (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-03 +2", "s-x +2", "t-7 +2"], vec![]),
+        ] {
+            assert_eq!(planned(json!({"replicas": 3}), &pods), expected, "{pods:?}");
+        }
+    }
+
+    #[test]
+    fn policies_and_strategies() {
+        for (spec, pods, expected) in [
+            (
+                json!({"replicas": 2, "podManagementPolicy": "Parallel"}),
+                vec!["s-3 +2", "s-4 -2"],
+                vec!["make 0", "make 1", "delete s-4", "delete s-3"],
+            ),
+            (json!({"replicas": 2, "ordinals": {"start": 5}}), vec!["s-5 +2", "s-0 +2"], vec!["make 6"]),
+            (
+                json!({"replicas": 2, "updateStrategy": {"type": "OnDelete"}}),
+                vec!["s-0 +1", "s-1 +1"],
+                vec![],
+            ),
+            (
+                json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+                vec!["s-0 +1", "s-1 +1"],
+                vec!["delete s-1"],
+            ),
+            (
+                json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+                vec!["s-0 +1", "s-1 +2"],
+                vec![],
+            ),
+            (
+                json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+                vec![],
+                vec!["make 0 of 1"],
+            ),
+            (
+                json!({"replicas": 4, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}),
+                vec!["s-0 +1", "s-1 +1", "s-2 +1", "s-3 +1"],
+                vec!["delete s-3", "delete s-2"],
+            ),
+        ] {
+            assert_eq!(planned(spec.clone(), &pods), expected, "{spec} {pods:?}");
+        }
+    }
+
+    #[test]
+    fn a_finished_update_makes_the_revision_current() {
+        let set: StatefulSet =
+            serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": {"replicas": 2}})).unwrap();
+        let current_revision = |pods: [&str; 2]| {
+            let status = plan(&set, &pods.map(pod), "1", "2", Timestamp::UNIX_EPOCH).status;
+            (status.current_revision, status.current_replicas, status.updated_replicas)
+        };
+        assert_eq!(current_revision(["s-0 +1", "s-1 +2"]), ("1".to_owned(), 1, 1));
+        assert_eq!(current_revision(["s-0 -2", "s-1 +2"]), ("1".to_owned(), 0, 2));
+        assert_eq!(current_revision(["s-0 +2", "s-1 +2"]), ("2".to_owned(), 2, 2));
+    }
+}

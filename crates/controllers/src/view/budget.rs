@@ -1,0 +1,89 @@
+//! Pod disruption budgets.
+
+use std::collections::BTreeMap;
+
+use berth_api::object::{LabelSelector, StringMap};
+use berth_api::rules::Selector;
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::{Condition, Meta, matches, nullable};
+use crate::cache::{Cached, Index};
+
+/// A pod disruption budget.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodDisruptionBudget {
+    pub(crate) metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) spec: PodDisruptionBudgetSpec,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) status: PodDisruptionBudgetStatus,
+}
+
+/// `spec` of a pod disruption budget.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodDisruptionBudgetSpec {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) selector: BudgetSelector,
+    /// Number or percentage.
+    pub(crate) min_available: Option<Value>,
+    /// Number or percentage.
+    pub(crate) max_unavailable: Option<Value>,
+}
+
+/// The selector of a budget: an empty one selects every pod of the namespace, an absent one none.
+#[derive(Clone, Debug)]
+pub(crate) struct BudgetSelector(Selector);
+
+impl Default for BudgetSelector {
+    fn default() -> Self {
+        BudgetSelector(Selector::Nothing)
+    }
+}
+
+impl BudgetSelector {
+    pub(crate) fn matches(&self, labels: &StringMap) -> bool {
+        matches(&self.0, labels)
+    }
+}
+
+impl<'de> Deserialize<'de> for BudgetSelector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = LabelSelector::deserialize(deserializer)?;
+        Ok(BudgetSelector(Selector::parse(Some(&written)).unwrap_or(Selector::Nothing)))
+    }
+}
+
+/// `status` of a pod disruption budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodDisruptionBudgetStatus {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) observed_generation: i64,
+    /// Pods whose eviction was granted, and when: they count as gone until they are.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) disrupted_pods: BTreeMap<String, Timestamp>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) disruptions_allowed: i32,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) current_healthy: i32,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) desired_healthy: i32,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) expected_pods: i32,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl Cached for PodDisruptionBudget {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn index(&self, add: &mut dyn FnMut(Index)) {
+        self.metadata.index(add);
+    }
+}

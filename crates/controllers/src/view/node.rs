@@ -1,0 +1,84 @@
+//! Nodes and their leases.
+
+use berth_api::object::Taint;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Condition, Meta, nullable, timestamp, written};
+use crate::cache::{Cached, Index};
+
+/// A node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Node {
+    pub(crate) metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) spec: NodeSpec,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) status: NodeStatus,
+}
+
+/// `spec` of a node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeSpec {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) unschedulable: bool,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) taints: Vec<NodeTaint>,
+}
+
+/// A taint with the time it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeTaint {
+    #[serde(flatten)]
+    pub(crate) taint: Taint,
+    #[serde(
+        deserialize_with = "timestamp",
+        serialize_with = "written",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) time_added: Option<Timestamp>,
+}
+
+/// `status` of a node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeStatus {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl Cached for Node {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn index(&self, _add: &mut dyn FnMut(Index)) {}
+}
+
+/// A lease: by renewing it a node says that it is there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Lease {
+    pub(crate) metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) spec: LeaseSpec,
+}
+
+/// `spec` of a lease.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LeaseSpec {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) renew_time: String,
+}
+
+impl Cached for Lease {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn index(&self, _add: &mut dyn FnMut(Index)) {}
+}

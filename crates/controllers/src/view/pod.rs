@@ -1,0 +1,176 @@
+//! Pods.
+
+use berth_api::object::{SelectorRequirement, Toleration};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use super::{Condition, Meta, condition, nullable, timestamp};
+use crate::cache::{Cached, Index};
+
+/// A pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Pod {
+    pub(crate) metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) spec: PodSpec,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) status: PodStatus,
+}
+
+/// `spec` of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) node_name: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) tolerations: Vec<Toleration>,
+    #[serde(deserialize_with = "nullable")]
+    affinity: Affinity,
+}
+
+/// The one part of `affinity` that is looked at: the node that a daemon pod is meant for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    #[serde(deserialize_with = "nullable")]
+    node_affinity: NodeAffinity,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeAffinity {
+    #[serde(deserialize_with = "nullable")]
+    required_during_scheduling_ignored_during_execution: NodeSelector,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSelector {
+    #[serde(deserialize_with = "nullable")]
+    node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSelectorTerm {
+    #[serde(deserialize_with = "nullable")]
+    match_fields: Vec<SelectorRequirement>,
+}
+
+/// `status` of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) phase: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) conditions: Vec<Condition>,
+    #[serde(deserialize_with = "timestamp")]
+    pub(crate) start_time: Option<Timestamp>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) init_container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) container_statuses: Vec<ContainerStatus>,
+}
+
+/// Status of a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStatus {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) name: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) restart_count: i64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) state: ContainerState,
+}
+
+/// State of a container, as far as it has ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerState {
+    pub(crate) terminated: Option<ContainerStateTerminated>,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStateTerminated {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) exit_code: i64,
+    #[serde(deserialize_with = "timestamp")]
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+impl Cached for Pod {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn index(&self, add: &mut dyn FnMut(Index)) {
+        self.metadata.index(add);
+        if !self.spec.node_name.is_empty() {
+            add(Index::Node(self.spec.node_name.as_str().into()));
+        }
+    }
+}
+
+impl Pod {
+    /// Whether it has ended.
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Whether it counts towards the replicas of its controller: neither ended nor being deleted.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.is_terminal() && !self.metadata.is_deleting()
+    }
+
+    pub(crate) fn ready_condition(&self) -> Option<&Condition> {
+        condition(&self.status.conditions, "Ready")
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready_condition().is_some_and(Condition::is_true)
+    }
+
+    /// When the pod became ready, if it is.
+    pub(crate) fn ready_since(&self) -> Option<Timestamp> {
+        self.ready_condition().filter(|c| c.is_true()).and_then(|c| c.last_transition_time)
+    }
+
+    /// When the pod is, or will be, available: ready for `min_ready_seconds`. `None` while it is not ready.
+    pub(crate) fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
+        if !self.is_ready() {
+            return None;
+        }
+        if min_ready_seconds <= 0 {
+            return Some(Timestamp::MIN);
+        }
+        let since = self.ready_since()?;
+        since.checked_add(SignedDuration::from_secs(i64::from(min_ready_seconds))).ok()
+    }
+
+    pub(crate) fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        self.available_at(min_ready_seconds).is_some_and(|at| at <= now)
+    }
+
+    /// The node the pod is on, or, of a daemon pod, is meant for.
+    pub(crate) fn target_node(&self) -> Option<&str> {
+        if !self.spec.node_name.is_empty() {
+            return Some(&self.spec.node_name);
+        }
+        let required = &self.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution;
+        let mut fields = required.node_selector_terms.iter().flat_map(|term| &term.match_fields);
+        let pin = fields.find(|field| field.key == "metadata.name" && field.operator == "In")?;
+        if let [node] = pin.values.as_slice() { Some(node) } else { None }
+    }
+
+    /// Restarts of all containers.
+    pub(crate) fn restarts(&self) -> i64 {
+        let statuses = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
+        statuses.map(|status| status.restart_count).fold(0, i64::saturating_add)
+    }
+}

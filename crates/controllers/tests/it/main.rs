@@ -1,0 +1,15 @@
+//! The controllers against the server, with nodes that are only made believe.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cluster;
+mod deletion;
+mod deployment;
+mod job;
+mod nodes;
+mod replica_set;
+mod stateful;
+#[allow(dead_code, reason = "the tests of the API server use the rest")]
+#[path = "../../../apiserver/tests/it/support.rs"]
+mod support;
+mod world;

@@ -1,0 +1,19 @@
+//! What the types of the API look like: their fields, and how the lists and maps among them are merged.
+//!
+//! [`type_of`] gives the structural type that patches, server-side apply and the check of fields walk along;
+//! [`openapi`] the documents that clients read. Both come from the same definitions (`definitions`) and the
+//! same table of list semantics (`semantics`). [`mod@patch`] applies patches to objects of these types, [`protobuf`]
+//! reads their binary form. This crate stores nothing and never interprets a value: defaults and validation are
+//! elsewhere.
+
+mod decode;
+mod definitions;
+pub mod openapi;
+mod operations;
+pub mod patch;
+pub mod protobuf;
+mod semantics;
+mod types;
+
+pub use decode::{DecodeError, decode, unknown_fields};
+pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId, type_of};

@@ -1,0 +1,290 @@
+//! The OpenAPI v3 documents that clients read: one for each group and version, and an index of them.
+//!
+//! A document is made when it is first asked for and kept as bytes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
+
+use berth_api::resource::{RESOURCES, Storage};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::definitions::{self, KINDS, REFERENCE};
+use super::operations;
+
+/// The answer to `GET` of `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`; `None` for
+/// any other path. `extensions`: with the proposals' fields.
+pub fn document(path: &str, extensions: bool) -> Option<Bytes> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let body = match segments.as_slice() {
+        ["openapi", "v3"] => {
+            static INDEXES: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
+            INDEXES[usize::from(extensions)].get_or_init(|| index(extensions)).clone()
+        }
+        ["openapi", "v3", "api", version] => of_version("", version, extensions)?,
+        ["openapi", "v3", "apis", group, version] if !group.is_empty() => {
+            of_version(group, version, extensions)?
+        }
+        _ => return None,
+    };
+    Some(body)
+}
+
+struct Version {
+    group: &'static str,
+    version: &'static str,
+    /// Without and with the proposals' fields.
+    documents: [OnceLock<Bytes>; 2],
+}
+
+fn versions() -> &'static [Version] {
+    static VERSIONS: OnceLock<Vec<Version>> = OnceLock::new();
+    VERSIONS.get_or_init(|| {
+        let mut versions: Vec<Version> = Vec::new();
+        for resource in RESOURCES {
+            if !versions.iter().any(|v| v.group == resource.group && v.version == resource.version) {
+                let (group, version) = (resource.group, resource.version);
+                versions.push(Version { group, version, documents: Default::default() });
+            }
+        }
+        versions
+    })
+}
+
+impl Version {
+    /// `api/v1` or `apis/apps/v1`.
+    fn path(&self) -> String {
+        match self.group {
+            "" => format!("api/{}", self.version),
+            group => format!("apis/{group}/{}", self.version),
+        }
+    }
+
+    fn bytes(&self, extensions: bool) -> Bytes {
+        let document = &self.documents[usize::from(extensions)];
+        document.get_or_init(|| make(self.group, self.version, extensions).to_string().into()).clone()
+    }
+}
+
+fn of_version(group: &str, version: &str, extensions: bool) -> Option<Bytes> {
+    let found = versions().iter().find(|v| v.group == group && v.version == version)?;
+    Some(found.bytes(extensions))
+}
+
+/// The paths of the documents, each with a hash of its content: clients keep a document for as long as that
+/// is the same.
+fn index(extensions: bool) -> Bytes {
+    let mut paths = Map::new();
+    for version in versions() {
+        let mut hasher = DefaultHasher::new();
+        version.bytes(extensions).hash(&mut hasher);
+        let path = version.path();
+        let url = format!("/openapi/v3/{path}?hash={:016X}", hasher.finish());
+        paths.insert(path, json!({ "serverRelativeURL": url }));
+    }
+    json!({ "paths": paths }).to_string().into()
+}
+
+fn make(group: &'static str, version: &'static str, extensions: bool) -> Value {
+    let in_version = || RESOURCES.iter().filter(|r| r.group == group && r.version == version);
+    // Subresources may be of kinds of other groups, such as `Scale`.
+    let is_used = |kind: &definitions::Kind| {
+        (kind.group == group && kind.version == version)
+            || in_version()
+                .flat_map(|r| r.subresources)
+                .any(|sub| (sub.group, sub.version, sub.kind) == (kind.group, kind.version, kind.kind))
+    };
+    let mut schemas = definitions::generate(is_used, true);
+    for schema in schemas.values_mut() {
+        if !extensions {
+            definitions::remove_proposed_fields(schema);
+        }
+        as_openapi(schema);
+    }
+    for kind in KINDS.iter().filter(|kind| is_used(kind)) {
+        if let Some(schema) = schemas.get_mut(&*(kind.definition)()) {
+            schema["x-kubernetes-group-version-kind"] = json!([gvk(kind.group, kind.version, kind.kind)]);
+        }
+    }
+    for resource in in_version().filter(|resource| resource.storage != Storage::None) {
+        if let Some(definition) = definition_of(group, version, resource.kind) {
+            let list = list_definition(&definition, resource.kind, group, version);
+            schemas.insert(format!("{definition}List"), list);
+        }
+    }
+    schemas.insert(
+        PATCH_DEFINITION.to_owned(),
+        json!({
+            "description": "The body of a PATCH request; what it holds depends on its media type.",
+            "type": "object",
+        }),
+    );
+    scalar_definitions(&mut schemas);
+    schemas.sort_keys();
+    let mut paths = Map::new();
+    for resource in in_version() {
+        operations::add_paths(&mut paths, resource);
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": { "title": "Kubernetes", "version": "v1.36.0" },
+        "paths": paths,
+        "components": { "schemas": schemas },
+    })
+}
+
+pub(super) const PATCH_DEFINITION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+
+/// The name of a kind's definition.
+pub(super) fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
+    let found = KINDS.iter().find(|k| k.group == group && k.version == version && k.kind == kind)?;
+    Some((found.definition)().into_owned())
+}
+
+pub(super) fn gvk(group: &str, version: &str, kind: &str) -> Value {
+    json!({ "group": group, "kind": kind, "version": version })
+}
+
+pub(super) fn reference(definition: &str) -> Value {
+    json!({ "$ref": format!("{REFERENCE}{definition}") })
+}
+
+fn list_definition(definition: &str, kind: &str, group: &str, version: &str) -> Value {
+    json!({
+        "description": format!("{kind}List is a list of objects of kind {kind}."),
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": { "type": "string", "description": "Version of the representation of the list." },
+            "items": { "type": "array", "description": "The objects.", "items": reference(definition) },
+            "kind": { "type": "string", "description": "Kind of the list." },
+            "metadata": {
+                "description": "Metadata of the list.",
+                "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")],
+            },
+        },
+        "x-kubernetes-group-version-kind": [gvk(group, version, &format!("{kind}List"))],
+    })
+}
+
+/// Types that are text or a number at will.
+fn scalar_definitions(schemas: &mut Map<String, Value>) {
+    for (name, format, number) in [
+        ("io.k8s.apimachinery.pkg.api.resource.Quantity", None, "number"),
+        ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", Some("int-or-string"), "integer"),
+    ] {
+        let Some(schema) = schemas.get_mut(name).and_then(Value::as_object_mut) else { continue };
+        schema.remove("x-kubernetes-int-or-string");
+        if let Some(format) = format {
+            schema.insert("format".to_owned(), json!(format));
+        }
+        schema.insert("oneOf".to_owned(), json!([{ "type": number }, { "type": "string" }]));
+    }
+}
+
+/// OpenAPI 3.0 does not know a reference with anything beside it; `allOf` with one member says the same.
+fn as_openapi(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(as_openapi);
+            if fields.len() > 1
+                && let Some(reference) = fields.shift_remove("$ref")
+            {
+                fields.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(as_openapi),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definitions::referred;
+
+    fn get(path: &str) -> Value {
+        let document = document(path, true).expect(path);
+        serde_json::from_slice(&document).expect("documents are JSON")
+    }
+
+    #[test]
+    fn the_index_leads_to_every_version() {
+        let index = get("/openapi/v3");
+        let paths = index["paths"].as_object().expect("paths");
+        for resource in RESOURCES {
+            let path = match resource.group {
+                "" => format!("api/{}", resource.version),
+                group => format!("apis/{group}/{}", resource.version),
+            };
+            let url = paths[&path]["serverRelativeURL"].as_str().expect("an address");
+            assert!(url.starts_with(&format!("/openapi/v3/{path}?hash=")), "{url}");
+            assert_eq!(get(&format!("/openapi/v3/{path}"))["openapi"], "3.0.0");
+        }
+        assert!(document("/openapi/v3/apis/none/v1", true).is_none());
+        assert!(document("/openapi/v2", true).is_none());
+    }
+
+    #[test]
+    fn the_proposals_fields_are_there_only_with_extensions() {
+        for (path, extensions) in [("/openapi/v3/api/v1", true), ("/openapi/v3/apis/apps/v1", false)] {
+            let document = document(path, extensions).expect(path);
+            let text = std::str::from_utf8(&document).expect("text");
+            assert_eq!(
+                text.contains("requiredDuringSchedulingRequiredDuringExecution"),
+                extensions,
+                "{path}"
+            );
+            assert!(text.contains("requiredDuringSchedulingIgnoredDuringExecution"), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_reference_is_in_its_document() {
+        fn references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+            found.extend(referred(value));
+            match value {
+                Value::Object(fields) => fields.values().for_each(|field| references(field, found)),
+                Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+                _ => {}
+            }
+        }
+        for version in versions() {
+            let document = get(&format!("/openapi/v3/{}", version.path()));
+            let mut found = Vec::new();
+            references(&document, &mut found);
+            assert!(!found.is_empty());
+            for name in found {
+                assert!(document["components"]["schemas"][name].is_object(), "{}: {name}", version.path());
+            }
+        }
+    }
+
+    #[test]
+    fn kubectl_finds_what_it_looks_for() {
+        let apps = get("/openapi/v3/apis/apps/v1");
+        let path = &apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+        let kind = gvk("apps", "v1", "Deployment");
+        assert_eq!(path["patch"]["x-kubernetes-group-version-kind"], kind);
+        let names: Vec<&str> = path["patch"]["parameters"]
+            .as_array()
+            .expect("parameters")
+            .iter()
+            .filter_map(|parameter| parameter["name"].as_str())
+            .collect();
+        for name in ["dryRun", "fieldManager", "fieldValidation", "force"] {
+            assert!(names.contains(&name), "{name}");
+        }
+        let all = &apps["paths"]["/apis/apps/v1/deployments"]["get"];
+        assert_eq!(all["x-kubernetes-group-version-kind"], kind);
+        let schemas = &apps["components"]["schemas"];
+        let deployment = &schemas["io.k8s.api.apps.v1.Deployment"];
+        assert_eq!(deployment["x-kubernetes-group-version-kind"], json!([kind]));
+        assert_eq!(
+            deployment["properties"]["spec"]["allOf"][0]["$ref"],
+            "#/components/schemas/io.k8s.api.apps.v1.DeploymentSpec"
+        );
+        let containers = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+        assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
+    }
+}

@@ -1,0 +1,242 @@
+//! Server-side apply: a manager states the fields it wants, and the server works out what to change and who
+//! manages what. Rules: "Server-Side Apply" of the Kubernetes documentation.
+//!
+//! What is applied is merged into the live object. A field that the manager applied before and does not any
+//! more is removed, unless others manage it. Changing a field that another manages is a conflict; forced, the
+//! field changes hands. Applying the value that is there shares it.
+
+use serde_json::{Map, Value, json};
+
+use super::PatchError;
+use super::compare::{Comparison, compare};
+use super::fields::FieldSet;
+use super::managed::{self, Actor};
+use super::typed;
+use crate::{self as schema, Type};
+
+/// The manager that has a history of applying client-side, with an annotation.
+const KUBECTL: &str = "kubectl";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Bytes that the annotations of an object may take together.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+/// Why an object cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// What was sent cannot be applied at all.
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+    /// Others manage fields that would change: 409, `Conflict`.
+    #[error("{}", message(.0))]
+    Conflicts(Vec<Conflict>),
+}
+
+/// A field that would change and another manages; one cause of the status, with reason
+/// `FieldManagerConflict`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The other manager as messages name it: `"kubectl" using apps/v1`.
+    pub manager: String,
+    /// Path of the field: `.spec.replicas`.
+    pub field: String,
+}
+
+impl Conflict {
+    /// The text of the cause.
+    pub fn message(&self) -> String {
+        format!("conflict with {}", self.manager)
+    }
+}
+
+fn message(conflicts: &[Conflict]) -> String {
+    if let [only] = conflicts {
+        return format!("Apply failed with 1 conflict: {}: {}", only.message(), only.field);
+    }
+    let mut managers: Vec<&str> = conflicts.iter().map(|conflict| conflict.manager.as_str()).collect();
+    managers.sort_unstable();
+    managers.dedup();
+    let mut lines = Vec::new();
+    for manager in managers {
+        lines.push(format!("conflicts with {manager}:"));
+        let of_manager = conflicts.iter().filter(|conflict| conflict.manager == manager);
+        lines.extend(of_manager.map(|conflict| format!("- {}", conflict.field)));
+    }
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+}
+
+/// The object after applying `applied`, with its managed fields. Defaults come after; nobody manages them. If
+/// nothing changes, the result equals `live`.
+///
+/// # Errors
+/// `applied` is not of the type (unknown fields included), or others manage what it changes and it is not
+/// forced.
+pub fn apply(
+    ty: &'static Type,
+    live: Option<&Value>,
+    applied: Value,
+    actor: &Actor<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    let (applied, own) = read(ty, applied, actor.ignored)?;
+    let nothing = json!({ "apiVersion": applied["apiVersion"], "kind": applied["kind"], "metadata": {} });
+    let mut current = live.unwrap_or(&nothing).clone();
+    let live_entries = managed::take(&mut current).unwrap_or_default();
+    let mut entries = live_entries.clone();
+    if entries.is_empty() && live.is_some() {
+        let before = Actor { manager: "before-first-apply", subresource: "", ..*actor };
+        managed::record(&mut entries, &managed::changes(ty, None, &current), &before);
+    }
+
+    let last = entries.iter().find(|entry| managed::is_of(entry, "Apply", actor)).map(managed::fields_of);
+    entries.retain(|entry| !managed::is_of(entry, "Apply", actor));
+    let mut object = typed::merged(ty, &current, &applied);
+    if let Some(last) = &last {
+        prune(ty, &mut object, last, &own, &entries);
+    }
+    let changes = managed::changes(ty, Some(&current), &object);
+    let conflicts = if force { Vec::new() } else { conflicts(ty, &current, &changes, &entries, actor) };
+    if !conflicts.is_empty() {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    let set = changes.set();
+    entries.retain_mut(|entry| managed::subtract(entry, &set) && managed::subtract(entry, &changes.removed));
+    sync_last_applied(&mut object, &applied, actor);
+    let unchanged = live.is_some()
+        && object == current
+        && last.as_ref() == Some(&own)
+        && entries.iter().all(|entry| live_entries.contains(entry));
+    if unchanged {
+        return Ok(live.unwrap_or(&nothing).clone());
+    }
+    if !own.is_empty() {
+        entries.push(managed::entry("Apply", &own, actor));
+    }
+    managed::put(&mut object, entries);
+    Ok(object)
+}
+
+/// Checks what was sent, and finds the fields it sets.
+fn read(ty: &'static Type, mut applied: Value, ignored: &[&str]) -> Result<(Value, FieldSet), PatchError> {
+    let of = |object: &Value| {
+        let text =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        let (version, kind) = (text("/apiVersion"), text("/kind"));
+        format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind})")
+    };
+    if !applied.is_object() {
+        return Err(PatchError::Malformed("an apply patch is an object".to_owned()));
+    }
+    if managed::take(&mut applied).is_some_and(|entries| !entries.is_empty()) {
+        return Err(PatchError::Malformed("metadata.managedFields must be nil".to_owned()));
+    }
+    let unknown = schema::decode(ty, &mut applied)
+        .map_err(|error| PatchError::Malformed(format!("{}: {error}", of(&applied))))?;
+    if !unknown.is_empty() {
+        let each: Vec<String> =
+            unknown.iter().map(|path| format!(".{path}: field not declared in schema")).collect();
+        let each = match each.as_slice() {
+            [only] => only.clone(),
+            several => format!("errors:\n  {}", several.join("\n  ")),
+        };
+        return Err(PatchError::Malformed(format!("{}: {each}", of(&applied))));
+    }
+    if let Some(fields) = applied.as_object_mut() {
+        fields.retain(|name, _| !ignored.contains(&name.as_str()));
+    }
+    let mut own = typed::fields_of(ty, &applied)
+        .map_err(|error| PatchError::Malformed(format!("{}: {error}", of(&applied))))?;
+    managed::strip(&mut own);
+    Ok((applied, own))
+}
+
+/// Removes what the manager applied before, does not apply now, and nobody else manages.
+fn prune(ty: &'static Type, object: &mut Value, last: &FieldSet, own: &FieldSet, others: &[Value]) {
+    let mut dropped = typed::with_named_fields(ty, last);
+    let mut kept = own.clone();
+    for entry in others {
+        kept.add(&managed::fields_of(entry));
+    }
+    dropped.subtract(&typed::with_named_fields(ty, &kept));
+    managed::strip(&mut dropped);
+    typed::remove(ty, object, &dropped);
+}
+
+/// The fields that change and that others manage.
+fn conflicts(
+    ty: &'static Type,
+    current: &Value,
+    changes: &Comparison,
+    others: &[Value],
+    actor: &Actor<'_>,
+) -> Vec<Conflict> {
+    let mut set = changes.set();
+    if actor.manager == KUBECTL {
+        // An object that goes over from client-side apply: what kubectl applied there is its own.
+        set.subtract(&applied_client_side(ty, current));
+    }
+    let mut conflicts = Vec::new();
+    for entry in others {
+        let manager = shown(entry);
+        let paths = managed::fields_of(entry).intersection(&set).paths().into_iter();
+        conflicts.extend(paths.map(|field| Conflict { manager: manager.clone(), field }));
+    }
+    conflicts
+}
+
+/// The fields of the annotation of client-side apply that still have the value they were applied with.
+fn applied_client_side(ty: &'static Type, current: &Value) -> FieldSet {
+    let annotation = current.pointer("/metadata/annotations").and_then(|a| a[LAST_APPLIED].as_str());
+    let read = |text| {
+        let mut applied: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
+        schema::decode(ty, &mut applied).ok()?;
+        let mut fields = typed::fields_of(ty, &applied).ok()?;
+        let mut differing = compare(ty, Some(&applied), Some(current));
+        for set in differing.each() {
+            fields.subtract(set);
+        }
+        Some(fields)
+    };
+    annotation.and_then(read).unwrap_or_default()
+}
+
+/// A manager as messages name it.
+fn shown(entry: &Value) -> String {
+    let text = |field: &str| entry[field].as_str().unwrap_or_default();
+    let mut shown = format!("{:?}", text("manager"));
+    if !text("subresource").is_empty() {
+        shown.push_str(&format!(" with subresource {:?}", text("subresource")));
+    }
+    if text("operation") == "Update" {
+        shown.push_str(&format!(" using {}", text("apiVersion")));
+    }
+    shown
+}
+
+/// Keeps the annotation of client-side apply right for those who still use it, when it is kubectl that
+/// applies.
+fn sync_last_applied(object: &mut Value, applied: &Value, actor: &Actor<'_>) {
+    if actor.manager != KUBECTL {
+        return;
+    }
+    let Some(annotations) = annotations_of(object) else { return };
+    if annotations.get(LAST_APPLIED).and_then(Value::as_str).is_none_or(str::is_empty) {
+        return;
+    }
+    let mut configuration = applied.clone();
+    if let Some(annotations) = annotations_of(&mut configuration) {
+        annotations.shift_remove(LAST_APPLIED);
+    }
+    let mut text = configuration.to_string();
+    text.push('\n');
+    let others = annotations.iter().filter(|(key, _)| *key != LAST_APPLIED);
+    let taken: usize = others.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if taken + LAST_APPLIED.len() + text.len() > MAX_ANNOTATIONS {
+        text.clear();
+    }
+    annotations.insert(LAST_APPLIED.to_owned(), text.into());
+}
+
+fn annotations_of(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+}

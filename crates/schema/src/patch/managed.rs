@@ -1,0 +1,276 @@
+//! Who manages which field: `metadata.managedFields`.
+//!
+//! Every create, update and patch is tracked with [`track_update`]; server-side apply does its own (see
+//! [`super::apply`]). Sets of fields stay in their JSON form wherever a change does not concern them, so that
+//! the effort follows the size of the change: an update of a status that its manager set before only gets a
+//! new time.
+
+use serde_json::{Map, Value, json};
+
+use super::compare::{Comparison, compare};
+use super::fields::{FieldSet, holds, share};
+use super::typed::field_element;
+use crate::Type;
+
+/// Entries of updates that an object has at most; older ones are merged into one, as in the reference.
+const MAX_UPDATERS: usize = 10;
+const ANCIENT: &str = "ancient-changes";
+/// Longest name of a manager, in bytes.
+const MAX_MANAGER: usize = 128;
+
+/// Fields that nobody manages.
+const UNMANAGED: &[&[&str]] = &[
+    &["apiVersion"],
+    &["kind"],
+    &["metadata"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "selfLink"],
+    &["metadata", "uid"],
+    &["metadata", "clusterName"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "resourceVersion"],
+];
+
+/// Who changes an object, how and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Actor<'a> {
+    /// Name of the manager; see [`manager_name`].
+    pub manager: &'a str,
+    /// Version of the object that was sent, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// The part of the object that is changed, such as `status`; empty for the object itself.
+    pub subresource: &'a str,
+    /// The time, as RFC 3339 to the second.
+    pub now: &'a str,
+    /// Top-level fields that this path does not change: `status` for the object itself, `spec` for its
+    /// status.
+    pub ignored: &'a [&'a str],
+}
+
+/// What a manager is called: the `fieldManager` of the request if it is not empty, or else the user agent up
+/// to its first `/`.
+///
+/// # Errors
+/// The name is longer than 128 bytes or has characters that are not printable. The text is that of a cause.
+pub fn manager_name(field_manager: &str, user_agent: &str) -> Result<String, String> {
+    if !field_manager.is_empty() {
+        let name = field_manager;
+        if name.len() > MAX_MANAGER {
+            return Err(format!("fieldManager: Too long: may not be more than {MAX_MANAGER} bytes"));
+        }
+        if let Some(position) = name.chars().position(char::is_control) {
+            return Err(format!(
+                "fieldManager: Invalid value: {name:?}: invalid character at position {position}: \
+                 should only contain printable characters"
+            ));
+        }
+        return Ok(name.to_owned());
+    }
+    let agent = user_agent.split('/').next().unwrap_or_default();
+    let printable: String = agent.chars().filter(|c| !c.is_control()).collect();
+    let end = (0..=MAX_MANAGER.min(printable.len())).rev().find(|at| printable.is_char_boundary(*at));
+    Ok(printable[..end.unwrap_or(0)].to_owned())
+}
+
+/// Records in `after.metadata.managedFields` what a create, update or patch changed. `before` is the live
+/// object, `None` for a creation; `after` is what will be stored, defaults included.
+///
+/// `managedFields` that were sent replace the live ones if they are well-formed, as in the reference, and are
+/// ignored on subresources; `[{}]` removes them all. An object whose managed fields were removed is not
+/// tracked until it is applied.
+pub fn track_update(ty: &'static Type, before: Option<&Value>, after: &mut Value, actor: &Actor<'_>) {
+    let sent = take(after);
+    let live = before.map(entries_of).unwrap_or_default();
+    let Some(mut entries) = base(live, sent, actor.subresource) else { return };
+    if entries.is_empty() && before.is_some() {
+        return;
+    }
+    let mut changes = changes(ty, before, after);
+    for set in changes.each() {
+        for field in actor.ignored {
+            set.children.remove(field_element(field).as_str());
+        }
+    }
+    if !changes.is_empty() {
+        record(&mut entries, &changes, actor);
+    }
+    put(after, entries);
+}
+
+/// What differs, of the fields that are managed.
+pub(super) fn changes(ty: &'static Type, before: Option<&Value>, after: &Value) -> Comparison {
+    let nothing = json!({});
+    let mut changes = compare(ty, Some(before.unwrap_or(&nothing)), Some(after));
+    for set in changes.each() {
+        strip(set);
+    }
+    changes
+}
+
+/// Removes the fields that nobody manages.
+pub(super) fn strip(set: &mut FieldSet) {
+    for path in UNMANAGED {
+        set.remove_member(path);
+    }
+    // `managedFields` are atomic entries of a list; whatever is below goes with it.
+    if let Some(metadata) = set.children.get_mut("f:metadata") {
+        metadata.children.remove("f:managedFields");
+        if metadata.is_empty() {
+            set.children.remove("f:metadata");
+        }
+    }
+}
+
+/// The managed fields of a request that go on from; `None` for a reset.
+fn base(live: &[Value], sent: Option<Vec<Value>>, subresource: &str) -> Option<Vec<Value>> {
+    match sent {
+        // Most clients send what they read.
+        Some(sent) if sent == live => Some(sent),
+        Some(sent) if subresource.is_empty() && is_reset(&sent) => None,
+        Some(sent) if subresource.is_empty() && !sent.is_empty() && sent.iter().all(is_well_formed) => {
+            Some(sent)
+        }
+        _ => Some(live.to_vec()),
+    }
+}
+
+fn is_reset(sent: &[Value]) -> bool {
+    matches!(sent, [Value::Object(only)] if only.is_empty())
+}
+
+fn is_well_formed(entry: &Value) -> bool {
+    let is_text = |field: &str, needed: bool| match &entry[field] {
+        Value::Null => !needed,
+        Value::String(_) => true,
+        _ => false,
+    };
+    ["Apply", "Update"].iter().any(|operation| entry["operation"] == *operation)
+        && entry["fieldsType"] == "FieldsV1"
+        && is_text("manager", false)
+        && is_text("apiVersion", true)
+        && is_text("subresource", false)
+        && is_text("time", false)
+        && (entry["fieldsV1"].is_null() || FieldSet::parse(&entry["fieldsV1"]).is_some())
+}
+
+/// The entries of an object.
+fn entries_of(object: &Value) -> &[Value] {
+    object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Takes the entries out of an object; `None` if it has none.
+pub(super) fn take(object: &mut Value) -> Option<Vec<Value>> {
+    match object.get_mut("metadata")?.as_object_mut()?.shift_remove("managedFields")? {
+        Value::Array(entries) => Some(entries),
+        _ => None,
+    }
+}
+
+/// Puts the entries into an object, in the order they are shown in.
+pub(super) fn put(object: &mut Value, mut entries: Vec<Value>) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    if entries.is_empty() {
+        return;
+    }
+    entries.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    metadata.insert("managedFields".to_owned(), Value::Array(entries));
+}
+
+fn text<'v>(entry: &'v Value, field: &str) -> &'v str {
+    entry[field].as_str().unwrap_or_default()
+}
+
+fn sort_key(entry: &Value) -> [&str; 5] {
+    ["operation", "time", "manager", "apiVersion", "subresource"].map(|field| text(entry, field))
+}
+
+/// The fields of an entry.
+pub(super) fn fields_of(entry: &Value) -> FieldSet {
+    FieldSet::parse(&entry["fieldsV1"]).unwrap_or_default()
+}
+
+/// An entry. Its members are in the reference's order.
+pub(super) fn entry(operation: &str, set: &FieldSet, actor: &Actor<'_>) -> Value {
+    let mut entry = Map::new();
+    entry.insert("manager".to_owned(), actor.manager.into());
+    entry.insert("operation".to_owned(), operation.into());
+    entry.insert("apiVersion".to_owned(), actor.api_version.into());
+    entry.insert("time".to_owned(), actor.now.into());
+    entry.insert("fieldsType".to_owned(), "FieldsV1".into());
+    entry.insert("fieldsV1".to_owned(), set.to_value());
+    if !actor.subresource.is_empty() {
+        entry.insert("subresource".to_owned(), actor.subresource.into());
+    }
+    Value::Object(entry)
+}
+
+/// Whether an entry is that of the manager. Appliers have one for all versions.
+pub(super) fn is_of(entry: &Value, operation: &str, actor: &Actor<'_>) -> bool {
+    text(entry, "manager") == actor.manager
+        && text(entry, "operation") == operation
+        && text(entry, "subresource") == actor.subresource
+        && (operation == "Apply" || text(entry, "apiVersion") == actor.api_version)
+}
+
+/// Takes fields away from an entry; `false` if none are left.
+pub(super) fn subtract(entry: &mut Value, set: &FieldSet) -> bool {
+    if !share(&entry["fieldsV1"], set) {
+        return true;
+    }
+    let mut fields = fields_of(entry);
+    fields.subtract(set);
+    entry["fieldsV1"] = fields.to_value();
+    !fields.is_empty()
+}
+
+/// Gives what was set to the actor, and takes it and what was removed from all others.
+pub(super) fn record(entries: &mut Vec<Value>, changes: &Comparison, actor: &Actor<'_>) {
+    let set = changes.set();
+    let mut own = false;
+    entries.retain_mut(|entry| {
+        if !is_of(entry, "Update", actor) {
+            return subtract(entry, &set) && subtract(entry, &changes.removed);
+        }
+        let changed = !set.is_empty();
+        if changed {
+            entry["time"] = actor.now.into();
+        }
+        own = true;
+        if holds(&entry["fieldsV1"], &set) && !share(&entry["fieldsV1"], &changes.removed) {
+            return true;
+        }
+        let mut fields = fields_of(entry);
+        fields.subtract(&changes.removed);
+        fields.add(&set);
+        entry["fieldsV1"] = fields.to_value();
+        !fields.is_empty()
+    });
+    if !own && !set.is_empty() {
+        entries.push(entry("Update", &set, actor));
+    }
+    bound(entries);
+}
+
+/// Merges the oldest updates into one entry for each version of the object.
+fn bound(entries: &mut Vec<Value>) {
+    let is_update = |entry: &Value| text(entry, "operation") == "Update";
+    while entries.iter().filter(|entry| is_update(entry)).count() > MAX_UPDATERS {
+        let mut oldest: Vec<usize> = (0..entries.len()).filter(|&at| is_update(&entries[at])).collect();
+        oldest.sort_by_key(|&at| sort_key(&entries[at]));
+        let first = oldest[0];
+        let version = text(&entries[first], "apiVersion").to_owned();
+        let same = oldest[1..].iter().copied().find(|&at| text(&entries[at], "apiVersion") == version);
+        // With ten versions there would be nothing to merge; no kind has them.
+        let Some(second) = same else { return };
+        let mut fields = fields_of(&entries[first]);
+        fields.add(&fields_of(&entries[second]));
+        let time = text(&entries[second], "time").to_owned();
+        let merged =
+            Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time, ignored: &[] };
+        entries[second] = entry("Update", &fields, &merged);
+        entries.remove(first);
+    }
+}

@@ -1,0 +1,222 @@
+//! Objects as structured-merge-diff sees them: the fields an object sets, two objects merged, and fields
+//! taken away.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::fields::{FieldSet, push_element};
+use crate::{ListType, MapKey, Type};
+
+/// An applied object that cannot be merged: the path and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub(super) struct TypedError {
+    path: String,
+    reason: String,
+}
+
+impl TypedError {
+    fn new(reason: impl Into<String>) -> TypedError {
+        TypedError { path: String::new(), reason: reason.into() }
+    }
+
+    fn below(mut self, element: &str) -> TypedError {
+        self.path.insert_str(0, element);
+        self
+    }
+}
+
+/// The element of a field or key.
+pub(super) fn field_element(name: &str) -> String {
+    format!("f:{name}")
+}
+
+/// The element of an item of a list that is not atomic. A missing key counts as its default, or as `null`.
+pub(super) fn item_element(merged: &ListType, item: &Value) -> String {
+    match merged {
+        ListType::Map(keys) => {
+            let mut named: Vec<(&str, &Value)> =
+                keys.iter().map(|key| (key.name.as_str(), key_value(key, item))).collect();
+            named.sort_by_key(|(name, _)| *name);
+            let keys: Map<String, Value> =
+                named.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+            format!("k:{}", Value::Object(keys))
+        }
+        ListType::Set | ListType::Atomic => format!("v:{item}"),
+    }
+}
+
+fn key_value<'v>(key: &'v MapKey, item: &'v Value) -> &'v Value {
+    match &item[key.name.as_str()] {
+        Value::Null => key.default.as_ref().unwrap_or(&Value::Null),
+        value => value,
+    }
+}
+
+/// The fields an object sets, for an applied one.
+///
+/// # Errors
+/// An item of a list lacks a key, or two items have the same.
+pub(super) fn fields_of(ty: &'static Type, value: &Value) -> Result<FieldSet, TypedError> {
+    let mut set = FieldSet::default();
+    match (ty, value) {
+        _ if ty.is_atomic() => set.member = true,
+        (Type::List { items, merged }, Value::Array(list)) => {
+            let mut seen = HashSet::new();
+            for (index, item) in list.iter().enumerate() {
+                let place = || format!("[{index}]");
+                if let ListType::Map(keys) = merged
+                    && let Some(key) = keys.iter().find(|key| key_value(key, item).is_null())
+                {
+                    return Err(TypedError::new(format!(
+                        "associative list with keys has an element that omits key field {:?} (and doesn't \
+                         have default value)",
+                        key.name
+                    ))
+                    .below(&format!(": element {index}")));
+                }
+                let element = item_element(merged, item);
+                let mut below = fields_of(items.get(), item).map_err(|error| error.below(&place()))?;
+                below.member = true;
+                if !seen.insert(element.clone()) {
+                    let mut shown = String::new();
+                    push_element(&mut shown, &element);
+                    return Err(TypedError::new(format!("duplicate entries for key {shown}")));
+                }
+                set.put(element, below);
+            }
+        }
+        (Type::Struct(_) | Type::Map { .. }, Value::Object(fields)) => {
+            for (name, value) in fields {
+                let Some(child) = ty.child(name) else { continue };
+                let mut below = fields_of(child, value).map_err(|error| error.below(&format!(".{name}")))?;
+                let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                below.member |= is_empty || matches!(ty, Type::Map { .. });
+                set.put(field_element(name), below);
+            }
+        }
+        _ => set.member = true,
+    }
+    Ok(set)
+}
+
+/// The live value with an applied one merged into it.
+pub(super) fn merged(ty: &'static Type, live: &Value, applied: &Value) -> Value {
+    match (ty, live, applied) {
+        _ if ty.is_atomic() => applied.clone(),
+        (Type::Struct(_) | Type::Map { .. }, Value::Object(current), Value::Object(changes)) => {
+            let mut result = current.clone();
+            for (name, change) in changes {
+                let value = match (result.get(name), ty.child(name)) {
+                    (Some(value), Some(child)) => merged(child, value, change),
+                    _ => change.clone(),
+                };
+                result.insert(name.clone(), value);
+            }
+            Value::Object(result)
+        }
+        (Type::List { items, merged: how }, Value::Array(current), Value::Array(changes)) => {
+            Value::Array(merged_list(items.get(), how, current, changes))
+        }
+        _ => applied.clone(),
+    }
+}
+
+/// Applied items stand in the order they were applied in; items only the live list has stay where they are
+/// between them.
+fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[Value]) -> Vec<Value> {
+    let elements: Vec<String> = applied.iter().map(|item| item_element(how, item)).collect();
+    let places: HashMap<&str, usize> =
+        elements.iter().enumerate().map(|(place, element)| (element.as_str(), place)).collect();
+    let live_elements: Vec<String> = live.iter().map(|item| item_element(how, item)).collect();
+    let mut current: HashMap<&str, &Value> = HashMap::with_capacity(live.len());
+    for (element, item) in live_elements.iter().zip(live) {
+        current.entry(element).or_insert(item);
+    }
+    let merge = |place: usize| match current.get(elements[place].as_str()) {
+        Some(item) => merged(items, item, &applied[place]),
+        None => applied[place].clone(),
+    };
+
+    let mut result = Vec::with_capacity(live.len() + applied.len());
+    let mut next = 0;
+    for (element, item) in live_elements.iter().zip(live) {
+        match places.get(element.as_str()) {
+            None => result.push(item.clone()),
+            // The next applied item that the live list has too: what was applied before it comes before it.
+            Some(&place) if place >= next && shared_between(&elements[next..place], &current) == 0 => {
+                result.extend((next..=place).map(&merge));
+                next = place + 1;
+            }
+            // Its turn comes in the order of application.
+            Some(_) => {}
+        }
+    }
+    result.extend((next..applied.len()).map(merge));
+    result
+}
+
+fn shared_between(elements: &[String], current: &HashMap<&str, &Value>) -> usize {
+    elements.iter().filter(|element| current.contains_key(element.as_str())).count()
+}
+
+/// Takes the fields of a set out of a value. Objects and lists that become empty by that go as well.
+pub(super) fn remove(ty: &'static Type, value: &mut Value, set: &FieldSet) {
+    if ty.is_atomic() {
+        return;
+    }
+    match (ty, value) {
+        (Type::Struct(_) | Type::Map { .. }, Value::Object(fields)) => {
+            for (element, below) in &set.children {
+                let Some(name) = element.strip_prefix("f:") else { continue };
+                if below.member {
+                    fields.shift_remove(name);
+                } else if let (Some(value), Some(child)) = (fields.get_mut(name), ty.child(name)) {
+                    let was_empty = is_empty(value);
+                    remove(child, value, below);
+                    if is_empty(value) && !was_empty {
+                        fields.shift_remove(name);
+                    }
+                }
+            }
+        }
+        (Type::List { items, merged }, Value::Array(list)) => {
+            list.retain_mut(|item| match set.children.get(item_element(merged, item).as_str()) {
+                Some(below) if below.member => false,
+                Some(below) => {
+                    remove(items.get(), item, below);
+                    true
+                }
+                None => true,
+            });
+        }
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// The set with the named fields on the way to its members as members: who manages `spec.a` manages `spec`.
+pub(super) fn with_named_fields(ty: &'static Type, set: &FieldSet) -> FieldSet {
+    static ANY: Type = Type::Any;
+    let mut result = FieldSet { member: set.member, ..FieldSet::default() };
+    for (element, below) in &set.children {
+        let name = element.strip_prefix("f:");
+        let child = match (ty, name) {
+            (Type::List { items, .. }, _) => items.get(),
+            (_, Some(name)) => ty.child(name).unwrap_or(&ANY),
+            _ => &ANY,
+        };
+        let mut below = with_named_fields(child, below);
+        below.member |= name.is_some() && matches!(ty, Type::Struct(_));
+        result.put(element.clone(), below);
+    }
+    result
+}
