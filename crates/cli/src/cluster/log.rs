@@ -30,9 +30,18 @@ impl LogArgs {
         };
         // What the client and the connections say is of interest only to who looks for every step.
         let others = if self.verbose > 2 { "debug" } else { "error" };
-        let mine =
-            ["admission", "cli", "enforcer", "kubelet", "apiserver", "controllers", "scheduler", "watch"]
-                .map(|room| format!("berth_{room}={berth}"));
+        let crates = [
+            "admission",
+            "apiserver",
+            "cli",
+            "client",
+            "controllers",
+            "enforcer",
+            "kubelet",
+            "mirror",
+            "scheduler",
+        ];
+        let mine = crates.map(|name| format!("berth_{name}={berth}"));
         let default = format!("{others},berth={berth},{}", mine.join(","));
         let filter = EnvFilter::try_from_env("BERTH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
         let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
