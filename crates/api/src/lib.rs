@@ -4,8 +4,7 @@
 //! make ([`expand`]), and treats pods as the API server does on creation: defaulting, the
 //! matchLabelKeys merge and validation ([`admission`]). Both dialects of affinity are parsed once into
 //! one internal form ([`rules`]), which is all the engine sees. [`config`] reads
-//! `KubeSchedulerConfiguration`, [`recording`] the recorded decisions of a scheduler. [`resource`] is the table of API
-//! resources.
+//! `KubeSchedulerConfiguration`, [`recording`] the recorded decisions of a scheduler.
 //!
 //! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
 

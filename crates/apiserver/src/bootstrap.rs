@@ -1,6 +1,6 @@
 //! The objects every cluster has from the start.
 
-use berth_api::resource::{Resource, of_kind};
+use berth_schema::resource::{Resource, of_kind};
 use serde_json::{Value, json};
 
 use crate::store::{Change, Store, Write, WriteError};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use berth_api::resource::{Resource, of_kind};
+use berth_schema::resource::{Resource, of_kind};
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
 

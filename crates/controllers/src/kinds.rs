@@ -125,7 +125,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use berth_api::resource::{RESOURCES, Storage};
+    use berth_schema::resource::{RESOURCES, Storage};
 
     #[test]
     fn every_stored_resource_is_known() {

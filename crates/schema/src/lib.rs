@@ -12,6 +12,7 @@ pub mod openapi;
 mod operations;
 pub mod patch;
 pub mod protobuf;
+pub mod resource;
 mod semantics;
 mod types;
 

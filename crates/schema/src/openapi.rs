@@ -5,7 +5,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
-use berth_api::resource::{RESOURCES, Storage};
+use crate::resource::{RESOURCES, Storage};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! What can be done at which path, as OpenAPI tells it.
 
-use berth_api::resource::{Resource, Subresource};
+use crate::resource::{Resource, Subresource};
 use serde_json::{Map, Value, json};
 
 use super::openapi::{PATCH_DEFINITION, definition_of, gvk, reference};

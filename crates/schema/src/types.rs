@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_resource_has_a_type() {
-        for resource in berth_api::resource::RESOURCES {
+        for resource in crate::resource::RESOURCES {
             let found = type_of(resource.group, resource.version, resource.kind);
             assert!(found.is_some(), "{}", resource.qualified());
             for sub in resource.subresources {

@@ -1,6 +1,6 @@
 //! Discovery of everything in two requests (`apidiscovery.k8s.io`).
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
 use super::{groups, resources};

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::Value;
 
-use berth_api::resource::{RESOURCES, Resource};
+use berth_schema::resource::{RESOURCES, Resource};
 
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::resource::find;
+use berth_schema::resource::find;
 use http::StatusCode;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Events have two forms, `v1` and `events.k8s.io/v1`, and are stored as the first.
 
-use berth_api::resource::{Resource, Storage};
+use berth_schema::resource::{Resource, Storage};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -95,7 +95,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use berth_api::resource::find;
+    use berth_schema::resource::find;
 
     #[test]
     fn events_are_converted_both_ways() {

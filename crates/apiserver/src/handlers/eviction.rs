@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use berth_api::object::LabelSelector;
-use berth_api::resource::{Resource, find};
 use berth_api::rules::Selector;
+use berth_schema::resource::{Resource, find};
 use http::StatusCode;
 use serde_json::{Value, json};
 

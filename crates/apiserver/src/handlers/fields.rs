@@ -1,10 +1,10 @@
 //! What a request means for single fields: whether it may have fields that nobody knows, and who manages
 //! those it sets.
 
-use berth_api::resource::Resource;
 use berth_schema::patch::PatchError;
 use berth_schema::patch::apply::{ApplyError, apply};
 use berth_schema::patch::managed::{Actor, manager_name, track_update};
+use berth_schema::resource::Resource;
 use berth_schema::{Type, decode, type_of};
 use http::{StatusCode, header};
 use serde_json::Value;

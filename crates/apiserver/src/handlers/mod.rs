@@ -21,7 +21,7 @@ mod write;
 
 use std::sync::Arc;
 
-use berth_api::resource::{Resource, Storage};
+use berth_schema::resource::{Resource, Storage};
 use bytes::Bytes;
 use http::StatusCode;
 use jiff::Timestamp;

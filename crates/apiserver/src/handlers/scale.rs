@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::resource::find;
+use berth_schema::resource::find;
 
 use super::service::Shared;
 use crate::store::{Change, Filter, Object, Write};

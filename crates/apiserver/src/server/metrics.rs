@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::resource::{RESOURCES, Storage};
+use berth_schema::resource::{RESOURCES, Storage};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

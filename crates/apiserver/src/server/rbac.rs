@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use berth_api::object::LabelSelector;
-use berth_api::resource::find;
 use berth_api::rules::Selector;
+use berth_schema::resource::find;
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! What a request's method and path ask for.
 
-use berth_api::resource::{Resource, Storage, Subresource, find};
+use berth_schema::resource::{Resource, Storage, Subresource, find};
 use http::Method;
 
 use super::query::{Query, decode};

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 
 /// One of several reasons for a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_api::resource::find;
+    use berth_schema::resource::find;
 
     #[test]
     fn statuses_speak_as_kubernetes_does() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use tokio::sync::watch;
 
 use super::object::{EventType, Facts, Object};
@@ -224,7 +224,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use berth_api::resource::find;
+    use berth_schema::resource::find;
 
     fn pods() -> &'static Resource {
         find("", "v1", "pods").unwrap()

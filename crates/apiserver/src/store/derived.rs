@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use tokio::sync::watch;
 
 use super::Store;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_api::resource::{RESOURCES, Resource, Storage};
+use berth_schema::resource::{RESOURCES, Resource, Storage};
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Deserialize, Serialize};
 

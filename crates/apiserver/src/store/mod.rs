@@ -28,7 +28,7 @@ pub use object::{EventType, Object, partial_metadata, write_frame};
 pub use selector::Filter;
 pub use snapshot::Snapshots;
 
-use berth_api::resource::{RESOURCES, Resource};
+use berth_schema::resource::{RESOURCES, Resource};
 use collection::Collection;
 use disk::Disk;
 use writer::Writer;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use berth_api::resource::find;
+    use berth_schema::resource::find;
 
     #[test]
     fn an_object_and_its_frame_share_bytes() {

@@ -1,8 +1,8 @@
 //! Which objects a request means: namespace, label selector, field selector.
 
 use berth_api::admission::syntax;
-use berth_api::resource::Resource;
 use berth_api::rules::{Requirement, Selector};
+use berth_schema::resource::Resource;
 
 use super::object::Facts;
 
@@ -240,7 +240,7 @@ fn integer(bound: &str) -> Result<i64, SelectorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_api::resource::find;
+    use berth_schema::resource::find;
 
     fn facts(labels: &[(&str, &str)], node: &str) -> Facts {
         let pods = find("", "v1", "pods").unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use berth_api::resource::find;
+use berth_schema::resource::find;
 use serde_json::json;
 
 use super::*;

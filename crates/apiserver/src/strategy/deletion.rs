@@ -1,6 +1,6 @@
 //! How objects of each kind end.
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use serde_json::Value;
 
 use super::metadata::now;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use serde_json::{Value, json};
 
 use super::fields::{Causes, default, default_text, is_empty, items, items_mut, object, text};

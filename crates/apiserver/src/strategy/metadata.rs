@@ -1,6 +1,6 @@
 //! Metadata: what the system gives an object, and what a change may not touch.
 
-use berth_api::resource::{Resource, find};
+use berth_schema::resource::{Resource, find};
 use serde_json::{Map, Value};
 
 use berth_api::admission::syntax;

@@ -17,7 +17,7 @@ mod service;
 mod template;
 mod workload;
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use serde_json::Value;
 
 use crate::server::status::Status;

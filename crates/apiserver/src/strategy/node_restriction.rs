@@ -1,7 +1,7 @@
 //! What a node identity may do beyond what its rules say: only what concerns the node itself.
 //! The rules and words are those of the admission plugin NodeRestriction.
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
 use super::Context;

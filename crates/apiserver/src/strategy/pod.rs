@@ -3,7 +3,7 @@
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::object::{Pod, PriorityClass, ResourceList};
 use berth_api::quantity::Quantity;
-use berth_api::resource::{Resource, find};
+use berth_schema::resource::{Resource, find};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Causes, default, default_text, items, items_mut, object, text};

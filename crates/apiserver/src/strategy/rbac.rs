@@ -1,6 +1,6 @@
 //! Roles and their bindings: defaults and rules as kube-apiserver has them.
 
-use berth_api::resource::{Resource, find};
+use berth_schema::resource::{Resource, find};
 use serde_json::{Value, json};
 
 use super::Context;

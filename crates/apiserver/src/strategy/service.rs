@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use berth_api::resource::find;
+use berth_schema::resource::find;
 use serde_json::{Value, json};
 
 use super::Context;

@@ -2,8 +2,8 @@
 
 use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::object::{LabelSelector, Pod};
-use berth_api::resource::Resource;
 use berth_api::rules::Selector;
+use berth_schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Causes, default, default_text, is_empty, object, text};
@@ -282,7 +282,7 @@ pub fn validate_update(resource: &Resource, new: &Value, old: &Value, causes: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_api::resource::find;
+    use berth_schema::resource::find;
 
     #[test]
     fn workloads_are_completed() {

@@ -14,7 +14,7 @@ mod service;
 mod storage;
 mod workload;
 
-use berth_api::resource::Resource;
+use berth_schema::resource::Resource;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 

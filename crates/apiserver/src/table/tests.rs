@@ -1,4 +1,4 @@
-use berth_api::resource::{RESOURCES, of_kind};
+use berth_schema::resource::{RESOURCES, of_kind};
 use serde_json::{Value, json};
 
 use super::*;

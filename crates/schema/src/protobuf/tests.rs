@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use berth_api::resource::RESOURCES;
+use crate::resource::RESOURCES;
 use serde_json::json;
 
 use super::*;
