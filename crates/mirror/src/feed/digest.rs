@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use berth_api::object::placement;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -109,18 +110,15 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
                 (Section::Status, "conditions") => {
                     // Of the others placement sees nothing, and they change all the time.
                     let conditions = map.next_value::<Option<Vec<Condition<'de>>>>()?.unwrap_or_default();
-                    for condition in conditions.iter().filter(|c| c.condition_type == "DisruptionTarget") {
+                    for condition in
+                        conditions.iter().filter(|c| c.condition_type == placement::CONDITION_TYPE)
+                    {
                         put_text(bytes, &condition.condition_type);
                         put_text(bytes, &condition.status);
                         put_text(bytes, condition.reason.as_deref().unwrap_or_default());
                     }
                 }
-                (
-                    Section::Metadata,
-                    "labels" | "annotations" | "ownerReferences" | "creationTimestamp" | "deletionTimestamp",
-                )
-                | (Section::Spec, _)
-                | (Section::Status, "phase" | "startTime" | "nominatedNodeName") => {
+                (section, field) if matters(section, field) => {
                     bytes.push(section as u8);
                     put_text(bytes, &key);
                     map.next_value_seed(Copied(bytes))?;
@@ -129,6 +127,16 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether placement may see a field.
+fn matters(section: Section, field: &str) -> bool {
+    match section {
+        Section::Line | Section::Pod => false,
+        Section::Metadata => placement::METADATA_FIELDS.contains(&field),
+        Section::Spec => placement::SPEC_FIELDS.contains(&field),
+        Section::Status => placement::STATUS_FIELDS.contains(&field),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::object::{Node, Pod};
 use serde::Serialize;
 
@@ -38,16 +37,7 @@ impl Fingerprints {
 
     /// Of what placement sees of a pod, but for where it is.
     pub(super) fn of_pod(&self, pod: &Pod) -> Fingerprint {
-        let metadata = &pod.metadata;
-        let spec = &pod.spec;
-        self.of(&(
-            (&metadata.labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
-            (metadata.deletion_timestamp.is_some(), pod.is_terminal(), &spec.scheduler_name),
-            (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
-            (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
-            (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
-            (&pod.status.start_time, pod.is_being_preempted()),
-        ))
+        self.of(&pod.placement_fields())
     }
 }
 
