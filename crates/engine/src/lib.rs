@@ -36,3 +36,8 @@ pub use violation::{
     ViolationKey,
 };
 pub use wake::{ClusterChange, WakeConditions};
+
+/// The Rust code of docs/embedding.md, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingGuide;
