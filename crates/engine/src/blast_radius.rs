@@ -6,16 +6,16 @@
 //! domains that the pod's node affinity lets it go to. Here the numbers are found; what they cost is for admission
 //! to say.
 
-use berth_api::object::Pod;
 use berth_api::rules::TopologyScope;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::state::class::RequiredTerm;
-use crate::state::cluster::Cluster;
+use crate::state::State;
 use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
+use crate::state::prepared::PreparedPod;
+use crate::state::rule_set::RequiredTerm;
 use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::TopologyPair;
 
@@ -66,55 +66,42 @@ pub struct Reach {
     pub domain: Option<TopologyPair>,
 }
 
-impl Cluster {
-    /// How many nodes and running pods each required anti-affinity term of a pod would shut out by symmetry, if it
-    /// were placed: in the largest domain, in an average one, and where it would go now.
-    ///
-    /// The pod is taken as admitted, and as not yet in the cluster. With "all topologies" a node's domain is all
-    /// nodes that share the value of any configured key with it. The state is not changed. A pod without such terms
-    /// costs nothing; others cost a look at every node for each term.
-    pub fn blast_radius(&mut self, pod: &Pod) -> BlastRadius {
-        let prepared = self.prepare(pod);
-        if self.classes.get(prepared.class).required_anti_affinity.is_empty() {
-            return BlastRadius::default();
+/// [`Cluster::blast_radius`](crate::Cluster::blast_radius) of a pod that would go to `node`.
+pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>) -> BlastRadius {
+    let actual = node.and_then(|name| state.find_node(name));
+    let rule_set = state.rule_sets.get(pod.rule_set);
+    let allowed = |id: &NodeId| rule_set.satisfies_required_node_affinity(state, state.nodes.get(*id));
+    let candidates: Vec<NodeId> = state.nodes.iter().map(|(id, _)| id).filter(allowed).collect();
+    let radius = |compiled: &RequiredTerm| {
+        let term = &rule_set.rules().required_anti_affinity[compiled.index];
+        let domains = Domains::new(state, compiled);
+        let reaches = domains.of(&candidates);
+        TermRadius {
+            term: term.path.clone(),
+            topology_key: match &term.topology {
+                TopologyScope::Key(key) => key.clone(),
+                TopologyScope::All => String::new(),
+            },
+            n_matching_pods: domains.matching.values().sum(),
+            n_domains: reaches.len(),
+            average: average(&reaches),
+            largest: reaches.into_iter().max(),
+            actual: actual.and_then(|node| domains.of(&[node]).pop()),
         }
-        let outcome = self.decide_prepared(&prepared);
-        let actual = outcome.node().and_then(|name| self.nodes.find(self.symbols.get(name)?));
-        let class = self.classes.get(prepared.class);
-        let allowed = |id: &NodeId| class.satisfies_required_node_affinity(self, self.nodes.get(*id));
-        let candidates: Vec<NodeId> = self.nodes.iter().map(|(id, _)| id).filter(allowed).collect();
-        let radius = |compiled: &RequiredTerm| {
-            let term = &class.rules().required_anti_affinity[compiled.index];
-            let domains = Domains::new(self, compiled);
-            let reaches = domains.of(&candidates);
-            TermRadius {
-                term: term.path.clone(),
-                topology_key: match &term.topology {
-                    TopologyScope::Key(key) => key.clone(),
-                    TopologyScope::All => String::new(),
-                },
-                n_matching_pods: domains.matching.values().sum(),
-                n_domains: reaches.len(),
-                average: average(&reaches),
-                largest: reaches.into_iter().max(),
-                actual: actual.and_then(|node| domains.of(&[node]).pop()),
-            }
-        };
-        let terms = class.required_anti_affinity.iter().map(radius).collect();
-        BlastRadius { terms, node: outcome.node().map(str::to_owned) }
-    }
+    };
+    let terms = rule_set.required_anti_affinity.iter().map(radius).collect();
+    BlastRadius { terms, node: node.map(str::to_owned) }
+}
 
-    /// Number of running pods on each node that match.
-    fn matching_by_node(&self, matcher: MatcherId) -> FxHashMap<NodeId, usize> {
-        let mut by_node: FxHashMap<NodeId, usize> = FxHashMap::default();
-        for (_, identity) in self.identities.iter().filter(|(_, i)| i.matched.binary_search(&matcher).is_ok())
-        {
-            for (node, n_pods) in &identity.placed {
-                *by_node.entry(*node).or_default() += *n_pods as usize;
-            }
+/// Number of running pods on each node that match.
+fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usize> {
+    let mut by_node: FxHashMap<NodeId, usize> = FxHashMap::default();
+    for (_, signature) in state.signatures.iter().filter(|(_, i)| i.matched.binary_search(&matcher).is_ok()) {
+        for (node, n_pods) in &signature.placed {
+            *by_node.entry(*node).or_default() += *n_pods as usize;
         }
-        by_node
     }
+    by_node
 }
 
 /// The domains of a node in the topologies that several nodes share.
@@ -123,7 +110,7 @@ type Cell = SmallVec<[Option<DomainId>; 2]>;
 /// The domains of a term. Nodes in the same domains of all shared topologies are one cell; a topology in which every
 /// node is a domain of its own adds nothing but the node itself.
 struct Domains<'a> {
-    cluster: &'a Cluster,
+    state: &'a State,
     topologies: &'a [TopologyId],
     shared: SmallVec<[TopologyId; 2]>,
     matching: FxHashMap<NodeId, usize>,
@@ -131,17 +118,17 @@ struct Domains<'a> {
 }
 
 impl<'a> Domains<'a> {
-    fn new(cluster: &'a Cluster, term: &'a RequiredTerm) -> Domains<'a> {
+    fn new(state: &'a State, term: &'a RequiredTerm) -> Domains<'a> {
         let topologies = term.topologies.iter().copied();
         let mut domains = Domains {
-            cluster,
+            state,
             topologies: &term.topologies,
-            shared: topologies.filter(|t| cluster.topologies.is_shared(*t)).collect(),
-            matching: cluster.matching_by_node(term.matcher),
+            shared: topologies.filter(|t| state.topologies.is_shared(*t)).collect(),
+            matching: matching_by_node(state, term.matcher),
             cells: FxHashMap::default(),
         };
         if !domains.shared.is_empty() {
-            for (id, _) in cluster.nodes.iter() {
+            for (id, _) in state.nodes.iter() {
                 let (cell, node) = (domains.cell(id), domains.node(id));
                 domains.cells.entry(cell).or_default().add(&node);
             }
@@ -156,7 +143,7 @@ impl<'a> Domains<'a> {
         for node in nodes {
             let cell = self.cell(*node);
             let has_domain =
-                self.topologies.iter().any(|t| self.cluster.topologies.domain(*t, *node).is_some());
+                self.topologies.iter().any(|t| self.state.topologies.domain(*t, *node).is_some());
             if cell.iter().any(Option::is_some) {
                 if seen.insert(cell.clone(), ()).is_none() {
                     reaches.push(Reach { domain: self.pair(*node), ..self.around(&cell) });
@@ -177,11 +164,11 @@ impl<'a> Domains<'a> {
     }
 
     fn cell(&self, node: NodeId) -> Cell {
-        self.shared.iter().map(|t| self.cluster.topologies.domain(*t, node)).collect()
+        self.shared.iter().map(|t| self.state.topologies.domain(*t, node)).collect()
     }
 
     fn node(&self, id: NodeId) -> Reach {
-        let allocatable = &self.cluster.nodes.get(id).allocatable;
+        let allocatable = &self.state.nodes.get(id).allocatable;
         Reach {
             n_nodes: 1,
             milli_cpu: allocatable.milli_cpu,
@@ -193,7 +180,7 @@ impl<'a> Domains<'a> {
 
     fn pair(&self, node: NodeId) -> Option<TopologyPair> {
         let [topology] = *self.topologies else { return None };
-        self.cluster.topology_pair(topology, self.cluster.topologies.domain(topology, node))
+        self.state.topology_pair(topology, self.state.topologies.domain(topology, node))
     }
 }
 

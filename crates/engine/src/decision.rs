@@ -4,14 +4,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
-use berth_api::object::Pod;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use crate::plugins::{self, Context, Filter, NodeRef, PreFilter, Scorer, Weighted};
-use crate::state::cluster::Cluster;
-use crate::state::incoming::{Incoming, PreparedPod};
+use crate::context::{Context, CycleState, NodeRef};
+use crate::nomination::Nominations;
+use crate::plugins::{self, Filter, PreFilter, Scorer, Weighted};
+use crate::state::State;
 use crate::state::node::NodeId;
+use crate::state::prepared::PreparedPod;
 use crate::verdict::Rejection;
+use crate::view::Views;
 
 /// What becomes of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,79 +129,32 @@ pub(crate) struct Scored<'a> {
     pub(crate) scores: Vec<i64>,
 }
 
-impl Cluster {
-    /// Decides where a pod goes. The cluster is not changed but for rules it learns.
-    pub fn decide(&mut self, pod: &Pod) -> Outcome {
-        let pod = self.prepare(pod);
-        self.decide_prepared(&pod)
+/// Decides where a pod goes: by the view of its rules, or by asking every rule about every node.
+pub(crate) fn decide(
+    state: &mut State,
+    views: &mut Views,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+) -> Outcome {
+    if let Some(outcome) = pod.held_back() {
+        return outcome;
     }
+    if let Some((node, score)) = views.best(state, nominations, pod) {
+        return Outcome::Placed { node: state.node_name(node).to_owned(), score: Some(score) };
+    }
+    let cycle = CycleState::new(state, nominations, pod);
+    Context::new(state, &cycle).map_or_else(|| pod.no_profile(), |context| Run::new(context).outcome())
+}
 
-    /// Decides, and if a node is found assigns the pod to it.
-    pub fn place(&mut self, pod: &Pod) -> Outcome {
-        let pod = self.prepare(pod);
-        self.place_prepared(&pod)
+/// Decides, and reports what was found on every node.
+pub(crate) fn evaluate(state: &mut State, nominations: &Nominations, pod: &PreparedPod) -> Evaluation {
+    let blank = |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
+    if let Some(outcome) = pod.held_back() {
+        return blank(outcome);
     }
-
-    /// [`Cluster::decide`] for a pod prepared for this cluster.
-    pub fn decide_prepared(&mut self, pod: &PreparedPod) -> Outcome {
-        if let Some(outcome) = pod.held_back() {
-            return outcome;
-        }
-        if let Some((node, score)) = self.best_by_view(pod) {
-            let node = self.symbols.text(self.nodes.get(node).name).to_owned();
-            return Outcome::Placed { node, score: Some(score) };
-        }
-        let incoming = self.incoming(pod);
-        self.run(&incoming).map_or_else(|| pod.no_profile(), |run| run.outcome())
-    }
-
-    /// [`Cluster::place`] for a pod prepared for this cluster.
-    pub fn place_prepared(&mut self, pod: &PreparedPod) -> Outcome {
-        let outcome = self.decide_prepared(pod);
-        if let Outcome::Placed { node, .. } = &outcome {
-            let node = self.symbols.intern(node);
-            self.assign(pod, node);
-        }
-        outcome
-    }
-
-    /// Decides, and tells what was found on every node.
-    pub fn evaluate(&mut self, pod: &Pod) -> Evaluation {
-        let pod = self.prepare(pod);
-        let blank =
-            |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
-        if let Some(outcome) = pod.held_back() {
-            return blank(outcome);
-        }
-        let incoming = self.incoming(&pod);
-        self.run(&incoming).map_or_else(|| blank(pod.no_profile()), |run| run.evaluation())
-    }
-
-    /// Asks every rule about every node; none without a profile for the pod.
-    pub(crate) fn run<'a>(&'a self, incoming: &'a Incoming) -> Option<Run<'a>> {
-        self.context(incoming).map(|context| self.run_in(context))
-    }
-
-    /// Asks every rule of a profile about every node.
-    pub(crate) fn run_in<'a>(&'a self, context: Context<'a>) -> Run<'a> {
-        let pre_filter = plugins::pre_filter(context);
-        let mut run = Run {
-            context,
-            pre_filter,
-            filters: Vec::new(),
-            rejected: Vec::new(),
-            not_considered: Vec::new(),
-            feasible: Vec::new(),
-            scorers: Ok(Vec::new()),
-            totals: Vec::new(),
-        };
-        if !matches!(run.pre_filter, PreFilter::Rejected(_)) {
-            run.filters = plugins::filters(context);
-            run.filter();
-            run.score();
-        }
-        run
-    }
+    let cycle = CycleState::new(state, nominations, pod);
+    let context = Context::new(state, &cycle);
+    context.map_or_else(|| blank(pod.no_profile()), |context| Run::new(context).evaluation())
 }
 
 impl PreparedPod {
@@ -219,13 +174,33 @@ impl PreparedPod {
 }
 
 impl<'a> Run<'a> {
+    /// Asks every rule of a profile about every node.
+    pub(crate) fn new(context: Context<'a>) -> Run<'a> {
+        let pre_filter = plugins::pre_filter(context);
+        let mut run = Run {
+            context,
+            pre_filter,
+            filters: Vec::new(),
+            rejected: Vec::new(),
+            not_considered: Vec::new(),
+            feasible: Vec::new(),
+            scorers: Ok(Vec::new()),
+            totals: Vec::new(),
+        };
+        if !matches!(run.pre_filter, PreFilter::Rejected(_)) {
+            run.filters = plugins::filters(context);
+            run.filter();
+            run.score();
+        }
+        run
+    }
     fn filter(&mut self) {
-        let cluster = self.context.cluster;
+        let state = self.context.state;
         let considered: Option<Vec<_>> = match &self.pre_filter {
-            PreFilter::Nodes(_, names) => Some(names.iter().filter_map(|n| cluster.symbols.get(n)).collect()),
+            PreFilter::Nodes(_, names) => Some(names.iter().filter_map(|n| state.symbols.get(n)).collect()),
             _ => None,
         };
-        for (id, record) in cluster.nodes.iter() {
+        for (id, record) in state.nodes.iter() {
             if considered.as_ref().is_some_and(|names| !names.contains(&record.name)) {
                 self.not_considered.push(id);
                 continue;
@@ -241,14 +216,14 @@ impl<'a> Run<'a> {
     /// decisions find a node, and nobody asks about the others.
     pub(crate) fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
         self.rejected.iter().filter_map(|id| {
-            let node = NodeRef::new(*id, self.context.cluster.nodes.get(*id));
+            let node = NodeRef::new(*id, self.context.state.nodes.get(*id));
             let without = || self.filters.iter().find_map(|(_, filter)| filter.check(node));
             Some((*id, self.rejection_with_nominated(*id).or_else(without)?))
         })
     }
 
     fn rejection_with_nominated(&self, id: NodeId) -> Option<Rejection> {
-        self.context.rejection_with_nominated(&self.filters, &self.context.incoming.nominated, id)
+        self.context.rejection_with_nominated(&self.filters, id)
     }
 
     fn score(&mut self) {
@@ -256,10 +231,10 @@ impl<'a> Run<'a> {
         if self.feasible.is_empty() {
             return;
         }
-        let cluster = self.context.cluster;
+        let state = self.context.state;
         self.scorers = plugins::scorers(self.context, &self.feasible).map(|scorers| {
             let scored = scorers.into_iter().map(|Weighted { plugin, weight, scorer }| {
-                let score = |id: &NodeId| scorer.score(NodeRef::new(*id, cluster.nodes.get(*id)));
+                let score = |id: &NodeId| scorer.score(NodeRef::new(*id, state.nodes.get(*id)));
                 let mut scores: Vec<_> = self.feasible.iter().map(score).collect();
                 scorer.normalize(&self.feasible, &mut scores);
                 for (score, total) in scores.iter_mut().zip(&mut self.totals) {
@@ -273,8 +248,7 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn node_name(&self, id: NodeId) -> &'a str {
-        let cluster = self.context.cluster;
-        cluster.symbols.text(cluster.nodes.get(id).name)
+        self.context.state.node_name(id)
     }
 
     /// Names of the nodes with the highest total, sorted.
@@ -302,7 +276,7 @@ impl<'a> Run<'a> {
 
     /// kube-scheduler's summary of a pod that fits nowhere.
     fn message(&self) -> String {
-        let n_nodes = self.context.cluster.n_nodes();
+        let n_nodes = self.context.state.nodes.len();
         if n_nodes == 0 {
             return "no nodes available to schedule pods".to_owned();
         }

@@ -9,13 +9,18 @@ use berth_api::config::Plugin;
 use berth_api::object::Pod;
 use serde::Serialize;
 
-use crate::decision::Outcome;
-use crate::state::cluster::Cluster;
-use crate::state::intern::Symbol;
+use crate::context::{Context, CycleState};
+use crate::decision::{Outcome, Run};
+use crate::nomination::Nominations;
+use crate::state::State;
+use crate::state::prepared::PreparedPod;
 use crate::verdict::{TopologyPair, Verdict, Witness, plugin_name};
 
 /// This many of the groups of nodes that come nearest are told apart.
 const MAX_NEAREST: usize = 3;
+
+/// [`Cluster::bottleneck`](crate::Cluster::bottleneck) returns no longer texts, in bytes.
+pub const MAX_BOTTLENECK: usize = 512;
 
 /// Why a pod goes where it goes, or nowhere.
 #[derive(Clone, Debug, Serialize)]
@@ -142,60 +147,51 @@ impl Explanation {
             rank(a).cmp(&rank(b)).then_with(|| b.term.cmp(&a.term)).then_with(|| b.detail.cmp(&a.detail))
         })
     }
+
+    /// The bottleneck as a text of at most [`MAX_BOTTLENECK`] bytes; none for a pod that fits.
+    pub(crate) fn bottleneck_text(&self) -> Option<String> {
+        let bottleneck = self.bottleneck().filter(|_| self.outcome.node().is_none())?;
+        Some(shortened(bottleneck.in_short(self.n_nodes), MAX_BOTTLENECK))
+    }
 }
 
-impl Cluster {
-    /// Explains a pod: a pending one, or one that is assigned already, which is then looked at as if it
-    /// were not there.
-    pub fn explain(&mut self, pod: &Pod) -> Explanation {
-        self.explain_on(pod, None)
+fn shortened(mut text: String, most: usize) -> String {
+    const CUT: &str = "...";
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most - CUT.len()));
+        text.push_str(CUT);
     }
+    text
+}
 
-    /// As [`Cluster::explain`]; with a node, the groups of nodes hold that node alone. Terms are told for all
-    /// nodes either way.
-    pub fn explain_on(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
-        let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-        // The pod comes back in the end: nobody need be told.
-        let noted = self.noted.take();
-        let mut prepared = self.prepare(pod);
-        let running_on = prepared.node_name.take().map(|node| self.symbols.text(node).to_owned());
-        let assigned = self.assigned_node(&namespace, &name);
-        self.remove_pod(&namespace, &name);
-
-        let mut explanation = Explanation {
-            namespace,
-            name,
-            running_on,
-            outcome: Outcome::Unschedulable { message: String::new() },
-            n_nodes: self.n_nodes(),
-            terms: Vec::new(),
-            excluded: Vec::new(),
-            feasible: Vec::new(),
-            broken: Vec::new(),
-        };
-        explanation.outcome = match prepared.held_back() {
-            Some(outcome) => outcome,
-            None => {
-                let incoming = self.incoming(&prepared);
-                match self.run(&incoming) {
-                    Some(run) => {
-                        explanation.fill(&run, node);
-                        run.outcome()
-                    }
-                    None => prepared.no_profile(),
-                }
+/// Explains a pod that is not in the state; with a node, the groups of nodes hold that node alone.
+pub(crate) fn explain(
+    state: &mut State,
+    nominations: &Nominations,
+    pod: &Pod,
+    prepared: &PreparedPod,
+    node: Option<&str>,
+) -> Explanation {
+    let mut explanation = Explanation {
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        running_on: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.clone()),
+        outcome: Outcome::Unschedulable { message: String::new() },
+        n_nodes: state.nodes.len(),
+        terms: Vec::new(),
+        excluded: Vec::new(),
+        feasible: Vec::new(),
+        broken: Vec::new(),
+    };
+    explanation.outcome = prepared.held_back().unwrap_or_else(|| {
+        let cycle = CycleState::new(state, nominations, prepared);
+        match Context::new(state, &cycle).map(Run::new) {
+            Some(run) => {
+                explanation.fill(&run, node);
+                run.outcome()
             }
-        };
-
-        if let Some(node) = assigned {
-            self.assign(&prepared, node);
+            None => prepared.no_profile(),
         }
-        self.noted = noted;
-        explanation
-    }
-
-    fn assigned_node(&self, namespace: &str, name: &str) -> Option<Symbol> {
-        let pod = self.pods.find(self.symbols.get(namespace)?, name)?;
-        Some(self.pods.get(pod).node_name)
-    }
+    });
+    explanation
 }

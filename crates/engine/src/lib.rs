@@ -5,31 +5,36 @@
 //! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
 
 mod blast_radius;
+mod cluster;
+mod context;
 mod decision;
+mod equivalence;
 mod explain;
+mod feasibility;
 mod node_admission;
 mod nomination;
 mod plugins;
 mod preemption;
-mod scheduling;
 mod state;
 mod verdict;
 mod view;
 mod violation;
 mod wake;
 mod what_if;
+mod witness;
 
 pub use blast_radius::{BlastRadius, Reach, TermRadius};
+pub use cluster::Cluster;
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
+pub use equivalence::Equivalence;
 pub use explain::{
-    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, ScorePart, TermSummary,
+    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, MAX_BOTTLENECK, PluginScore, ScorePart,
+    TermSummary,
 };
 pub use node_admission::NodeRejection;
 pub use preemption::{DisruptionBudget, Preemption, Victims};
-pub use scheduling::{Equivalence, MAX_BOTTLENECK};
-pub use state::cluster::{Cluster, Settings};
-pub use state::compile::MAX_ALL_TOPOLOGIES;
-pub use state::incoming::PreparedPod;
+pub use state::prepared::PreparedPod;
+pub use state::{MAX_ALL_TOPOLOGIES, Settings};
 pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};
 pub use violation::{
     Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,

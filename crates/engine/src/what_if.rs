@@ -1,108 +1,91 @@
-//! What if: one node with pods taken away or added in thought, for one pod to be placed.
+//! What if: one node with pods removed or added hypothetically, for one pod to be placed.
 //!
-//! The cluster is not touched. What rules read of the node itself (requests, ports, number of pods) stands in a
-//! copy of its record; by how much the counters of its domains would differ stands in a [`Shift`], for the
-//! counters that concern the pod.
+//! The state is not touched. What rules read of the node itself (requests, ports, number of pods) stands in a
+//! copy of its record; by how much the counters of its domains would differ stands in a [`CounterDelta`], for the
+//! counters that are relevant to the pod.
 
 use smallvec::SmallVec;
 
-use crate::plugins::{Context, NodeRef};
-use crate::state::class::ClassId;
-use crate::state::identity::IdentityId;
-use crate::state::matcher::{CarriedKind, MatcherId};
+use crate::context::{Context, CounterDelta, NodeRef};
+use crate::state::matcher::{ExistingTermKind, MatcherId};
 use crate::state::node::{NodeId, NodeRecord};
-use crate::state::topology::TopologyId;
+use crate::state::rule_set::{ExistingTerm, RuleSetId};
+use crate::state::signature::SignatureId;
 
-/// The counters that decide whether a pod fits.
-pub(crate) struct Concerns<'a> {
+/// The matchers whose counters decide whether a pod fits.
+pub(crate) struct RelevantMatchers<'a> {
     context: Context<'a>,
     /// Pods that match these.
     matching: SmallVec<[MatcherId; 4]>,
 }
 
-/// By how much counts differ in the domains of one node.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shift {
-    matching: SmallVec<[(MatcherId, i64); 4]>,
-    /// Pods with a term of required anti-affinity.
-    carrying: SmallVec<[(MatcherId, TopologyId, i64); 2]>,
-    n_pods: i64,
-}
-
-impl Shift {
-    pub(crate) fn n_pods(&self) -> i64 {
-        self.n_pods
-    }
-
-    /// Pods that match, more (or fewer) than counted.
-    pub(crate) fn matching(&self, matcher: MatcherId) -> i64 {
-        self.matching.iter().find(|(m, _)| *m == matcher).map_or(0, |(_, n)| *n)
-    }
-
-    /// Pods that carry a term of required anti-affinity, more (or fewer) than counted.
-    pub(crate) fn carrying(&self, matcher: MatcherId, topology: TopologyId) -> i64 {
-        let found = self.carrying.iter().find(|(m, t, _)| (*m, *t) == (matcher, topology));
-        found.map_or(0, |(.., n)| *n)
-    }
-}
-
-impl<'a> Concerns<'a> {
-    pub(crate) fn new(context: Context<'a>) -> Concerns<'a> {
-        let class = context.class;
-        let terms = class.required_affinity.iter().chain(&class.required_anti_affinity).map(|t| t.matcher);
-        let spread = context.incoming.spread.iter().filter_map(|s| s.matcher);
+impl<'a> RelevantMatchers<'a> {
+    pub(crate) fn new(context: Context<'a>) -> RelevantMatchers<'a> {
+        let rule_set = context.rule_set;
+        let terms =
+            rule_set.required_affinity.iter().chain(&rule_set.required_anti_affinity).map(|t| t.matcher);
+        let spread = context.cycle.spread.iter().filter_map(|s| s.matcher);
         let mut matching: SmallVec<[MatcherId; 4]> = terms.chain(spread).collect();
         matching.sort_unstable();
         matching.dedup();
-        Concerns { context, matching }
+        RelevantMatchers { context, matching }
     }
 
     /// A node as it is.
-    pub(crate) fn on(&self, id: NodeId) -> WhatIf<'_> {
-        let record = self.context.cluster.nodes.get(id).without_pods();
-        let n_pods = self.context.cluster.nodes.get(id).pods.len() as i64;
-        WhatIf { concerns: self, id, record, shift: Shift { n_pods, ..Shift::default() } }
+    pub(crate) fn on(&self, id: NodeId) -> NodeWhatIf<'_> {
+        let record = self.context.state.nodes.get(id);
+        let n_pods = record.pods.len() as i64;
+        let delta = CounterDelta { n_pods, ..CounterDelta::default() };
+        NodeWhatIf { relevant: self, id, record: record.without_pods(), delta }
     }
 }
 
 /// A node with other pods than it has.
-pub(crate) struct WhatIf<'a> {
-    concerns: &'a Concerns<'a>,
+pub(crate) struct NodeWhatIf<'a> {
+    relevant: &'a RelevantMatchers<'a>,
     id: NodeId,
     record: NodeRecord,
-    shift: Shift,
+    delta: CounterDelta,
 }
 
-impl WhatIf<'_> {
-    /// Adds (`sign` 1) or takes away (−1) a pod.
-    pub(crate) fn change(&mut self, class: ClassId, identity: IdentityId, sign: i64) {
-        let Context { cluster, incoming, .. } = self.concerns.context;
-        let compiled = cluster.classes.get(class);
+impl NodeWhatIf<'_> {
+    /// Adds (`sign` 1) or removes (−1) a pod.
+    pub(crate) fn change(&mut self, rule_set: RuleSetId, signature: SignatureId, sign: i64) {
+        let Context { state, cycle, .. } = self.relevant.context;
+        let compiled = state.rule_sets.get(rule_set);
         let rules = compiled.rules();
-        self.record.charge(&compiled.requests, &rules.requests, &rules.host_ports, sign);
-        self.shift.n_pods += sign;
-        let matched = &cluster.identities.get(identity).matched;
-        for matcher in self.concerns.matching.iter().filter(|m| matched.binary_search(m).is_ok()) {
-            match self.shift.matching.iter_mut().find(|(m, _)| m == matcher) {
+        self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
+        self.delta.n_pods += sign;
+        let matched = &state.signatures.get(signature).matched;
+        for matcher in self.relevant.matching.iter().filter(|m| matched.binary_search(m).is_ok()) {
+            match self.delta.matching.iter_mut().find(|(m, _)| m == matcher) {
                 Some((_, n)) => *n += sign,
-                None => self.shift.matching.push((*matcher, sign)),
+                None => self.delta.matching.push((*matcher, sign)),
             }
         }
-        let asked = &cluster.identities.get(incoming.identity).matched_by_existing;
-        for carried in compiled.carried.iter().filter(|c| c.kind == CarriedKind::RequiredAntiAffinity) {
-            if asked.binary_search(&carried.matcher).is_err() {
+        let matched = &state.signatures.get(cycle.signature).matched_by_existing;
+        let anti_affinity = |t: &&ExistingTerm| t.kind == ExistingTermKind::RequiredAntiAffinity;
+        for term in compiled.existing_terms.iter().filter(anti_affinity) {
+            if matched.binary_search(&term.matcher).is_err() {
                 continue;
             }
-            let key = (carried.matcher, carried.topology);
-            match self.shift.carrying.iter_mut().find(|(m, t, _)| (*m, *t) == key) {
+            let key = (term.matcher, term.topology);
+            match self.delta.owners.iter_mut().find(|(m, t, _)| (*m, *t) == key) {
                 Some((.., n)) => *n += sign,
-                None => self.shift.carrying.push((key.0, key.1, sign)),
+                None => self.delta.owners.push((key.0, key.1, sign)),
             }
         }
     }
 
+    /// Adds (`sign` 1) or removes (−1) the pods nominated to the node; returns whether there are any.
+    pub(crate) fn change_nominated(&mut self, sign: i64) -> bool {
+        let pods = self.relevant.context.cycle.nominated.on(self.id);
+        pods.iter().for_each(|(rule_set, signature)| self.change(*rule_set, *signature, sign));
+        !pods.is_empty()
+    }
+
     /// The node as the rules are to see it.
     pub(crate) fn node(&self) -> NodeRef<'_> {
-        NodeRef { id: self.id, record: &self.record, shift: Some(&self.shift) }
+        NodeRef { id: self.id, record: &self.record, delta: Some(&self.delta) }
     }
 }

@@ -174,7 +174,7 @@ fn clearing_a_nomination_makes_room() {
     let prepared = cluster.prepare(&admitted(&world.pods[0], true));
     assert_eq!((cluster.nomination("default", "n"), cluster.n_nominations()), (Some("a"), 1));
     assert!(!cluster.fits_anywhere(&prepared) && !cluster.fits_on(&prepared, "a"));
-    cluster.note_changes(true);
+    cluster.record_changes(true);
     let conditions = cluster.wake_conditions(&prepared);
     assert!(cluster.clear_nomination("default", "n") && !cluster.clear_nomination("default", "n"));
     let changes = cluster.take_changes();

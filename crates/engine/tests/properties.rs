@@ -44,7 +44,7 @@ impl History {
     fn run(&self, operations: &[Operation]) -> Result<(), String> {
         let (mut cluster, mut world) =
             (Cluster::new(settings(&self.profile, &self.options)), World::default());
-        cluster.note_changes(true);
+        cluster.record_changes(true);
         let (mut placed, mut n_operations, mut asked) = (0, 0, VecDeque::new());
         let mut parked: VecDeque<Parked> = VecDeque::new();
         for operation in operations {

@@ -20,7 +20,7 @@ impl Waiting {
         let prepared = cluster.prepare(&pod);
         assert!(!cluster.fits_anywhere(&prepared), "{text}: the pod fits already");
         let conditions = cluster.wake_conditions(&prepared);
-        cluster.note_changes(true);
+        cluster.record_changes(true);
         Waiting { cluster, conditions }
     }
 
@@ -169,11 +169,11 @@ fn some_pods_never_wake() {
 fn a_pod_set_again_unchanged_is_no_change() {
     let world = text::world("node a\npod default/x on a app=x");
     let mut cluster = cluster(&world, Settings::default());
-    cluster.note_changes(true);
+    cluster.record_changes(true);
     assert!(cluster.set_pod(&admitted(&world.pods[0], true)));
     cluster.set_node(&world.nodes[0]);
     assert!(cluster.take_changes().is_empty());
-    cluster.note_changes(false);
+    cluster.record_changes(false);
     cluster.remove_pod("default", "x");
     assert!(cluster.take_changes().is_empty());
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{FeasibleNodes, PluginScore, ScorePart};
+use crate::context::NodeRef;
 use crate::decision::{Run, Scored};
-use crate::plugins::NodeRef;
 use crate::state::node::NodeId;
 
 /// Groups of feasible nodes, best first; with `only`, of that node alone.
@@ -28,8 +28,8 @@ pub(super) fn feasible(run: &Run<'_>, only: Option<&str>) -> Vec<FeasibleNodes> 
 }
 
 fn plugin_score(run: &Run<'_>, scored: &Scored<'_>, id: NodeId, score: i64) -> PluginScore {
-    let cluster = run.context.cluster;
-    let node = NodeRef::new(id, cluster.nodes.get(id));
+    let state = run.context.state;
+    let node = NodeRef::new(id, state.nodes.get(id));
     let parts = scored.scorer.parts(node).into_iter().map(|(what, value)| ScorePart { what, value });
     PluginScore {
         plugin: scored.plugin,

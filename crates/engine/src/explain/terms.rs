@@ -6,8 +6,8 @@ use berth_api::config::Plugin;
 
 use super::feasible::feasible;
 use super::{DomainSummary, ExcludedNodes, Explanation, TermSummary};
+use crate::context::NodeRef;
 use crate::decision::Run;
-use crate::plugins::NodeRef;
 use crate::verdict::{TopologyPair, Verdict};
 
 /// This many pods are named where a bottleneck is told in short.
@@ -18,7 +18,7 @@ type TermKey = (Plugin, String, String);
 impl Explanation {
     /// Fills in what the rules say of every node; with `only`, groups of nodes hold that node alone.
     pub(super) fn fill(&mut self, run: &Run<'_>, only: Option<&str>) {
-        let cluster = run.context.cluster;
+        let state = run.context.state;
         let mut summaries = Summaries::default();
         for (plugin, filter) in &run.filters {
             for asked in filter.terms() {
@@ -26,10 +26,10 @@ impl Explanation {
             }
         }
         let mut groups: HashMap<Vec<TermKey>, ExcludedNodes> = HashMap::new();
-        let mut nodes: Vec<_> = cluster.nodes.iter().map(|(id, _)| (run.node_name(id), id)).collect();
+        let mut nodes: Vec<_> = state.nodes.iter().map(|(id, _)| (run.node_name(id), id)).collect();
         nodes.sort_unstable();
         for (name, id) in nodes {
-            let node = NodeRef::new(id, cluster.nodes.get(id));
+            let node = NodeRef::new(id, state.nodes.get(id));
             let verdicts: Vec<_> = run.filters.iter().flat_map(|(_, f)| f.verdicts(node)).collect();
             if self.running_on.as_deref() == Some(name) {
                 self.broken = verdicts.clone();

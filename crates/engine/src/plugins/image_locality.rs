@@ -1,6 +1,7 @@
 //! Images already on the node.
 
-use super::{Context, MAX_NODE_SCORE, NodeRef, Scorer};
+use super::{MAX_NODE_SCORE, Scorer};
+use crate::context::{Context, NodeRef};
 use crate::state::intern::Symbol;
 
 const MEBIBYTE: i64 = 1024 * 1024;
@@ -23,15 +24,15 @@ impl ImageLocality<'_> {
     fn scaled_bytes(&self, node: NodeRef<'_>, image: Symbol) -> Option<i64> {
         let images = &node.record.images;
         let (_, bytes) = images[images.binary_search_by_key(&image, |(name, _)| *name).ok()?];
-        let cluster = self.context.cluster;
-        let spread = cluster.images.n_nodes(image) as f64 / cluster.nodes.len() as f64;
+        let state = self.context.state;
+        let spread = state.images.n_nodes(image) as f64 / state.nodes.len() as f64;
         Some((bytes as f64 * spread) as i64)
     }
 }
 
 impl Scorer for ImageLocality<'_> {
     fn score(&self, node: NodeRef<'_>) -> i64 {
-        let images = &self.context.class.images;
+        let images = &self.context.rule_set.images;
         if node.record.images.is_empty() || images.is_empty() {
             return 0;
         }
@@ -42,11 +43,11 @@ impl Scorer for ImageLocality<'_> {
     }
 
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
-        let images = self.context.class.images.iter();
+        let images = self.context.rule_set.images.iter();
         let part = |image: &Symbol| {
             let bytes = self.scaled_bytes(node, *image)?;
             Some((
-                format!("bytes of {}, scaled by its spread", self.context.cluster.symbols.text(*image)),
+                format!("bytes of {}, scaled by its spread", self.context.state.symbols.text(*image)),
                 bytes,
             ))
         };

@@ -3,15 +3,16 @@
 use berth_api::config::Plugin;
 use berth_api::rules::{PodTerm, Selector, TopologyScope};
 
-use super::{Asked, Context, Filter, MAX_NODE_SCORE, NodeRef, PreFilter, Scorer};
-use crate::state::class::{PreferredTerm, RequiredTerm};
-use crate::state::cluster::Cluster;
+use super::{Filter, MAX_NODE_SCORE, PreFilter, Scorer, TermInfo};
+use crate::context::{Context, NodeRef};
+use crate::state::State;
 use crate::state::counter::Counter;
-use crate::state::matcher::{Carriers, MatcherId};
+use crate::state::matcher::{MatcherId, TermOwners};
 use crate::state::node::NodeId;
+use crate::state::rule_set::{PreferredTerm, RequiredTerm};
 use crate::state::topology::{DomainId, TopologyId};
-use crate::state::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Rejection, Status, Verdict};
+use crate::witness::{DomainOf, WitnessCache};
 
 pub(crate) const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
 pub(crate) const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
@@ -19,7 +20,7 @@ const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinit
 
 /// A pod whose terms do not parse goes nowhere.
 pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
-    match &context.class.rules().pod_term_error {
+    match &context.rule_set.rules().pod_term_error {
         None => PreFilter::AllNodes,
         Some(error) => PreFilter::Rejected(Rejection {
             plugin: Plugin::InterPodAffinity,
@@ -50,21 +51,21 @@ struct Term<'a> {
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let Context { cluster, class, incoming, .. } = context;
-    let rules = class.rules();
-    let affinity = terms(cluster, &class.required_affinity, &rules.required_affinity);
-    let anti_affinity = terms(cluster, &class.required_anti_affinity, &rules.required_anti_affinity);
-    let existing = cluster.carriers_against(context);
+    let Context { state, rule_set, cycle, .. } = context;
+    let rules = rule_set.rules();
+    let affinity = terms(state, &rule_set.required_affinity, &rules.required_affinity);
+    let anti_affinity = terms(state, &rule_set.required_anti_affinity, &rules.required_anti_affinity);
+    let existing = state.existing_terms_against(context);
     let existing: Vec<_> = existing
-        .map(|(matcher, topology, carriers)| (matcher, topology, &carriers.required_anti_affinity))
+        .map(|(matcher, topology, owners)| (matcher, topology, &owners.required_anti_affinity))
         // Nominated pods carry terms that nobody has been counted for.
-        .filter(|(_, _, counter)| !counter.is_empty() || !cluster.nominations.is_empty())
+        .filter(|(_, _, counter)| !counter.is_empty() || !cycle.nominated.is_empty())
         .collect();
     if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
         return None;
     }
     let nobody_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
-    let matched = &cluster.identities.get(incoming.identity).matched;
+    let matched = &state.signatures.get(cycle.signature).matched;
     let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
     let rule = InterPodAffinity {
         context,
@@ -78,25 +79,25 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     Some(Box::new(rule))
 }
 
-fn terms<'a>(cluster: &'a Cluster, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
+fn terms<'a>(state: &'a State, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
     let term = |required: &'a RequiredTerm| {
-        let matcher = cluster.matchers.get(required.matcher);
+        let matcher = state.matchers.get(required.matcher);
         let counters = required.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
         Term { term: &terms[required.index], matcher: required.matcher, counters: counters.collect() }
     };
     compiled.iter().map(term).collect()
 }
 
-impl Cluster {
+impl State {
     /// The terms of running pods that match the pod, by matcher and topology.
-    fn carriers_against<'a>(
+    fn existing_terms_against<'a>(
         &'a self,
         context: Context<'a>,
-    ) -> impl Iterator<Item = (MatcherId, TopologyId, &'a Carriers)> {
-        let matched = &self.identities.get(context.incoming.identity).matched_by_existing;
+    ) -> impl Iterator<Item = (MatcherId, TopologyId, &'a TermOwners)> {
+        let matched = &self.signatures.get(context.cycle.signature).matched_by_existing;
         matched.iter().flat_map(|matcher| {
-            let carriers = self.matchers.get(*matcher).carriers.iter();
-            carriers.map(|(topology, carriers)| (*matcher, *topology, carriers))
+            let owners = self.matchers.get(*matcher).owners.iter();
+            owners.map(|(topology, owners)| (*matcher, *topology, owners))
         })
     }
 }
@@ -105,21 +106,21 @@ impl Term<'_> {
     /// The domains of the node in which pods match.
     fn matching_domains(
         &self,
-        cluster: &Cluster,
+        state: &State,
         node: NodeRef<'_>,
     ) -> impl Iterator<Item = (TopologyId, DomainId, i64)> {
         let more = node.more_matching(self.matcher);
         let domains = self.counters.iter().filter_map(move |(topology, counter)| {
-            let domain = cluster.topologies.domain(*topology, node.id)?;
+            let domain = state.topologies.domain(*topology, node.id)?;
             Some((*topology, domain, counter.get(domain).count + more))
         });
         domains.filter(|(.., n_pods)| *n_pods > 0)
     }
 
     /// Whether no pod at all matches, with the node as it is told.
-    fn is_matched_by_nobody(&self, cluster: &Cluster, node: NodeRef<'_>) -> bool {
+    fn is_matched_by_nobody(&self, state: &State, node: NodeRef<'_>) -> bool {
         let more = node.more_matching(self.matcher);
-        self.counters.iter().all(|(topology, counter)| match cluster.topologies.domain(*topology, node.id) {
+        self.counters.iter().all(|(topology, counter)| match state.topologies.domain(*topology, node.id) {
             Some(domain) if more != 0 => {
                 let here = counter.get(domain).count;
                 here + more == 0 && counter.n_domains() == usize::from(here > 0)
@@ -129,32 +130,32 @@ impl Term<'_> {
     }
 
     /// Whether the node is in a domain of the term's topology at all.
-    fn has_domain(&self, cluster: &Cluster, node: NodeId) -> bool {
-        self.counters.iter().any(|(topology, _)| cluster.topologies.domain(*topology, node).is_some())
+    fn has_domain(&self, state: &State, node: NodeId) -> bool {
+        self.counters.iter().any(|(topology, _)| state.topologies.domain(*topology, node).is_some())
     }
 }
 
 impl InterPodAffinity<'_> {
     /// Whether the pod may be the first of its group: nobody matches its terms, and it does itself.
     fn is_first_of_group(&self, node: NodeRef<'_>) -> bool {
-        let nobody_matches = match node.shift {
+        let nobody_matches = match node.delta {
             None => self.nobody_matches,
-            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_nobody(self.context.cluster, node)),
+            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_nobody(self.context.state, node)),
         };
         self.matches_itself && nobody_matches
     }
 
     fn satisfies_pod_affinity(&self, node: NodeRef<'_>) -> bool {
-        let cluster = self.context.cluster;
-        self.affinity.iter().all(|t| t.has_domain(cluster, node.id))
+        let state = self.context.state;
+        self.affinity.iter().all(|t| t.has_domain(state, node.id))
             && (self.affinity.is_empty()
                 || self.is_first_of_group(node)
-                || self.affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_some()))
+                || self.affinity.iter().all(|t| t.matching_domains(state, node).next().is_some()))
     }
 
     fn satisfies_pod_anti_affinity(&self, node: NodeRef<'_>) -> bool {
-        let cluster = self.context.cluster;
-        self.anti_affinity.iter().all(|t| t.matching_domains(cluster, node).next().is_none())
+        let state = self.context.state;
+        self.anti_affinity.iter().all(|t| t.matching_domains(state, node).next().is_none())
     }
 
     fn describe_affinity(&self, term: &Term<'_>) -> String {
@@ -170,10 +171,10 @@ impl InterPodAffinity<'_> {
         &self,
         node: NodeRef<'_>,
     ) -> impl Iterator<Item = (MatcherId, TopologyId, DomainId, i64)> {
-        let topologies = &self.context.cluster.topologies;
+        let topologies = &self.context.state.topologies;
         let violated = self.existing.iter().filter_map(move |(matcher, topology, counter)| {
             let domain = topologies.domain(*topology, node.id)?;
-            let more = node.shift.map_or(0, |s| s.carrying(*matcher, *topology));
+            let more = node.more_owners(*matcher, *topology);
             Some((*matcher, *topology, domain, counter.get(domain).count + more))
         });
         violated.filter(|(.., count)| *count > 0)
@@ -195,18 +196,18 @@ impl Filter for InterPodAffinity<'_> {
     }
 
     /// Terms of running pods are told where they reject.
-    fn terms(&self) -> Vec<Asked> {
-        let asked = |t: &Term<'_>, detail| Asked { term: t.term.path.clone(), detail };
+    fn terms(&self) -> Vec<TermInfo> {
+        let asked = |t: &Term<'_>, detail| TermInfo { term: t.term.path.clone(), detail };
         let affinity = self.affinity.iter().map(|t| asked(t, self.describe_affinity(t)));
         affinity.chain(self.anti_affinity.iter().map(|t| asked(t, describe_anti_affinity(t)))).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
-        let cluster = self.context.cluster;
+        let state = self.context.state;
         let mut verdicts = Vec::new();
         for term in &self.affinity {
-            let satisfied = term.has_domain(cluster, node.id)
-                && (self.is_first_of_group(node) || term.matching_domains(cluster, node).next().is_some());
+            let satisfied = term.has_domain(state, node.id)
+                && (self.is_first_of_group(node) || term.matching_domains(state, node).next().is_some());
             if satisfied {
                 continue;
             }
@@ -220,8 +221,7 @@ impl Filter for InterPodAffinity<'_> {
                 detail,
             );
             let first = term.counters.first();
-            let pair =
-                first.and_then(|(t, _)| cluster.topology_pair(*t, cluster.topologies.domain(*t, node.id)));
+            let pair = first.and_then(|(t, _)| state.topology_pair(*t, state.topologies.domain(*t, node.id)));
             verdicts.push(
                 verdict
                     .term(&term.term.path)
@@ -231,7 +231,7 @@ impl Filter for InterPodAffinity<'_> {
             );
         }
         for term in &self.anti_affinity {
-            for (topology, domain, n_pods) in term.matching_domains(cluster, node) {
+            for (topology, domain, n_pods) in term.matching_domains(state, node) {
                 let detail = describe_anti_affinity(term);
                 verdicts.push(
                     Verdict::new(
@@ -241,10 +241,10 @@ impl Filter for InterPodAffinity<'_> {
                         detail,
                     )
                     .term(&term.term.path)
-                    .topology(cluster.topology_pair(topology, Some(domain)))
+                    .topology(state.topology_pair(topology, Some(domain)))
                     .count("matching", n_pods)
                     .witnesses(self.witnesses.pods_matching(
-                        cluster,
+                        state,
                         term.matcher,
                         DomainOf { topology, domain, node: node.id },
                     )),
@@ -253,13 +253,13 @@ impl Filter for InterPodAffinity<'_> {
         }
         for (matcher, topology, domain, count) in self.violated_existing(node) {
             let of = DomainOf { topology, domain, node: node.id };
-            let (witnesses, terms) = self.witnesses.pods_carrying(cluster, matcher, of);
+            let (witnesses, terms) = self.witnesses.pods_carrying(state, matcher, of);
             for (path, term) in terms {
                 let detail = format!("running pods must not be with {}", describe(&term));
                 verdicts.push(
                     Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
                         .term(path)
-                        .topology(cluster.topology_pair(topology, Some(domain)))
+                        .topology(state.topology_pair(topology, Some(domain)))
                         .count("carriers", count)
                         .witnesses(witnesses.clone()),
                 );
@@ -317,8 +317,8 @@ enum Source<'a> {
 }
 
 impl Part<'_> {
-    fn score(&self, cluster: &Cluster, node: NodeId) -> i64 {
-        let Some(domain) = cluster.topologies.domain(self.topology, node) else { return 0 };
+    fn score(&self, state: &State, node: NodeId) -> i64 {
+        let Some(domain) = state.topologies.domain(self.topology, node) else { return 0 };
         let tally = self.counter.get(domain);
         match self.value {
             Value::Count(factor) => tally.count * factor,
@@ -329,17 +329,17 @@ impl Part<'_> {
 
 /// None if no preference touches the pod: kube-scheduler then gives no score at all.
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
-    let Context { cluster, class, profile, .. } = context;
+    let Context { state, rule_set, profile, .. } = context;
     let args = &profile.profile.inter_pod_affinity;
-    if class.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods {
+    if rule_set.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods {
         return None;
     }
-    let rules = class.rules();
+    let rules = rule_set.rules();
     let terms = rules.preferred_affinity.iter().chain(&rules.preferred_anti_affinity).map(|p| &p.term);
     let mut parts = Vec::new();
-    for (preferred, term) in class.preferred.iter().zip(terms) {
+    for (preferred, term) in rule_set.preferred.iter().zip(terms) {
         let PreferredTerm { weight, matcher, topologies } = preferred;
-        let matcher = cluster.matchers.get(*matcher);
+        let matcher = state.matchers.get(*matcher);
         for (topology, sign) in topologies {
             if let Some(counter) = matcher.matching_in(*topology) {
                 let value = Value::Count(weight * sign);
@@ -347,13 +347,13 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
             }
         }
     }
-    for (_, topology, carriers) in cluster.carriers_against(context) {
+    for (_, topology, owners) in state.existing_terms_against(context) {
         let mut part = |counter, factor, source| {
             parts.push(Part { topology, counter, value: Value::Weight(factor), source });
         };
-        part(&carriers.preferred, 1, Source::ExistingPreferred);
+        part(&owners.preferred, 1, Source::ExistingPreferred);
         if args.hard_pod_affinity_weight > 0 {
-            part(&carriers.required_affinity, args.hard_pod_affinity_weight, Source::ExistingRequired);
+            part(&owners.required_affinity, args.hard_pod_affinity_weight, Source::ExistingRequired);
         }
     }
     parts.retain(|p| !p.counter.is_empty());
@@ -362,7 +362,7 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
 
 impl Scorer for Preferences<'_> {
     fn score(&self, node: NodeRef<'_>) -> i64 {
-        self.parts.iter().map(|p| p.score(self.context.cluster, node.id)).sum()
+        self.parts.iter().map(|p| p.score(self.context.state, node.id)).sum()
     }
 
     /// The lowest becomes 0, the highest 100.
@@ -377,7 +377,7 @@ impl Scorer for Preferences<'_> {
 
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
         let part = |p: &Part<'_>| {
-            let score = p.score(self.context.cluster, node.id);
+            let score = p.score(self.context.state, node.id);
             let text = match &p.source {
                 Source::Own(term) => term.path.clone(),
                 Source::ExistingPreferred => "preferences of running pods".to_owned(),

@@ -6,14 +6,11 @@
 
 use berth_api::config::Plugin;
 
-use crate::state::class::Class;
-use crate::state::cluster::Cluster;
-use crate::state::incoming::Incoming;
-use crate::state::matcher::MatcherId;
+use crate::context::{Context, NodeRef};
+use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
-use crate::state::profile::ProfileState;
+use crate::state::rule_set::RuleSet;
 use crate::verdict::{Rejection, Verdict};
-use crate::what_if::Shift;
 
 mod image_locality;
 mod inter_pod_affinity;
@@ -34,40 +31,6 @@ pub(crate) use taint_toleration::tolerates;
 /// The best score of a node by one plugin, before its weight.
 pub(crate) const MAX_NODE_SCORE: i64 = 100;
 
-/// What a rule is prepared from: the cluster and the pod to be placed.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    pub(crate) cluster: &'a Cluster,
-    pub(crate) incoming: &'a Incoming,
-    pub(crate) class: &'a Class,
-    pub(crate) profile: &'a ProfileState,
-}
-
-/// A node as the rules see it.
-#[derive(Clone, Copy)]
-pub(crate) struct NodeRef<'a> {
-    pub(crate) id: NodeId,
-    pub(crate) record: &'a NodeRecord,
-    /// Where other pods are on the node than the counters have counted.
-    pub(crate) shift: Option<&'a Shift>,
-}
-
-impl<'a> NodeRef<'a> {
-    /// A node as it is.
-    pub(crate) fn new(id: NodeId, record: &'a NodeRecord) -> NodeRef<'a> {
-        NodeRef { id, record, shift: None }
-    }
-
-    pub(crate) fn n_pods(self) -> i64 {
-        self.shift.map_or(self.record.pods.len() as i64, Shift::n_pods)
-    }
-
-    /// Pods on it that match, more than counted.
-    pub(crate) fn more_matching(self, matcher: MatcherId) -> i64 {
-        self.shift.map_or(0, |s| s.matching(matcher))
-    }
-}
-
 /// A rule that rejects nodes.
 pub(crate) trait Filter {
     /// Whether the node is rejected, and in kube-scheduler's words why.
@@ -79,14 +42,14 @@ pub(crate) trait Filter {
     }
 
     /// The terms it asks about, each on its own, whether or not they reject any node.
-    fn terms(&self) -> Vec<Asked>;
+    fn terms(&self) -> Vec<TermInfo>;
 
     /// Every single reason against the node, told in full.
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict>;
 }
 
 /// One thing a rule asks of a node: where it stands and what it is, in short.
-pub(crate) struct Asked {
+pub(crate) struct TermInfo {
     pub(crate) term: String,
     pub(crate) detail: String,
 }
@@ -168,7 +131,7 @@ pub(crate) fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn
 /// # Errors
 /// A rule cannot score this pod; the text is kube-scheduler's.
 pub(crate) fn scorers<'a>(context: Context<'a>, feasible: &[NodeId]) -> Result<Vec<Weighted<'a>>, String> {
-    if let Some(error) = &context.class.rules().preferred_node_affinity_error
+    if let Some(error) = &context.rule_set.rules().preferred_node_affinity_error
         && context.profile.profile.score.iter().any(|(p, _)| *p == Plugin::NodeAffinity)
     {
         return Err(format!("running PreScore plugin \"{}\": {error}", Plugin::NodeAffinity.name()));
@@ -210,10 +173,10 @@ pub(crate) fn default_normalize(scores: &mut [i64], reverse: bool) {
     }
 }
 
-impl Class {
+impl RuleSet {
     /// Node selector and required node affinity together.
-    pub(crate) fn satisfies_required_node_affinity(&self, cluster: &Cluster, node: &NodeRecord) -> bool {
+    pub(crate) fn satisfies_required_node_affinity(&self, state: &State, node: &NodeRecord) -> bool {
         self.node_selector.iter().all(|(k, v)| node.labels.get(*k) == Some(*v))
-            && self.required_node_affinity.iter().all(|s| s.matches(&cluster.symbols, node))
+            && self.required_node_affinity.iter().all(|s| s.matches(&state.symbols, node))
     }
 }

@@ -3,7 +3,8 @@
 use berth_api::config::Plugin;
 use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
 
-use super::{Asked, Context, Filter, NodeRef, PreFilter, Scorer, default_normalize};
+use super::{Filter, PreFilter, Scorer, TermInfo, default_normalize};
+use crate::context::{Context, NodeRef};
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status, TopologyPair, Verdict};
 
@@ -17,7 +18,7 @@ struct NodeAffinity<'a> {
 
 /// Where every term names nodes, only those are looked at.
 pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
-    let mut rules = context.class.rules().required_node_affinity.iter();
+    let mut rules = context.rule_set.rules().required_node_affinity.iter();
     match rules.find_map(|r| r.node_names.as_ref()) {
         None => PreFilter::AllNodes,
         Some(names) if names.is_empty() => PreFilter::Rejected(Rejection::new(
@@ -30,7 +31,7 @@ pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let rules = context.class.rules();
+    let rules = context.rule_set.rules();
     let needed = context.profile.added_required.is_some()
         || !rules.node_selector.is_empty()
         || !rules.required_node_affinity.is_empty();
@@ -40,7 +41,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
 impl NodeAffinity<'_> {
     fn satisfies_added_affinity(&self, node: NodeRef<'_>) -> bool {
         let added = self.context.profile.added_required.as_ref();
-        added.is_none_or(|(_, matcher)| matcher.matches(&self.context.cluster.symbols, node.record))
+        added.is_none_or(|(_, matcher)| matcher.matches(&self.context.state.symbols, node.record))
     }
 }
 
@@ -51,26 +52,26 @@ impl Filter for NodeAffinity<'_> {
         if !self.satisfies_added_affinity(node) {
             return rejection(REASON_ENFORCED);
         }
-        if !self.context.class.satisfies_required_node_affinity(self.context.cluster, node.record) {
+        if !self.context.rule_set.satisfies_required_node_affinity(self.context.state, node.record) {
             return rejection(REASON);
         }
         None
     }
 
-    fn terms(&self) -> Vec<Asked> {
-        let Context { class, profile, .. } = self.context;
-        let selector = class
+    fn terms(&self) -> Vec<TermInfo> {
+        let Context { rule_set, profile, .. } = self.context;
+        let selector = rule_set
             .rules()
             .node_selector
             .iter()
-            .map(|(key, value)| Asked { term: selector_path(key), detail: selector_detail(key, value) });
+            .map(|(key, value)| TermInfo { term: selector_path(key), detail: selector_detail(key, value) });
         let added = profile.added_required.iter().map(|(rule, _)| rule);
-        let rules = added.chain(&class.rules().required_node_affinity);
-        selector.chain(rules.map(|r| Asked { term: r.path.clone(), detail: describe(r) })).collect()
+        let rules = added.chain(&rule_set.rules().required_node_affinity);
+        selector.chain(rules.map(|r| TermInfo { term: r.path.clone(), detail: describe(r) })).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
-        let Context { cluster, class, profile, .. } = self.context;
+        let Context { state, rule_set, profile, .. } = self.context;
         let verdict = |reason, detail, path: String| {
             Verdict::new(Plugin::NodeAffinity, Status::UnschedulableAndUnresolvable, reason, detail)
                 .term(path)
@@ -81,21 +82,24 @@ impl Filter for NodeAffinity<'_> {
         {
             verdicts.push(verdict(REASON_ENFORCED, describe(rule), rule.path.clone()));
         }
-        for ((key, value), (text, wanted)) in class.node_selector.iter().zip(&class.rules().node_selector) {
+        for ((key, value), (text, wanted)) in
+            rule_set.node_selector.iter().zip(&rule_set.rules().node_selector)
+        {
             let found = node.record.labels.get(*key);
             if found != Some(*value) {
                 let pair = TopologyPair {
                     key: text.clone(),
-                    value: found.map(|v| cluster.symbols.text(v).to_owned()),
+                    value: found.map(|v| state.symbols.text(v).to_owned()),
                 };
                 let detail = selector_detail(text, wanted);
                 let path = selector_path(text);
                 verdicts.push(verdict(REASON, detail, path).topology(Some(pair)));
             }
         }
-        for (rule, matcher) in class.rules().required_node_affinity.iter().zip(&class.required_node_affinity)
+        for (rule, matcher) in
+            rule_set.rules().required_node_affinity.iter().zip(&rule_set.required_node_affinity)
         {
-            if !matcher.matches(&cluster.symbols, node.record) {
+            if !matcher.matches(&state.symbols, node.record) {
                 verdicts.push(required_verdict(rule));
             }
         }
@@ -141,17 +145,17 @@ struct PreferredNodeAffinity<'a> {
 
 /// Only for pods whose preferred terms parse: kube-scheduler fails the others.
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
-    let needed = context.class.rules().has_preferred_node_affinity || context.profile.has_added_preferred;
+    let needed = context.rule_set.rules().has_preferred_node_affinity || context.profile.has_added_preferred;
     needed.then(|| Box::new(PreferredNodeAffinity { context }) as Box<dyn Scorer>)
 }
 
 impl PreferredNodeAffinity<'_> {
     /// The terms that the node matches: where they stand, and their weights.
     fn matched(&self, node: NodeRef<'_>) -> impl Iterator<Item = (&str, i64)> {
-        let Context { cluster, class, profile, .. } = self.context;
+        let Context { state, rule_set, profile, .. } = self.context;
         let added = profile.added_preferred.iter().map(|(t, m)| (t, m));
-        let own = class.rules().preferred_node_affinity.iter().zip(&class.preferred_node_affinity);
-        let matches = added.chain(own).filter(move |(_, m)| m.matches(&cluster.symbols, node.record));
+        let own = rule_set.rules().preferred_node_affinity.iter().zip(&rule_set.preferred_node_affinity);
+        let matches = added.chain(own).filter(move |(_, m)| m.matches(&state.symbols, node.record));
         matches.map(|(term, _)| (term.path.as_str(), term.weight))
     }
 }

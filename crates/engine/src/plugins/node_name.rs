@@ -2,7 +2,8 @@
 
 use berth_api::config::Plugin;
 
-use super::{Asked, Context, Filter, NodeRef};
+use super::{Filter, TermInfo};
+use crate::context::{Context, NodeRef};
 use crate::state::intern::Symbol;
 use crate::verdict::{Rejection, Status, Verdict};
 
@@ -15,13 +16,13 @@ struct NodeName<'a> {
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let name = context.incoming.node_name?;
+    let name = context.cycle.node_name?;
     Some(Box::new(NodeName { context, name }))
 }
 
 impl NodeName<'_> {
     fn detail(&self) -> String {
-        format!("the node must be {}", self.context.cluster.symbols.text(self.name))
+        format!("the node must be {}", self.context.state.symbols.text(self.name))
     }
 }
 
@@ -31,8 +32,8 @@ impl Filter for NodeName<'_> {
         (node.record.name != self.name).then(rejection)
     }
 
-    fn terms(&self) -> Vec<Asked> {
-        vec![Asked { term: TERM.to_owned(), detail: self.detail() }]
+    fn terms(&self) -> Vec<TermInfo> {
+        vec![TermInfo { term: TERM.to_owned(), detail: self.detail() }]
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {

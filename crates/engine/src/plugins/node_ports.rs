@@ -3,7 +3,8 @@
 use berth_api::config::Plugin;
 use berth_api::rules::HostPort;
 
-use super::{Asked, Context, Filter, NodeRef};
+use super::{Filter, TermInfo};
+use crate::context::{Context, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict, Witness};
 
 const TERM: &str = "spec.containers[*].ports[*].hostPort";
@@ -14,13 +15,13 @@ struct NodePorts<'a> {
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let needed = !context.class.rules().host_ports.is_empty();
+    let needed = !context.rule_set.rules().host_ports.is_empty();
     needed.then(|| Box::new(NodePorts { context }) as Box<dyn Filter>)
 }
 
 impl NodePorts<'_> {
     fn taken<'n>(&'n self, node: NodeRef<'n>) -> impl Iterator<Item = &'n HostPort> {
-        let wanted = self.context.class.rules().host_ports.iter();
+        let wanted = self.context.rule_set.rules().host_ports.iter();
         wanted.filter(move |port| node.record.ports.iter().any(|used| used.conflicts_with(port)))
     }
 }
@@ -31,18 +32,19 @@ impl Filter for NodePorts<'_> {
         taken.map(|_| Rejection::new(Plugin::NodePorts, Status::Unschedulable, REASON))
     }
 
-    fn terms(&self) -> Vec<Asked> {
-        let ports = self.context.class.rules().host_ports.iter();
-        ports.map(|p| Asked { term: TERM.to_owned(), detail: describe(p) }).collect()
+    fn terms(&self) -> Vec<TermInfo> {
+        let ports = self.context.rule_set.rules().host_ports.iter();
+        ports.map(|p| TermInfo { term: TERM.to_owned(), detail: describe(p) }).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
-        let cluster = self.context.cluster;
+        let state = self.context.state;
         let verdict = |port: &HostPort| {
-            let uses =
-                |class| cluster.classes.get(class).rules().host_ports.iter().any(|p| p.conflicts_with(port));
-            let users = node.record.pods.iter().filter(|p| uses(cluster.pods.get(**p).class));
-            let mut witnesses: Vec<Witness> = users.map(|p| cluster.witness(*p)).collect();
+            let uses = |rule_set| {
+                state.rule_sets.get(rule_set).rules().host_ports.iter().any(|p| p.conflicts_with(port))
+            };
+            let users = node.record.pods.iter().filter(|p| uses(state.pods.get(**p).rule_set));
+            let mut witnesses: Vec<Witness> = users.map(|p| state.witness(*p)).collect();
             witnesses.sort_unstable();
             Verdict::new(Plugin::NodePorts, Status::Unschedulable, REASON, describe(port))
                 .term(TERM)

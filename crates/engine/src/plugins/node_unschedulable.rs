@@ -3,7 +3,8 @@
 use berth_api::config::Plugin;
 use berth_api::rules::TaintEffect;
 
-use super::{Asked, Context, Filter, NodeRef};
+use super::{Filter, TermInfo};
+use crate::context::{Context, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const REASON: &str = "node(s) were unschedulable";
@@ -15,7 +16,7 @@ struct NodeUnschedulable;
 
 /// A pod that tolerates the taint of cordoned nodes may go to them.
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let mut tolerations = context.class.rules().tolerations.iter();
+    let mut tolerations = context.rule_set.rules().tolerations.iter();
     let tolerated = tolerations.any(|t| t.tolerates_parts(TAINT, "", &TaintEffect::NoSchedule));
     (!tolerated).then(|| Box::new(NodeUnschedulable) as Box<dyn Filter>)
 }
@@ -27,8 +28,8 @@ impl Filter for NodeUnschedulable {
         node.record.unschedulable.then(rejection)
     }
 
-    fn terms(&self) -> Vec<Asked> {
-        vec![Asked { term: TERM.to_owned(), detail: DETAIL.to_owned() }]
+    fn terms(&self) -> Vec<TermInfo> {
+        vec![TermInfo { term: TERM.to_owned(), detail: DETAIL.to_owned() }]
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {

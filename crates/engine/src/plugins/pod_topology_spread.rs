@@ -4,13 +4,14 @@ use berth_api::config::Plugin;
 use berth_api::rules::WhenUnsatisfiable;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Asked, Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
-use crate::state::cluster::Cluster;
-use crate::state::incoming::Spread;
+use super::{Filter, MAX_NODE_SCORE, Scorer, TermInfo};
+use crate::context::{Context, NodeRef};
+use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
+use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
-use crate::state::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Rejection, Status, Verdict};
+use crate::witness::{DomainOf, WitnessCache};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -19,26 +20,26 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 impl Spread {
     /// Matching pods on one node.
-    pub(crate) fn n_pods_on(&self, cluster: &Cluster, node: NodeId) -> i64 {
+    pub(crate) fn n_pods_on(&self, state: &State, node: NodeId) -> i64 {
         let Some(matcher) = self.matcher else { return 0 };
-        let counter = cluster.matchers.get(matcher).matching_in(TopologyId::NODE);
+        let counter = state.matchers.get(matcher).matching_in(TopologyId::NODE);
         counter.map_or(0, |c| c.get(DomainId(node.0)).count)
     }
 
     /// Whether the policies let the node count.
     pub(crate) fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
         (!self.constraint.honor_node_affinity
-            || context.class.satisfies_required_node_affinity(context.cluster, node))
+            || context.rule_set.satisfies_required_node_affinity(context.state, node))
             && (!self.constraint.honor_node_taints || context.tolerates_node(node))
     }
 }
 
 fn constraints<'a>(context: Context<'a>, when: WhenUnsatisfiable) -> Vec<&'a Spread> {
-    context.incoming.spread.iter().filter(|s| s.constraint.when_unsatisfiable == when).collect()
+    context.cycle.spread.iter().filter(|s| s.constraint.when_unsatisfiable == when).collect()
 }
 
-fn has_all_keys(cluster: &Cluster, constraints: &[&Spread], node: NodeId) -> bool {
-    constraints.iter().all(|s| cluster.topologies.domain(s.topology, node).is_some())
+fn has_all_keys(state: &State, constraints: &[&Spread], node: NodeId) -> bool {
+    constraints.iter().all(|s| state.topologies.domain(s.topology, node).is_some())
 }
 
 struct DoNotSchedule<'a> {
@@ -71,7 +72,7 @@ struct Skew {
 const NO_MINIMUM: i64 = i32::MAX as i64;
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let cluster = context.cluster;
+    let state = context.state;
     let constraints = constraints(context, WhenUnsatisfiable::DoNotSchedule);
     if constraints.is_empty() {
         return None;
@@ -86,14 +87,14 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
             fewest_elsewhere: NO_MINIMUM,
         })
         .collect();
-    for (id, node) in cluster.nodes.iter() {
-        if !has_all_keys(cluster, &constraints, id) {
+    for (id, node) in state.nodes.iter() {
+        if !has_all_keys(state, &constraints, id) {
             continue;
         }
         for counted in &mut counted {
-            let Some(domain) = cluster.topologies.domain(counted.spread.topology, id) else { continue };
+            let Some(domain) = state.topologies.domain(counted.spread.topology, id) else { continue };
             if counted.spread.includes(context, node) {
-                *counted.by_domain.entry(domain).or_default() += counted.spread.n_pods_on(cluster, id);
+                *counted.by_domain.entry(domain).or_default() += counted.spread.n_pods_on(state, id);
             }
         }
     }
@@ -146,12 +147,12 @@ impl Counted<'_> {
 impl DoNotSchedule<'_> {
     /// The domain a node has for a constraint, and whether pods on the node count.
     fn place(&self, counted: &Counted<'_>, node: NodeRef<'_>) -> Option<(DomainId, bool)> {
-        let topologies = &self.context.cluster.topologies;
+        let topologies = &self.context.state.topologies;
         let domain = topologies.domain(counted.spread.topology, node.id)?;
         let has_all_keys =
             || self.constraints.iter().all(|c| topologies.domain(c.spread.topology, node.id).is_some());
         let counts =
-            node.shift.is_some() && has_all_keys() && counted.spread.includes(self.context, node.record);
+            node.delta.is_some() && has_all_keys() && counted.spread.includes(self.context, node.record);
         Some((domain, counts))
     }
 }
@@ -162,19 +163,20 @@ impl Filter for DoNotSchedule<'_> {
         Some(Rejection::new(Plugin::PodTopologySpread, status, reason))
     }
 
-    fn terms(&self) -> Vec<Asked> {
-        let asked = |c: &Counted<'_>| Asked { term: c.spread.constraint.path.clone(), detail: c.describe() };
+    fn terms(&self) -> Vec<TermInfo> {
+        let asked =
+            |c: &Counted<'_>| TermInfo { term: c.spread.constraint.path.clone(), detail: c.describe() };
         self.constraints.iter().map(asked).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
-        let cluster = self.context.cluster;
+        let state = self.context.state;
         let verdict = |counted: &Counted<'_>| {
             let place = self.place(counted, node);
             let (status, reason) = counted.rejects(node, place)?;
             let constraint = &counted.spread.constraint;
             let detail = counted.describe();
-            let pair = cluster.topology_pair(counted.spread.topology, place.map(|(domain, _)| domain));
+            let pair = state.topology_pair(counted.spread.topology, place.map(|(domain, _)| domain));
             let mut verdict = Verdict::new(Plugin::PodTopologySpread, status, reason, detail)
                 .term(&constraint.path)
                 .topology(pair);
@@ -188,7 +190,7 @@ impl Filter for DoNotSchedule<'_> {
                     .count("maxSkew", constraint.max_skew);
                 if let Some(matcher) = counted.spread.matcher {
                     let of = DomainOf { topology: counted.spread.topology, domain, node: node.id };
-                    verdict = verdict.witnesses(self.witnesses.pods_matching(cluster, matcher, of));
+                    verdict = verdict.witnesses(self.witnesses.pods_matching(state, matcher, of));
                 }
             }
             Some(verdict)
@@ -214,16 +216,16 @@ struct Weighted<'a> {
 }
 
 pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
-    let cluster = context.cluster;
+    let state = context.state;
     let constraints = constraints(context, WhenUnsatisfiable::ScheduleAnyway);
     if constraints.is_empty() {
         return None;
     }
     // kube-scheduler's own defaults still spread by hostname where nodes have no zone.
-    let require_all = !context.incoming.system_spread;
+    let require_all = !context.cycle.system_spread;
     // A missing label counts as an empty one.
     let domain = |spread: &Spread, node| {
-        cluster.topologies.domain(spread.topology, node).unwrap_or(DomainId(cluster.empty.0))
+        state.topologies.domain(spread.topology, node).unwrap_or(DomainId(state.empty.0))
     };
     let mut weighted: Vec<_> = constraints
         .iter()
@@ -237,7 +239,7 @@ pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Bo
 
     let mut ignored = FxHashSet::default();
     for node in feasible {
-        if require_all && !has_all_keys(cluster, &constraints, *node) {
+        if require_all && !has_all_keys(state, &constraints, *node) {
             ignored.insert(*node);
             continue;
         }
@@ -250,15 +252,15 @@ pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Bo
         w.weight = natural_logarithm((n_domains + 2) as f64);
     }
     if weighted.iter().any(|w| !w.per_node) {
-        for (id, node) in cluster.nodes.iter() {
-            if require_all && !has_all_keys(cluster, &constraints, id) {
+        for (id, node) in state.nodes.iter() {
+            if require_all && !has_all_keys(state, &constraints, id) {
                 continue;
             }
             for w in weighted.iter_mut().filter(|w| !w.per_node) {
                 if let Some(count) = w.by_domain.get_mut(&domain(w.spread, id))
                     && w.spread.includes(context, node)
                 {
-                    *count += w.spread.n_pods_on(cluster, id);
+                    *count += w.spread.n_pods_on(state, id);
                 }
             }
         }
@@ -268,10 +270,10 @@ pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Bo
 
 impl Weighted<'_> {
     /// Matching pods in the node's domain; none if it lacks the key.
-    fn n_pods(&self, cluster: &Cluster, node: NodeId) -> Option<i64> {
-        let domain = cluster.topologies.domain(self.spread.topology, node)?;
+    fn n_pods(&self, state: &State, node: NodeId) -> Option<i64> {
+        let domain = state.topologies.domain(self.spread.topology, node)?;
         if self.per_node {
-            return Some(self.spread.n_pods_on(cluster, node));
+            return Some(self.spread.n_pods_on(state, node));
         }
         Some(self.by_domain.get(&domain).copied().unwrap_or(0))
     }
@@ -285,7 +287,7 @@ impl Scorer for ScheduleAnyway<'_> {
         }
         let mut score = 0.0;
         for w in &self.constraints {
-            if let Some(n_pods) = w.n_pods(self.context.cluster, node.id) {
+            if let Some(n_pods) = w.n_pods(self.context.state, node.id) {
                 score += n_pods as f64 * w.weight + (w.spread.constraint.max_skew - 1) as f64;
             }
         }
@@ -311,7 +313,7 @@ impl Scorer for ScheduleAnyway<'_> {
             return vec![("the node lacks a topology key of the constraints".to_owned(), 0)];
         }
         let part = |w: &Weighted<'_>| {
-            let n_pods = w.n_pods(self.context.cluster, node.id)?;
+            let n_pods = w.n_pods(self.context.state, node.id)?;
             let constraint = &w.spread.constraint;
             Some((format!("matching pods per {} ({})", constraint.topology_key, constraint.path), n_pods))
         };

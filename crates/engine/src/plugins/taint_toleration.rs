@@ -3,8 +3,9 @@
 use berth_api::config::Plugin;
 use berth_api::rules::{TaintEffect, TolerationRule};
 
-use super::{Asked, Context, Filter, NodeRef, Scorer, default_normalize};
-use crate::state::cluster::Cluster;
+use super::{Filter, Scorer, TermInfo, default_normalize};
+use crate::context::{Context, NodeRef};
+use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord, TaintRecord};
 use crate::verdict::{Rejection, Status, Verdict};
 
@@ -21,16 +22,16 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
 
 /// The node's taints that keep the pod off it.
 fn untolerated<'a>(
-    cluster: &'a Cluster,
+    state: &'a State,
     tolerations: &'a [TolerationRule],
     node: &'a NodeRecord,
 ) -> impl Iterator<Item = &'a TaintRecord> {
     let forbidding = node.taints.iter().filter(|t| t.effect.forbids_scheduling());
-    forbidding.filter(move |taint| !tolerates(cluster, tolerations, taint))
+    forbidding.filter(move |taint| !tolerates(state, tolerations, taint))
 }
 
-pub(crate) fn tolerates(cluster: &Cluster, tolerations: &[TolerationRule], taint: &TaintRecord) -> bool {
-    let (key, value) = (cluster.symbols.text(taint.key), cluster.symbols.text(taint.value));
+pub(crate) fn tolerates(state: &State, tolerations: &[TolerationRule], taint: &TaintRecord) -> bool {
+    let (key, value) = (state.symbols.text(taint.key), state.symbols.text(taint.value));
     tolerations.iter().any(|t| t.tolerates_parts(key, value, &taint.effect))
 }
 
@@ -38,7 +39,7 @@ impl Context<'_> {
     /// Whether no taint keeps the pod off the node.
     pub(super) fn tolerates_node(&self, node: &NodeRecord) -> bool {
         node.taints.is_empty()
-            || untolerated(self.cluster, &self.class.rules().tolerations, node).next().is_none()
+            || untolerated(self.state, &self.rule_set.rules().tolerations, node).next().is_none()
     }
 }
 
@@ -50,22 +51,21 @@ impl Filter for TaintToleration<'_> {
     }
 
     /// Which taints there are differs from node to node; they are told where they reject.
-    fn terms(&self) -> Vec<Asked> {
+    fn terms(&self) -> Vec<TermInfo> {
         Vec::new()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
-        let cluster = self.context.cluster;
+        let state = self.context.state;
         let verdict = |taint: &TaintRecord| {
             let effect = if taint.effect == TaintEffect::NoExecute { "NoExecute" } else { "NoSchedule" };
-            let value = cluster.symbols.text(taint.value);
+            let value = state.symbols.text(taint.value);
             let value = if value.is_empty() { String::new() } else { format!("={value}") };
-            let detail =
-                format!("taint {}{value}:{effect} is not tolerated", cluster.symbols.text(taint.key));
+            let detail = format!("taint {}{value}:{effect} is not tolerated", state.symbols.text(taint.key));
             Verdict::new(Plugin::TaintToleration, Status::UnschedulableAndUnresolvable, REASON, detail)
                 .term(TERM)
         };
-        untolerated(cluster, &self.context.class.rules().tolerations, node.record).map(verdict).collect()
+        untolerated(state, &self.context.rule_set.rules().tolerations, node.record).map(verdict).collect()
     }
 }
 
@@ -75,7 +75,7 @@ struct PreferNoSchedule<'a> {
 }
 
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
-    let tolerations = context.class.rules().tolerations.iter();
+    let tolerations = context.rule_set.rules().tolerations.iter();
     let preferring = |t: &&TolerationRule| matches!(t.effect, None | Some(TaintEffect::PreferNoSchedule));
     Some(Box::new(PreferNoSchedule {
         context,
@@ -86,7 +86,7 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
 impl PreferNoSchedule<'_> {
     fn intolerable<'n>(&'n self, node: &'n NodeRecord) -> impl Iterator<Item = &'n TaintRecord> {
         let preferring = node.taints.iter().filter(|t| t.effect == TaintEffect::PreferNoSchedule);
-        preferring.filter(|taint| !tolerates(self.context.cluster, &self.tolerations, taint))
+        preferring.filter(|taint| !tolerates(self.context.state, &self.tolerations, taint))
     }
 }
 
@@ -105,7 +105,7 @@ impl Scorer for PreferNoSchedule<'_> {
             (
                 format!(
                     "taint {}:PreferNoSchedule is not tolerated",
-                    self.context.cluster.symbols.text(taint.key)
+                    self.context.state.symbols.text(taint.key)
                 ),
                 1,
             )

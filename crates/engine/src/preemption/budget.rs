@@ -4,7 +4,7 @@ use berth_api::object::PodDisruptionBudget;
 use berth_api::rules::Selector;
 use rustc_hash::FxHashMap;
 
-use crate::state::cluster::Cluster;
+use crate::state::State;
 use crate::state::intern::{Symbol, Symbols};
 use crate::state::pod::{PodId, PodRecord};
 use crate::state::selector::LabelMatcher;
@@ -57,16 +57,16 @@ impl<'a> Budgets<'a> {
 
     /// For each pod, in this order, whether its going violates a budget: every pod uses up one disruption of each
     /// budget that protects it, whether that is allowed or not.
-    pub(super) fn violations(&self, cluster: &Cluster, pods: &[PodId]) -> Vec<bool> {
+    pub(super) fn violations(&self, state: &State, pods: &[PodId]) -> Vec<bool> {
         let mut used: FxHashMap<usize, i32> = FxHashMap::default();
-        pods.iter().map(|pod| self.violates(cluster, cluster.pods.get(*pod), &mut used)).collect()
+        pods.iter().map(|pod| self.violates(state, state.pods.get(*pod), &mut used)).collect()
     }
 
-    fn violates(&self, cluster: &Cluster, pod: &PodRecord, used: &mut FxHashMap<usize, i32>) -> bool {
+    fn violates(&self, state: &State, pod: &PodRecord, used: &mut FxHashMap<usize, i32>) -> bool {
         let mut violated = false;
         for i in self.by_namespace.get(&pod.namespace).into_iter().flatten() {
             let (matcher, budget) = &self.all[*i];
-            if !matcher.matches(&cluster.symbols, &pod.labels)
+            if !matcher.matches(&state.symbols, &pod.labels)
                 || budget.disrupted_pods.iter().any(|name| **name == *pod.name)
             {
                 continue;

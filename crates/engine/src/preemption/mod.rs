@@ -15,12 +15,15 @@ use std::collections::BTreeMap;
 
 use self::budget::Budgets;
 use self::victims::{Cost, Found, NodeVictims, Search};
+use crate::context::{Context, CycleState};
+use crate::decision::Run;
+use crate::nomination::Nominations;
 use crate::plugins::PreFilter;
-use crate::state::cluster::Cluster;
-use crate::state::incoming::PreparedPod;
+use crate::state::State;
 use crate::state::node::NodeId;
+use crate::state::prepared::PreparedPod;
 use crate::verdict::Status;
-use crate::what_if::Concerns;
+use crate::what_if::RelevantMatchers;
 
 /// What preemption can do for a pod that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,107 +58,114 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const WAITING: &str = "not eligible due to a terminating pod on the nominated node.";
 
-impl Cluster {
-    /// Which pods would have to go so that this pod fits; asked after a decision that found no node.
-    ///
-    /// Of the nodes that do with the fewest violations of `budgets`, the victims' highest priority is to be lowest,
-    /// then the sum of their priorities, then their number; then the one whose most important victims started
-    /// last, then the first by name. A pod that is nominated ([`Cluster::nominate`]) to a node where pods are
-    /// already being removed does not preempt again. The state of the cluster is not changed.
-    pub fn preempt(&mut self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
-        let none = |reason: &str| Preemption::NoCandidate { message: format!("preemption: {reason}") };
-        let nothing = Preemption::NoCandidate { message: String::new() };
-        let profile = self.classes.get(pod.class).key.profile;
-        if profile.is_none_or(|i| !self.profiles[i].profile.preemption) {
-            return nothing;
-        }
-        if !pod.preempts {
-            return none(NEVER);
-        }
-        let incoming = self.incoming(pod);
-        let budgets = Budgets::compile(&mut self.symbols, budgets);
-        let Some(run) = self.run(&incoming).filter(|run| run.feasible.is_empty()) else { return nothing };
-        if self.n_nodes() == 0 {
-            return nothing;
-        }
-        let candidates: BTreeMap<NodeId, Status> =
-            run.rejections().map(|(id, rejection)| (id, rejection.status)).collect();
-        if self.waits_for_victims(pod, &candidates) {
-            return none(WAITING);
-        }
-        let mut helped: Vec<_> =
-            candidates.into_iter().filter(|(_, s)| *s == Status::Unschedulable).map(|(id, _)| id).collect();
-        if matches!(run.pre_filter, PreFilter::Rejected(_)) {
-            helped.clear();
-        }
+/// Which pods have to be evicted so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt).
+pub(crate) fn preempt(
+    state: &mut State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    budgets: &[DisruptionBudget],
+) -> Preemption {
+    let none = |reason: &str| Preemption::NoCandidate { message: format!("preemption: {reason}") };
+    let nothing = Preemption::NoCandidate { message: String::new() };
+    let profile = state.rule_sets.get(pod.rule_set).key.profile;
+    if profile.is_none_or(|i| !state.profiles[i].profile.preemption) {
+        return nothing;
+    }
+    if !pod.preempts {
+        return none(NEVER);
+    }
+    let cycle = CycleState::new(state, nominations, pod);
+    let budgets = Budgets::compile(&mut state.symbols, budgets);
+    let state = &*state;
+    let run = Context::new(state, &cycle).map(Run::new);
+    let Some(run) = run.filter(|run| run.feasible.is_empty()) else { return nothing };
+    if state.nodes.len() == 0 {
+        return nothing;
+    }
+    let candidates: BTreeMap<NodeId, Status> =
+        run.rejections().map(|(id, rejection)| (id, rejection.status)).collect();
+    if waits_for_victims(state, nominations, pod, &candidates) {
+        return none(WAITING);
+    }
+    let mut helped: Vec<_> =
+        candidates.into_iter().filter(|(_, s)| *s == Status::Unschedulable).map(|(id, _)| id).collect();
+    if matches!(run.pre_filter, PreFilter::Rejected(_)) {
+        helped.clear();
+    }
 
-        let concerns = Concerns::new(run.context);
-        let search = Search {
-            context: run.context,
-            filters: &run.filters,
-            concerns: &concerns,
-            budgets: &budgets,
-            priority: pod.standing.priority,
-        };
-        let mut best: Option<(Cost, &str, NodeVictims)> = None;
-        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-        let unhelped = self.n_nodes() - helped.len();
-        for id in helped {
-            match search.on(id, best.as_ref().map(|(cost, ..)| cost)) {
-                Found::Victims(found) => {
-                    let name = run.node_name(id);
-                    if best.as_ref().is_none_or(|(cost, first, _)| (found.cost, name) < (*cost, *first)) {
-                        best = Some((found.cost, name, found));
-                    }
+    let relevant = RelevantMatchers::new(run.context);
+    let search = Search {
+        context: run.context,
+        filters: &run.filters,
+        relevant: &relevant,
+        budgets: &budgets,
+        priority: pod.precedence.priority,
+    };
+    let mut best: Option<(Cost, &str, NodeVictims)> = None;
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let unhelped = state.nodes.len() - helped.len();
+    for id in helped {
+        match search.on(id, best.as_ref().map(|(cost, ..)| cost)) {
+            Found::Victims(found) => {
+                let name = run.node_name(id);
+                if best.as_ref().is_none_or(|(cost, first, _)| (found.cost, name) < (*cost, *first)) {
+                    best = Some((found.cost, name, found));
                 }
-                Found::Dearer => {}
-                Found::Nobody => *reasons.entry(NOBODY.to_owned()).or_default() += 1,
-                Found::StillRejected(rejection) => {
-                    for reason in rejection.reasons {
-                        *reasons.entry(reason.into_owned()).or_default() += 1;
-                    }
+            }
+            Found::Dearer => {}
+            Found::Nobody => *reasons.entry(NOBODY.to_owned()).or_default() += 1,
+            Found::StillRejected(rejection) => {
+                for reason in rejection.reasons {
+                    *reasons.entry(reason.into_owned()).or_default() += 1;
                 }
             }
         }
-        if let Some((cost, node, NodeVictims { pods, .. })) = best {
-            return Preemption::Victims(self.victims(pod, node, &pods, cost.n_pdb_violations));
-        }
-        if unhelped > 0 {
-            *reasons.entry(NOT_HELPFUL.to_owned()).or_default() += unhelped;
-        }
-        let mut reasons: Vec<_> = reasons.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
-        reasons.sort_unstable();
-        none(&format!("0/{} nodes are available: {}.", self.n_nodes(), reasons.join(", ")))
     }
+    if let Some((cost, node, NodeVictims { pods, .. })) = best {
+        return Preemption::Victims(victims(state, nominations, pod, node, &pods, cost.n_pdb_violations));
+    }
+    if unhelped > 0 {
+        *reasons.entry(NOT_HELPFUL.to_owned()).or_default() += unhelped;
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+    reasons.sort_unstable();
+    none(&format!("0/{} nodes are available: {}.", state.nodes.len(), reasons.join(", ")))
+}
 
-    /// Whether room is being made for the pod already: on the node it is nominated to, pods of lower priority are
-    /// being preempted. Not so if that node has become one that no preemption helps with.
-    fn waits_for_victims(&self, pod: &PreparedPod, rejected: &BTreeMap<NodeId, Status>) -> bool {
-        let node = self.nominations.node(pod.namespace, &pod.name).and_then(|name| self.nodes.find(name));
-        let Some(node) = node.filter(|id| rejected.get(id) == Some(&Status::Unschedulable)) else {
-            return false;
-        };
-        self.nodes
-            .get(node)
-            .pods
-            .iter()
-            .map(|id| self.pods.get(*id).standing)
-            .any(|standing| standing.priority < pod.standing.priority && standing.being_preempted)
-    }
+/// Whether room is being made for the pod already: on the node it is nominated to, pods of lower priority are
+/// being preempted. Not so if that node has become one that no preemption helps with.
+fn waits_for_victims(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    rejected: &BTreeMap<NodeId, Status>,
+) -> bool {
+    let node = nominations.node(pod.namespace, &pod.name).and_then(|name| state.nodes.find(name));
+    let Some(node) = node.filter(|id| rejected.get(id) == Some(&Status::Unschedulable)) else {
+        return false;
+    };
+    state
+        .nodes
+        .get(node)
+        .pods
+        .iter()
+        .map(|id| state.pods.get(*id).precedence)
+        .any(|precedence| precedence.priority < pod.precedence.priority && precedence.being_preempted)
+}
 
-    fn victims(
-        &self,
-        pod: &PreparedPod,
-        node: &str,
-        pods: &[crate::state::pod::PodId],
-        n_pdb_violations: usize,
-    ) -> Victims {
-        let key = |namespace, name: &str| (self.symbols.text(namespace).to_owned(), name.to_owned());
-        let nominated = self.symbols.get(node).map_or(&[][..], |node| self.nominations.on(node));
-        let lower = nominated.iter().filter(|p| p.standing.priority < pod.standing.priority);
-        let mut nominations: Vec<_> = lower.map(|p| key(p.namespace, &p.name)).collect();
-        nominations.sort_unstable();
-        let victims = pods.iter().map(|id| self.pods.get(*id)).map(|p| key(p.namespace, &p.name));
-        Victims { node: node.to_owned(), victims: victims.collect(), n_pdb_violations, nominations }
-    }
+fn victims(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    node: &str,
+    pods: &[crate::state::pod::PodId],
+    n_pdb_violations: usize,
+) -> Victims {
+    let key = |namespace, name: &str| (state.symbols.text(namespace).to_owned(), name.to_owned());
+    let nominated = state.symbols.get(node).map_or(&[][..], |node| nominations.on(node));
+    let lower = nominated.iter().filter(|p| p.precedence.priority < pod.precedence.priority);
+    let mut nominations: Vec<_> = lower.map(|p| key(p.namespace, &p.name)).collect();
+    nominations.sort_unstable();
+    let victims = pods.iter().map(|id| state.pods.get(*id)).map(|p| key(p.namespace, &p.name));
+    Victims { node: node.to_owned(), victims: victims.collect(), n_pdb_violations, nominations }
 }

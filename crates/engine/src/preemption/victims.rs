@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use berth_api::config::Plugin;
 
 use super::budget::Budgets;
-use crate::nomination::Nominated;
-use crate::plugins::{Context, Filter};
-use crate::state::cluster::Cluster;
+use crate::context::Context;
+use crate::plugins::Filter;
+use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::verdict::Rejection;
-use crate::what_if::{Concerns, WhatIf};
+use crate::what_if::{NodeWhatIf, RelevantMatchers};
 
 type Filters<'a> = Vec<(Plugin, Box<dyn Filter + 'a>)>;
 
@@ -20,7 +20,7 @@ type Filters<'a> = Vec<(Plugin, Box<dyn Filter + 'a>)>;
 pub(super) struct Search<'a> {
     pub(super) context: Context<'a>,
     pub(super) filters: &'a Filters<'a>,
-    pub(super) concerns: &'a Concerns<'a>,
+    pub(super) relevant: &'a RelevantMatchers<'a>,
     pub(super) budgets: &'a Budgets<'a>,
     /// Pods below this priority may have to go.
     pub(super) priority: i32,
@@ -65,15 +65,15 @@ impl Cost {
         earliest_start: Reverse(i64::MAX),
     };
 
-    fn add(&mut self, cluster: &Cluster, pod: PodId, violates: bool) {
-        let standing = cluster.pods.get(pod).standing;
-        let priority = i64::from(standing.priority);
+    fn add(&mut self, state: &State, pod: PodId, violates: bool) {
+        let precedence = state.pods.get(pod).precedence;
+        let priority = i64::from(precedence.priority);
         self.n_pdb_violations += usize::from(violates);
         if priority > self.highest_priority {
             self.highest_priority = priority;
-            self.earliest_start = Reverse(standing.started);
+            self.earliest_start = Reverse(precedence.started);
         } else if priority == self.highest_priority {
-            self.earliest_start = self.earliest_start.max(Reverse(standing.started));
+            self.earliest_start = self.earliest_start.max(Reverse(precedence.started));
         }
         self.sum_of_priorities += priority - i64::from(i32::MIN);
         self.n_victims += 1;
@@ -87,9 +87,9 @@ impl Cost {
 }
 
 /// Higher priority first, then the earlier start; names settle the rest.
-fn by_importance(cluster: &Cluster, a: &PodRecord, b: &PodRecord) -> Ordering {
-    let text = |namespace| cluster.symbols.text(namespace);
-    let rank = |p: &PodRecord| (Reverse(p.standing.priority), p.standing.started);
+fn by_importance(state: &State, a: &PodRecord, b: &PodRecord) -> Ordering {
+    let text = |namespace| state.symbols.text(namespace);
+    let rank = |p: &PodRecord| (Reverse(p.precedence.priority), p.precedence.started);
     rank(a).cmp(&rank(b)).then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
 }
 
@@ -97,30 +97,30 @@ impl Search<'_> {
     /// Which pods would have to leave a node: all of lower priority, but as many as possible are reprieved, first
     /// those that a budget protects, then the others, each time the most important first.
     pub(super) fn on(&self, id: NodeId, best: Option<&Cost>) -> Found {
-        let cluster = self.context.cluster;
-        let pods = cluster.nodes.get(id).pods.iter().map(|pod| (*pod, cluster.pods.get(*pod)));
-        let mut lower: Vec<_> = pods.filter(|(_, p)| p.standing.priority < self.priority).collect();
+        let state = self.context.state;
+        let pods = state.nodes.get(id).pods.iter().map(|pod| (*pod, state.pods.get(*pod)));
+        let mut lower: Vec<_> = pods.filter(|(_, p)| p.precedence.priority < self.priority).collect();
         if lower.is_empty() {
             return Found::Nobody;
         }
-        let mut node = self.concerns.on(id);
+        let mut node = self.relevant.on(id);
         for (_, pod) in &lower {
-            node.change(pod.class, pod.identity, -1);
+            node.change(pod.rule_set, pod.signature, -1);
         }
-        if let Some(rejection) = self.rejection(&mut node, id, |_| true) {
+        if let Some(rejection) = self.rejection(&mut node, |_| true) {
             return Found::StillRejected(rejection);
         }
-        lower.sort_unstable_by(|(_, a), (_, b)| by_importance(cluster, a, b));
+        lower.sort_unstable_by(|(_, a), (_, b)| by_importance(state, a, b));
         let pods: Vec<_> = lower.into_iter().map(|(id, _)| id).collect();
-        let violations = self.budgets.violations(cluster, &pods);
+        let violations = self.budgets.violations(state, &pods);
         let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
         for protected in [true, false] {
             for (pod, violates) in pods.iter().zip(&violations).filter(|(_, v)| **v == protected) {
                 self.change(&mut node, *pod, 1);
-                if self.rejection(&mut node, id, depends_on_pods).is_some() {
+                if self.rejection(&mut node, depends_on_pods).is_some() {
                     self.change(&mut node, *pod, -1);
                     victims.push(*pod);
-                    cost.add(cluster, *pod, *violates);
+                    cost.add(state, *pod, *violates);
                     if best.is_some_and(|best| cost.exceeds(best)) {
                         return Found::Dearer;
                     }
@@ -130,27 +130,25 @@ impl Search<'_> {
         if victims.is_empty() {
             return Found::Nobody;
         }
-        victims.sort_unstable_by(|a, b| by_importance(cluster, cluster.pods.get(*a), cluster.pods.get(*b)));
+        victims.sort_unstable_by(|a, b| by_importance(state, state.pods.get(*a), state.pods.get(*b)));
         Found::Victims(NodeVictims { pods: victims, cost })
     }
 
-    fn change(&self, node: &mut WhatIf<'_>, pod: PodId, sign: i64) {
-        let record = self.context.cluster.pods.get(pod);
-        node.change(record.class, record.identity, sign);
+    fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {
+        let record = self.context.state.pods.get(pod);
+        node.change(record.rule_set, record.signature, sign);
     }
 
     /// The first rejection of the node as it is told, with the pods nominated to it and then without.
     fn rejection(
         &self,
-        node: &mut WhatIf<'_>,
-        id: NodeId,
+        node: &mut NodeWhatIf<'_>,
         asked: impl Fn(Plugin) -> bool + Copy,
     ) -> Option<Rejection> {
-        let nominated: &Nominated = &self.context.incoming.nominated;
         let filters = || self.filters.iter().filter(|(plugin, _)| asked(*plugin));
-        if nominated.change(node, id, 1) {
+        if node.change_nominated(1) {
             let rejection = filters().find_map(|(_, filter)| filter.check(node.node()));
-            nominated.change(node, id, -1);
+            node.change_nominated(-1);
             if rejection.is_some() {
                 return rejection;
             }

@@ -1,6 +1,93 @@
-//! What has changed since a view last looked.
+//! Changes of the state, as those above it read them.
 
+use super::counter::Counter;
+use super::intern::Symbol;
+use super::matcher::MatcherId;
 use super::node::NodeId;
+use super::pod::PodId;
+use super::rule_set::RuleSetId;
+use super::signature::SignatureId;
+use super::topology::{DomainId, TopologyId};
+use super::uid::Uid;
+
+/// A change that could make a node feasible for a pending pod.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    NodeAdded(Symbol),
+    NodeChanged(Symbol, NodeParts),
+    NodeRemoved,
+    PodAttached(PodAt),
+    PodDetached(PodAt),
+    NamespaceChanged(Symbol),
+    /// Of services or owners, which default spread constraints use.
+    SelectorChanged,
+}
+
+/// What of a node changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeParts {
+    pub(crate) labels: bool,
+    pub(crate) taints: bool,
+    pub(crate) allocatable: bool,
+    pub(crate) unschedulable: bool,
+    /// Not a change: whether pods were on it.
+    pub(crate) has_pods: bool,
+}
+
+impl NodeParts {
+    /// Whether anything changed that rules look at.
+    pub(crate) fn any(self) -> bool {
+        self.labels || self.taints || self.allocatable || self.unschedulable
+    }
+}
+
+/// A pod on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodAt {
+    pub(crate) rule_set: RuleSetId,
+    pub(crate) signature: SignatureId,
+    pub(crate) node: Symbol,
+    /// The state of nodes at that time.
+    pub(crate) places: u64,
+}
+
+/// A change that could make a rule of a running pod hold or not.
+#[derive(Clone, Debug)]
+pub(crate) enum TrackedChange {
+    /// The pod counts on its node.
+    Attached(PodId),
+    /// The pod, with its uid, no longer counts.
+    Detached(PodId, Uid),
+    /// The labels of the pod's node changed.
+    Relocated(PodId),
+    /// The number of matching pods in a domain crossed from none to one or from one to two, or back. A pod counts at
+    /// most once itself: where the number stays higher, there is another one in any case.
+    Count {
+        matcher: MatcherId,
+        topology: TopologyId,
+        domain: DomainId,
+        /// Few domains have matching pods: which pod is the first of its group may have changed.
+        few_domains: bool,
+    },
+    /// Pods with the signature match the matcher now, or do no longer.
+    Matches(MatcherId, SignatureId),
+}
+
+impl TrackedChange {
+    /// The change behind a count that is one more or one less now, if it matters.
+    #[inline]
+    pub(super) fn count(
+        matcher: MatcherId,
+        topology: TopologyId,
+        domain: DomainId,
+        counter: &Counter,
+        sign: i64,
+    ) -> Option<TrackedChange> {
+        let now = counter.get(domain).count;
+        let few_domains = counter.n_domains() <= 2;
+        (now.min(now - sign) <= 1).then_some(TrackedChange::Count { matcher, topology, domain, few_domains })
+    }
+}
 
 /// The nodes that changed, in order: a pod came or went, or the node itself is not what it was.
 ///

@@ -7,20 +7,19 @@ use berth_api::object::Pod;
 use berth_api::rules::{Dialect, PodTerm, TopologyScope};
 use smallvec::{SmallVec, smallvec};
 
-use super::class::{Carried, Class, ClassId, ClassKey, PreferredTerm, RequiredTerm};
-use super::cluster::Cluster;
+use super::State;
 use super::intern::Symbol;
-use super::matcher::{CarriedKind, NamespaceMatcher, PodQuery};
+use super::matcher::{ExistingTermKind, NamespaceMatcher, PodQuery};
 use super::node::Resources;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
+use super::rule_set::{ExistingTerm, PreferredTerm, RequiredTerm, RuleAt, RuleSet, RuleSetId, RuleSetKey};
 use super::selector::LabelMatcher;
 use super::topology::TopologyId;
 use super::workload::WorkloadSelectors;
-use crate::violation::rule::RuleAt;
 
-impl Cluster {
-    /// The class of a pod, made if need be.
-    pub(crate) fn class_of(&mut self, pod: &Pod) -> ClassId {
+impl State {
+    /// The rule_set of a pod, made if need be.
+    pub(crate) fn rule_set_of(&mut self, pod: &Pod) -> RuleSetId {
         let rules = self.rules_of(pod);
         let profile = self.profile_index(pod);
         let owner = pod.metadata.controller().filter(|o| {
@@ -29,12 +28,12 @@ impl Cluster {
         });
         let owner = owner.map(|o| (o.kind.clone(), o.name.clone()));
         let namespace = self.symbols.intern(&pod.metadata.namespace);
-        let key = ClassKey { namespace, profile, rules, owner };
-        match self.classes.find(&key) {
+        let key = RuleSetKey { namespace, profile, rules, owner };
+        match self.rule_sets.find(&key) {
             Some(id) => id,
             None => {
-                let class = self.compile_class(key);
-                self.classes.insert(class)
+                let rule_set = self.compile_rule_set(key);
+                self.rule_sets.insert(rule_set)
             }
         }
     }
@@ -47,7 +46,7 @@ impl Cluster {
         self.profiles.iter().position(|p| p.profile.scheduler_name == name)
     }
 
-    fn compile_class(&mut self, key: ClassKey) -> Class {
+    fn compile_rule_set(&mut self, key: RuleSetKey) -> RuleSet {
         let rules = &key.rules;
         let symbols = &mut self.symbols;
         let requests = Resources::of_pod(symbols, &rules.requests);
@@ -65,16 +64,20 @@ impl Cluster {
             .map(|t| NodeMatcher::all(symbols, &t.requirements))
             .collect();
 
-        let mut carried = Vec::new();
-        let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut carried);
+        let mut existing_terms = Vec::new();
+        let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut existing_terms);
         let executing_affinity = self.compile_executing_affinity(&rules.required_affinity);
-        let required_anti_affinity =
-            self.compile_required_anti_affinity(&rules.required_anti_affinity, key.namespace, &mut carried);
+        let required_anti_affinity = self.compile_required_anti_affinity(
+            &rules.required_anti_affinity,
+            key.namespace,
+            &mut existing_terms,
+        );
         let affinity = rules.preferred_affinity.iter().map(|p| (p.weight, &p.term));
         let anti_affinity = rules.preferred_anti_affinity.iter().map(|p| (-p.weight, &p.term));
         let preferred = affinity.chain(anti_affinity);
-        let preferred =
-            preferred.map(|(weight, term)| self.compile_preferred(weight, term, &mut carried)).collect();
+        let preferred = preferred
+            .map(|(weight, term)| self.compile_preferred(weight, term, &mut existing_terms))
+            .collect();
         let executing = RuleAt::executing(
             rules.required_node_affinity.iter().map(|r| r.required_during_execution),
             required_affinity.iter().map(|t| rules.required_affinity[t.index].required_during_execution),
@@ -82,7 +85,7 @@ impl Cluster {
                 .iter()
                 .map(|t| rules.required_anti_affinity[t.index].required_during_execution),
         );
-        Class {
+        RuleSet {
             requests,
             images,
             node_selector,
@@ -91,7 +94,7 @@ impl Cluster {
             required_affinity,
             required_anti_affinity,
             preferred,
-            carried: carried.into(),
+            existing_terms: existing_terms.into(),
             executing,
             executing_affinity,
             key: Arc::new(key),
@@ -102,7 +105,7 @@ impl Cluster {
     fn compile_required_affinity(
         &mut self,
         terms: &[PodTerm],
-        carried: &mut Vec<Carried>,
+        existing_terms: &mut Vec<ExistingTerm>,
     ) -> Box<[RequiredTerm]> {
         let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
         let mut topologies = Vec::new();
@@ -111,10 +114,10 @@ impl Cluster {
             // As a wish towards others each term acts alone, and one over all topologies counts a pod once.
             let combined = self.combined_topologies(&term.topology);
             let matcher = self.matcher(smallvec![query.clone()], [], combined.iter().map(|(t, _)| *t));
-            carried.extend(combined.into_iter().map(|(topology, sign)| Carried {
+            existing_terms.extend(combined.into_iter().map(|(topology, sign)| ExistingTerm {
                 matcher,
                 topology,
-                kind: CarriedKind::RequiredAffinity,
+                kind: ExistingTermKind::RequiredAffinity,
                 weight: sign,
             }));
             topologies.push(self.single_topologies(&term.topology));
@@ -154,7 +157,7 @@ impl Cluster {
         &mut self,
         terms: &[PodTerm],
         namespace: Symbol,
-        carried: &mut Vec<Carried>,
+        existing_terms: &mut Vec<ExistingTerm>,
     ) -> Box<[RequiredTerm]> {
         let mut compiled = Vec::new();
         for (index, term) in terms.iter().enumerate() {
@@ -166,10 +169,10 @@ impl Cluster {
             let topologies = self.single_topologies(&term.topology);
             let matcher =
                 self.matcher(smallvec![query], topologies.iter().copied(), topologies.iter().copied());
-            carried.extend(topologies.iter().map(|topology| Carried {
+            existing_terms.extend(topologies.iter().map(|topology| ExistingTerm {
                 matcher,
                 topology: *topology,
-                kind: CarriedKind::RequiredAntiAffinity,
+                kind: ExistingTermKind::RequiredAntiAffinity,
                 weight: 1,
             }));
             compiled.push(RequiredTerm { index, matcher, topologies });
@@ -181,16 +184,16 @@ impl Cluster {
         &mut self,
         weight: i64,
         term: &PodTerm,
-        carried: &mut Vec<Carried>,
+        existing_terms: &mut Vec<ExistingTerm>,
     ) -> PreferredTerm {
         let query = self.query(term, false);
         let topologies = self.combined_topologies(&term.topology);
         let ids = topologies.iter().map(|(t, _)| *t);
         let matcher = self.matcher(smallvec![query], ids.clone(), ids);
-        carried.extend(topologies.iter().map(|(topology, sign)| Carried {
+        existing_terms.extend(topologies.iter().map(|(topology, sign)| ExistingTerm {
             matcher,
             topology: *topology,
-            kind: CarriedKind::Preferred,
+            kind: ExistingTermKind::Preferred,
             weight: weight * sign,
         }));
         PreferredTerm { weight, matcher, topologies }

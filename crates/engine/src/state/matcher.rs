@@ -95,7 +95,7 @@ impl PodQuery {
 
 /// The kinds of terms that running pods act on others with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CarriedKind {
+pub(crate) enum ExistingTermKind {
     RequiredAntiAffinity,
     RequiredAffinity,
     /// Preferred affinity, and with a negative weight preferred anti-affinity.
@@ -104,18 +104,18 @@ pub(crate) enum CarriedKind {
 
 /// Pods that carry a term, per domain of its topology.
 #[derive(Default)]
-pub(crate) struct Carriers {
+pub(crate) struct TermOwners {
     pub(crate) required_anti_affinity: Counter,
     pub(crate) required_affinity: Counter,
     pub(crate) preferred: Counter,
 }
 
-impl Carriers {
-    pub(crate) fn of(&mut self, kind: CarriedKind) -> &mut Counter {
+impl TermOwners {
+    pub(crate) fn of(&mut self, kind: ExistingTermKind) -> &mut Counter {
         match kind {
-            CarriedKind::RequiredAntiAffinity => &mut self.required_anti_affinity,
-            CarriedKind::RequiredAffinity => &mut self.required_affinity,
-            CarriedKind::Preferred => &mut self.preferred,
+            ExistingTermKind::RequiredAntiAffinity => &mut self.required_anti_affinity,
+            ExistingTermKind::RequiredAffinity => &mut self.required_affinity,
+            ExistingTermKind::Preferred => &mut self.preferred,
         }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) struct Matcher {
     /// Pods that match, per domain of each topology somebody asks about.
     pub(crate) matching: SmallVec<[(TopologyId, Counter); 1]>,
     /// Pods that carry a term with this matcher, per domain of the term's topology.
-    pub(crate) carriers: SmallVec<[(TopologyId, Carriers); 1]>,
+    pub(crate) owners: SmallVec<[(TopologyId, TermOwners); 1]>,
 }
 
 impl Matcher {
@@ -153,9 +153,9 @@ impl Matcher {
     }
 
     /// The counter of pods with a required anti-affinity term in a topology; none if nobody ever had one.
-    pub(crate) fn carriers_in(&self, topology: TopologyId) -> Option<&Counter> {
-        let carriers = self.carriers.iter().find(|(t, _)| *t == topology);
-        carriers.map(|(_, carriers)| &carriers.required_anti_affinity)
+    pub(crate) fn owners_in(&self, topology: TopologyId) -> Option<&Counter> {
+        let owners = self.owners.iter().find(|(t, _)| *t == topology);
+        owners.map(|(_, owners)| &owners.required_anti_affinity)
     }
 
     fn requirements(&self) -> impl Iterator<Item = &LabelRequirement> {
@@ -194,7 +194,7 @@ impl Matchers {
         }
         let id = MatcherId(self.all.len() as u32);
         let matcher =
-            Matcher { queries: queries.clone(), matching: SmallVec::new(), carriers: SmallVec::new() };
+            Matcher { queries: queries.clone(), matching: SmallVec::new(), owners: SmallVec::new() };
         match matcher.anchor() {
             Some(LabelRequirement::In(key, values)) => {
                 for value in values {

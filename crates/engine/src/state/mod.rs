@@ -1,24 +1,169 @@
 //! The state of a cluster and its indexes: what the rules read.
+//!
+//! [`State`] holds nodes, namespaces, assigned pods, their interned rules and labels, and the counters over them. It
+//! imports no other module of the engine: plugins, views, nominations, preemption and violations are above it, and read
+//! what they need. It records its own changes ([`change::Change`]) where a reader asks for that.
 
 pub(crate) mod change;
-pub(crate) mod class;
-pub(crate) mod cluster;
-pub(crate) mod compile;
+mod compile;
 pub(crate) mod counter;
-pub(crate) mod counting;
-pub(crate) mod identity;
+mod counting;
 pub(crate) mod image;
-pub(crate) mod incoming;
 pub(crate) mod intern;
 pub(crate) mod matcher;
 pub(crate) mod name_order;
 pub(crate) mod namespace;
 pub(crate) mod node;
-pub(crate) mod node_condition;
+mod node_condition;
 pub(crate) mod pod;
+pub(crate) mod prepared;
 pub(crate) mod profile;
+pub(crate) mod rule_set;
 pub(crate) mod selector;
+mod settings;
+pub(crate) mod signature;
+pub(crate) mod spread;
 pub(crate) mod topology;
 pub(crate) mod uid;
-pub(crate) mod witness;
-pub(crate) mod workload;
+mod update;
+mod workload;
+
+use berth_api::object::Pod;
+use berth_api::rules::PodRules;
+use rustc_hash::FxHashSet;
+
+use self::change::{Change, ChangeLog, TrackedChange};
+use self::image::Images;
+use self::intern::{Symbol, Symbols};
+use self::matcher::Matchers;
+use self::name_order::NameOrder;
+use self::namespace::Namespaces;
+use self::node::{NodeId, Nodes};
+use self::pod::{PodId, Pods};
+use self::profile::ProfileState;
+use self::rule_set::RuleSets;
+use self::signature::Signatures;
+use self::topology::Topologies;
+use self::workload::WorkloadSelectors;
+
+pub use self::compile::MAX_ALL_TOPOLOGIES;
+pub use self::settings::Settings;
+
+/// The state of a cluster, indexed for decisions.
+///
+/// A pod whose node is not known counts nowhere until the node comes. Nothing here fails.
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) profiles: Vec<ProfileState>,
+    pub(crate) symbols: Symbols,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) exempt_namespaces: FxHashSet<Symbol>,
+    pub(crate) nodes: Nodes,
+    pub(crate) pods: Pods,
+    pub(crate) images: Images,
+    pub(crate) topologies: Topologies,
+    pub(crate) matchers: Matchers,
+    pub(crate) signatures: Signatures,
+    pub(crate) rule_sets: RuleSets,
+    workloads: WorkloadSelectors,
+    pub(crate) changes: ChangeLog,
+    pub(crate) name_order: NameOrder,
+    /// Changes since they were last taken, if they are recorded at all.
+    recorded: Option<Vec<Change>>,
+    /// The same for changes that can make rules of running pods hold or not.
+    tracked: Option<Vec<TrackedChange>>,
+    /// Label keys that some selector mentions.
+    mentioned: FxHashSet<Symbol>,
+    /// The empty text.
+    pub(crate) empty: Symbol,
+}
+
+impl State {
+    /// An empty cluster.
+    pub(crate) fn new(settings: Settings) -> State {
+        let mut symbols = Symbols::default();
+        let profiles = settings.config.profiles.iter();
+        let profiles = profiles.map(|p| ProfileState::new(&mut symbols, p.clone())).collect();
+        let exempt = settings.exempt_namespaces.iter().filter(|_| settings.extensions);
+        let exempt_namespaces = exempt.map(|n| symbols.intern(n)).collect();
+        State {
+            empty: symbols.intern(""),
+            settings,
+            profiles,
+            symbols,
+            namespaces: Namespaces::default(),
+            exempt_namespaces,
+            nodes: Nodes::default(),
+            pods: Pods::default(),
+            images: Images::default(),
+            topologies: Topologies::default(),
+            matchers: Matchers::default(),
+            signatures: Signatures::default(),
+            rule_sets: RuleSets::default(),
+            workloads: WorkloadSelectors::default(),
+            changes: ChangeLog::default(),
+            name_order: NameOrder::default(),
+            recorded: None,
+            tracked: None,
+            mentioned: FxHashSet::default(),
+        }
+    }
+
+    /// The rules of a pod, as the settings read it.
+    pub(crate) fn rules_of(&self, pod: &Pod) -> PodRules {
+        PodRules::parse(pod, self.settings.extensions)
+    }
+
+    pub(crate) fn is_exempt(&self, namespace: Symbol) -> bool {
+        self.exempt_namespaces.contains(&namespace)
+    }
+
+    /// Epoch: when it changes, pods that had the same signature may have different ones.
+    pub(crate) fn signature_epoch(&self) -> usize {
+        self.mentioned.len()
+    }
+
+    pub(crate) fn find_node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.find(self.symbols.get(name)?)
+    }
+
+    pub(crate) fn find_pod(&self, namespace: &str, name: &str) -> Option<PodId> {
+        self.pods.find(self.symbols.get(namespace)?, name)
+    }
+
+    pub(crate) fn node_name(&self, node: NodeId) -> &str {
+        self.symbols.text(self.nodes.get(node).name)
+    }
+
+    /// From now on appends changes to these (with `None`, records none); returns those recorded before.
+    pub(crate) fn replace_recorded(&mut self, recorded: Option<Vec<Change>>) -> Option<Vec<Change>> {
+        std::mem::replace(&mut self.recorded, recorded)
+    }
+
+    /// The changes recorded since the last call, in order.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.recorded.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Starts or stops recording changes for [`State::take_tracked_changes`].
+    pub(crate) fn track_changes(&mut self, on: bool) {
+        self.tracked = on.then(Vec::new);
+    }
+
+    /// The tracked changes since the last call, in order.
+    pub(crate) fn take_tracked_changes(&mut self) -> Vec<TrackedChange> {
+        self.tracked.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn record(&mut self, change: Change) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(change);
+        }
+    }
+
+    fn track(&mut self, change: impl FnOnce() -> TrackedChange) {
+        if let Some(tracked) = &mut self.tracked {
+            tracked.push(change());
+        }
+    }
+}

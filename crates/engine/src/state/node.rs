@@ -111,7 +111,7 @@ impl NodeRecord {
     }
 
     /// Adds (`sign` 1) or takes away (−1) what a pod uses.
-    pub(crate) fn charge(
+    pub(crate) fn account(
         &mut self,
         requests: &Resources,
         rules: &PodRequests,

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use berth_api::object::Pod;
 use rustc_hash::FxHashMap;
 
-use super::class::ClassId;
-use super::identity::IdentityId;
-use super::incoming::PreparedPod;
 use super::intern::{Labels, Symbol};
 use super::node::NodeId;
+use super::prepared::PreparedPod;
+use super::rule_set::RuleSetId;
+use super::signature::SignatureId;
 use super::uid::Uid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,26 +20,26 @@ const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// How a pod stands against others where one has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Precedence {
     pub(crate) priority: i32,
     /// A scheduler is removing it already, to make room.
     pub(crate) being_preempted: bool,
     /// Its node runs it from a file and only mirrors it: deleting it at the API server does not end it.
     pub(crate) is_mirror: bool,
-    /// Seconds since 1970; [`Standing::NOT_STARTED`] before its node took notice of it.
+    /// Seconds since 1970; [`Precedence::NOT_STARTED`] before its node took notice of it.
     pub(crate) started: i64,
 }
 
-impl Standing {
+impl Precedence {
     /// Later than any start.
     pub(crate) const NOT_STARTED: i64 = i64::MAX;
 
-    pub(crate) fn of(pod: &Pod) -> Standing {
-        Standing {
+    pub(crate) fn of(pod: &Pod) -> Precedence {
+        Precedence {
             priority: pod.spec.priority.unwrap_or(0),
             being_preempted: pod.is_being_preempted(),
             is_mirror: pod.metadata.annotations.contains_key(MIRROR_ANNOTATION),
-            started: pod.started().unwrap_or(Standing::NOT_STARTED),
+            started: pod.started().unwrap_or(Precedence::NOT_STARTED),
         }
     }
 }
@@ -51,9 +51,9 @@ pub(crate) struct PodRecord {
     pub(crate) uid: Uid,
     pub(crate) labels: Labels,
     pub(crate) terminating: bool,
-    pub(crate) standing: Standing,
-    pub(crate) class: ClassId,
-    pub(crate) identity: IdentityId,
+    pub(crate) precedence: Precedence,
+    pub(crate) rule_set: RuleSetId,
+    pub(crate) signature: SignatureId,
     /// The node it is assigned to, by name: the node may not exist (yet, or any more).
     pub(crate) node_name: Symbol,
     /// The node, when it exists: only then does the pod count anywhere.
@@ -63,10 +63,10 @@ pub(crate) struct PodRecord {
 impl PodRecord {
     /// Whether nothing of a pod differs that rules look at.
     pub(crate) fn is_as(&self, pod: &PreparedPod, node_name: Symbol) -> bool {
-        self.class == pod.class
+        self.rule_set == pod.rule_set
             && self.node_name == node_name
             && self.terminating == pod.terminating
-            && self.standing == pod.standing
+            && self.precedence == pod.precedence
             && self.labels == pod.labels
     }
 }
@@ -78,7 +78,7 @@ pub(crate) struct Pods {
     free: Vec<PodId>,
     by_key: HashMap<(Symbol, Box<str>), PodId>,
     /// Pods assigned to nodes that do not exist.
-    pub(crate) homeless: FxHashMap<Symbol, Vec<PodId>>,
+    pub(crate) unknown_node_pods: FxHashMap<Symbol, Vec<PodId>>,
 }
 
 impl Pods {

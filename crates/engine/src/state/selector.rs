@@ -80,10 +80,6 @@ impl LabelMatcher {
         LabelMatcher(None)
     }
 
-    pub(crate) fn everything() -> Self {
-        LabelMatcher(Some(Box::default()))
-    }
-
     pub(crate) fn is_nothing(&self) -> bool {
         self.0.is_none()
     }

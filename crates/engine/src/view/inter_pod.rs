@@ -1,11 +1,11 @@
-//! The counters that inter-pod rules read for one class, sorted by whether a domain is one node or many.
+//! The counters that inter-pod rules read for one rule set, sorted by whether a domain is one node or many.
 
 use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
 use super::cells::Features;
-use crate::plugins::Context;
-use crate::state::cluster::Cluster;
+use crate::context::Context;
+use crate::state::State;
 use crate::state::counter::{Counter, Tally};
 use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
@@ -28,25 +28,25 @@ enum Kind {
 }
 
 impl Source {
-    fn counter<'a>(&self, cluster: &'a Cluster) -> Option<&'a Counter> {
-        let matcher = cluster.matchers.get(self.matcher);
+    fn counter<'a>(&self, state: &'a State) -> Option<&'a Counter> {
+        let matcher = state.matchers.get(self.matcher);
         if self.kind == Kind::Matching {
             return matcher.matching_in(self.topology);
         }
-        let (_, carriers) = matcher.carriers.iter().find(|(t, _)| *t == self.topology)?;
+        let (_, owners) = matcher.owners.iter().find(|(t, _)| *t == self.topology)?;
         Some(match self.kind {
-            Kind::RequiredAntiAffinity => &carriers.required_anti_affinity,
-            Kind::RequiredAffinity => &carriers.required_affinity,
-            Kind::Preferred | Kind::Matching => &carriers.preferred,
+            Kind::RequiredAntiAffinity => &owners.required_anti_affinity,
+            Kind::RequiredAffinity => &owners.required_affinity,
+            Kind::Preferred | Kind::Matching => &owners.preferred,
         })
     }
 
-    fn is_empty(&self, cluster: &Cluster) -> bool {
-        self.counter(cluster).is_none_or(Counter::is_empty)
+    fn is_empty(&self, state: &State) -> bool {
+        self.counter(state).is_none_or(Counter::is_empty)
     }
 
-    fn tally_in(&self, cluster: &Cluster, domain: Option<DomainId>) -> Tally {
-        domain.and_then(|d| Some(self.counter(cluster)?.get(d))).unwrap_or_default()
+    fn tally_in(&self, state: &State, domain: Option<DomainId>) -> Tally {
+        domain.and_then(|d| Some(self.counter(state)?.get(d))).unwrap_or_default()
     }
 }
 
@@ -67,7 +67,7 @@ impl Preference {
 /// Required affinity terms are bits of [`Features::affinity_terms`].
 pub(super) const MAX_AFFINITY_TERMS: usize = 63;
 
-/// Everything that inter-pod rules read for one class.
+/// Everything that inter-pod rules read for one rule set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InterPod {
     /// Required affinity: per term, the topologies any of which may match.
@@ -80,24 +80,24 @@ pub(super) struct InterPod {
 
 impl InterPod {
     pub(super) fn new(context: Context<'_>) -> InterPod {
-        let Context { cluster, class, incoming, profile } = context;
-        let identity = cluster.identities.get(incoming.identity);
+        let Context { state, rule_set, cycle, profile } = context;
+        let signature = state.signatures.get(cycle.signature);
         let source = |kind, matcher, topology| Source { kind, matcher, topology };
         let against = || {
-            identity.matched_by_existing.iter().flat_map(|matcher| {
-                let carriers = &cluster.matchers.get(*matcher).carriers;
-                carriers.iter().map(|(topology, _)| (*matcher, *topology))
+            signature.matched_by_existing.iter().flat_map(|matcher| {
+                let owners = &state.matchers.get(*matcher).owners;
+                owners.iter().map(|(topology, _)| (*matcher, *topology))
             })
         };
         let mut rules = InterPod::default();
         if profile.profile.filter.contains(&Plugin::InterPodAffinity) {
-            for term in &class.required_affinity {
+            for term in &rule_set.required_affinity {
                 let topologies = term.topologies.iter();
                 rules.affinity.push(topologies.map(|t| source(Kind::Matching, term.matcher, *t)).collect());
             }
-            let first = class.required_affinity.first();
-            rules.matches_itself = first.is_some_and(|t| identity.matched.binary_search(&t.matcher).is_ok());
-            for term in &class.required_anti_affinity {
+            let first = rule_set.required_affinity.first();
+            rules.matches_itself = first.is_some_and(|t| signature.matched.binary_search(&t.matcher).is_ok());
+            for term in &rule_set.required_anti_affinity {
                 let topologies = term.topologies.iter();
                 rules.anti_affinity.extend(topologies.map(|t| source(Kind::Matching, term.matcher, *t)));
             }
@@ -105,10 +105,10 @@ impl InterPod {
         }
         let args = &profile.profile.inter_pod_affinity;
         let scores = profile.profile.score.iter().any(|(p, _)| *p == Plugin::InterPodAffinity);
-        if !scores || (class.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods) {
+        if !scores || (rule_set.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods) {
             return rules;
         }
-        for term in &class.preferred {
+        for term in &rule_set.preferred {
             for (topology, sign) in &term.topologies {
                 let source = source(Kind::Matching, term.matcher, *topology);
                 rules.preferences.push(Preference { source, by_count: true, factor: term.weight * sign });
@@ -131,10 +131,10 @@ impl InterPod {
     pub(super) fn extends(
         &self,
         before: &InterPod,
-        cluster: &Cluster,
+        state: &State,
         known: impl Fn(TopologyId) -> bool,
     ) -> bool {
-        let harmless = |source: &Source| source.is_empty(cluster) && known(source.topology);
+        let harmless = |source: &Source| source.is_empty(state) && known(source.topology);
         self.affinity == before.affinity
             && self.matches_itself == before.matches_itself
             && self.anti_affinity.iter().all(|s| before.anti_affinity.contains(s) || harmless(s))
@@ -149,14 +149,13 @@ impl InterPod {
     }
 
     /// The rules about topologies with one node per domain.
-    pub(super) fn node_rules<'a>(&'a self, cluster: &'a Cluster) -> NodeRules<'a> {
+    pub(super) fn node_rules<'a>(&'a self, state: &'a State) -> NodeRules<'a> {
         let counter = |source: &Source| {
-            let counter =
-                (!cluster.topologies.is_shared(source.topology)).then(|| source.counter(cluster))??;
+            let counter = (!state.topologies.is_shared(source.topology)).then(|| source.counter(state))??;
             (!counter.is_empty()).then_some((source.topology, counter))
         };
         NodeRules {
-            cluster,
+            state,
             affinity: self
                 .affinity
                 .iter()
@@ -168,18 +167,18 @@ impl InterPod {
     }
 
     /// Whether the pod may be the first of its group now.
-    pub(super) fn is_first_of_group(&self, cluster: &Cluster) -> bool {
-        self.matches_itself && self.affinity.iter().flatten().all(|s| s.is_empty(cluster))
+    pub(super) fn is_first_of_group(&self, state: &State) -> bool {
+        self.matches_itself && self.affinity.iter().flatten().all(|s| s.is_empty(state))
     }
 
     /// Looks at one cell by the topologies of several nodes a domain.
     pub(super) fn look_at_cell(
         &self,
-        cluster: &Cluster,
+        state: &State,
         domain: impl Fn(TopologyId) -> Option<DomainId>,
     ) -> CellRules {
-        let shared = |source: &&Source| cluster.topologies.is_shared(source.topology);
-        let tally = |s: &Source| s.tally_in(cluster, domain(s.topology));
+        let shared = |source: &&Source| state.topologies.is_shared(source.topology);
+        let tally = |s: &Source| s.tally_in(state, domain(s.topology));
         let mut affinity_terms = 0;
         for (i, term) in self.affinity.iter().enumerate() {
             let satisfied = term.iter().filter(shared).any(|s| tally(s).count > 0);
@@ -214,7 +213,7 @@ type Counted<'a> = (TopologyId, &'a Counter);
 
 /// What inter-pod rules check node by node: their counters in topologies with one node per domain.
 pub(super) struct NodeRules<'a> {
-    cluster: &'a Cluster,
+    state: &'a State,
     /// Per required affinity term, its topologies and its counters.
     affinity: SmallVec<[(&'a [Source], SmallVec<[Counted<'a>; 1]>); 1]>,
     anti_affinity: SmallVec<[Counted<'a>; 2]>,
@@ -224,7 +223,7 @@ pub(super) struct NodeRules<'a> {
 impl NodeRules<'_> {
     /// Whether the rules allow a node; sets its features.
     pub(super) fn allow(&self, node: NodeId, features: &mut Features) -> bool {
-        let domain = |topology| self.cluster.topologies.domain(topology, node);
+        let domain = |topology| self.state.topologies.domain(topology, node);
         let tally = |(topology, counter): &Counted<'_>| {
             domain(*topology).map(|domain| counter.get(domain)).unwrap_or_default()
         };

@@ -1,6 +1,6 @@
-//! Views: what one class of pods makes of every node, kept up to date as nodes change.
+//! Views: what pods with one rule set make of every node, kept up to date as nodes change.
 //!
-//! A view answers where the next pod of its class goes without looking at the nodes again. Nodes that share
+//! A view answers where the next pod of its rule set goes without looking at the nodes again. Nodes that share
 //! the domains of all topologies in play form a cell; in a cell, nodes with equal features (what goes into
 //! normalization or is judged anew) form a group; in a group, nodes with equal sums of all other scores form
 //! a bucket, ordered by name. A decision walks cells and groups, of which there are few, and takes the first
@@ -8,7 +8,7 @@
 //! many nodes a domain moves none.
 //!
 //! Only the best node comes out of a view. Reasons, scores by plugin and messages come from asking every node
-//! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`Class::fits_a_view`] says which).
+//! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`RuleSet::fits_a_view`] says which).
 
 mod cells;
 mod inter_pod;
@@ -19,33 +19,34 @@ use berth_api::rules::NodeSelectorRule;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::nomination::Nominated;
+use crate::context::{Context, CycleState, NodeRef};
+use crate::nomination::{NominatedPods, Nominations};
 use crate::plugins::pod_topology_spread::natural_logarithm;
-use crate::plugins::{self, Context, Filter, MAX_NODE_SCORE, NodeRef, Scorer};
+use crate::plugins::{self, Filter, MAX_NODE_SCORE, Scorer};
+use crate::state::State;
 use crate::state::change::Epochs;
-use crate::state::class::{Class, ClassId};
-use crate::state::cluster::Cluster;
-use crate::state::identity::IdentityId;
-use crate::state::incoming::{Incoming, PreparedPod};
 use crate::state::node::NodeId;
+use crate::state::prepared::PreparedPod;
+use crate::state::rule_set::{RuleSet, RuleSetId};
+use crate::state::signature::SignatureId;
 use crate::state::topology::{DomainId, TopologyId};
 use cells::{CellKey, Cells, Features, Place};
 use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
 use spread::Constraints;
 
-/// The views of the classes in use.
+/// The views of the rule sets in use.
 #[derive(Default)]
 pub(crate) struct Views {
-    by_class: FxHashMap<(ClassId, IdentityId), Box<View>>,
+    by_rule_set: FxHashMap<(RuleSetId, SignatureId), Box<View>>,
 }
 
-/// What one class of pods makes of every node.
+/// What pods with one rule set make of every node.
 struct View {
-    incoming: Incoming,
+    cycle: CycleState,
     /// Position in the log of changes up to which nodes are as they are.
     seen: u64,
     epochs: Epochs,
-    /// Whether images of the class are on any node.
+    /// Whether images of the rule set are on any node.
     has_images: bool,
     /// Topologies whose domains make the cells.
     topologies: SmallVec<[TopologyId; 2]>,
@@ -54,47 +55,46 @@ struct View {
     cells: Cells,
 }
 
-impl Cluster {
-    /// The best node for a pod and its total score, by the view of its class. `None` if no node is feasible, or
+impl Views {
+    /// The best node for a pod and its total score, by the view of its rule set. `None` if no node is feasible, or
     /// the pod is one that no view fits.
-    pub(crate) fn best_by_view(&mut self, pod: &PreparedPod) -> Option<(NodeId, i64)> {
-        if pod.node_name.is_some() || !self.classes.get(pod.class).fits_a_view() {
+    pub(crate) fn best(
+        &mut self,
+        state: &mut State,
+        nominations: &Nominations,
+        pod: &PreparedPod,
+    ) -> Option<(NodeId, i64)> {
+        if pod.node_name.is_some() || !state.rule_sets.get(pod.rule_set).fits_a_view() {
             return None;
         }
-        if self.changes.trim(self.nodes.len()) {
-            let changes = &self.changes;
-            self.views.by_class.retain(|_, view| changes.since(view.seen).is_some());
+        if state.changes.trim(state.nodes.len()) {
+            self.by_rule_set.retain(|_, view| state.changes.since(view.seen).is_some());
         }
-        let identity = self.identity_of(pod.namespace, pod.terminating, &pod.labels);
-        let key = (pod.class, identity);
-        let known = self.views.by_class.remove(&key);
-        let known = known.and_then(|mut view| view.catch_up(self).then_some(view));
+        let signature = state.signature_of(pod.namespace, pod.terminating, &pod.labels);
+        let key = (pod.rule_set, signature);
+        let known = self.by_rule_set.remove(&key);
+        let known = known.and_then(|mut view| view.catch_up(state).then_some(view));
         let mut view = match known {
             Some(view) => view,
             None => {
-                // A view serves pods of every priority: who is nominated is looked up at each decision.
-                let incoming = Incoming { nominated: Nominated::default(), ..self.incoming(pod) };
-                Box::new(View::new(self, incoming)?)
+                // A view serves pods of every priority: nominated pods are looked up at each decision.
+                let cycle = CycleState::without_nominated(state, pod);
+                Box::new(View::new(state, cycle)?)
             }
         };
-        let taken = if self.nominations.is_empty() { Vec::new() } else { view.take_out_nominated(self, pod) };
-        let best = view.best(self);
-        if !taken.is_empty() {
-            view.update_changed(self, taken.into_iter());
+        let excluded =
+            if nominations.is_empty() { Vec::new() } else { view.exclude_nominated(state, nominations, pod) };
+        let best = view.best(state);
+        if !excluded.is_empty() {
+            view.update_changed(state, excluded.into_iter());
         }
-        self.views.by_class.insert(key, view);
+        self.by_rule_set.insert(key, view);
         best
-    }
-
-    pub(crate) fn context<'a>(&'a self, incoming: &'a Incoming) -> Option<Context<'a>> {
-        let class = self.classes.get(incoming.class);
-        let profile = &self.profiles[class.key.profile?];
-        Some(Context { cluster: self, incoming, class, profile })
     }
 }
 
-impl Class {
-    /// Whether a view can hold what the class makes of nodes. Pods that name their nodes by `metadata.name`, and
+impl RuleSet {
+    /// Whether a view can hold what the rule set makes of nodes. Pods that name their nodes by `metadata.name`, and
     /// those whose rules do not parse, need none.
     pub(crate) fn fits_a_view(&self) -> bool {
         let rules = self.rules();
@@ -107,100 +107,107 @@ impl Class {
 }
 
 impl View {
-    /// Looks at every node; none without a profile for the class.
-    fn new(cluster: &Cluster, incoming: Incoming) -> Option<View> {
-        let context = cluster.context(&incoming)?;
+    /// Looks at every node; none without a profile for the rule set.
+    fn new(state: &State, cycle: CycleState) -> Option<View> {
+        let context = Context::new(state, &cycle)?;
         let inter_pod = InterPod::new(context);
         let constraints = Constraints::new(context);
         let of_constraints = constraints.all.iter().filter(|c| !c.by_node).map(|c| c.topology);
-        let shared = |t: &TopologyId| cluster.topologies.is_shared(*t);
+        let shared = |t: &TopologyId| state.topologies.is_shared(*t);
         let mut topologies: SmallVec<[TopologyId; 2]> =
             inter_pod.topologies().filter(shared).chain(of_constraints).collect();
         topologies.sort_unstable();
         topologies.dedup();
-        let has_images = context.class.images.iter().any(|i| cluster.images.n_nodes(*i) > 0);
+        let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
         let mut view = View {
-            seen: cluster.changes.end(),
-            epochs: cluster.changes.epochs,
+            seen: state.changes.end(),
+            epochs: state.changes.epochs,
             has_images,
             topologies,
             inter_pod,
             constraints,
-            cells: Cells::new(cluster.nodes.len()),
-            incoming,
+            cells: Cells::new(state.nodes.len()),
+            cycle,
         };
-        view.update(cluster, cluster.nodes.iter().map(|(id, _)| id), |cells, id, place| {
+        view.update(state, state.nodes.iter().map(|(id, _)| id), |cells, id, place| {
             _ = cells.assign(id, place)
         });
-        view.cells.fill(&cluster.name_order);
+        view.cells.fill(&state.name_order);
         Some(view)
     }
 
     /// Looks at the nodes that have changed; tells whether that was enough.
-    fn catch_up(&mut self, cluster: &Cluster) -> bool {
-        let now = cluster.changes.epochs;
-        let Some(context) = cluster.context(&self.incoming) else { return false };
+    fn catch_up(&mut self, state: &State) -> bool {
+        let now = state.changes.epochs;
+        let Some(context) = Context::new(state, &self.cycle) else { return false };
         if now != self.epochs {
-            let has_images = context.class.images.iter().any(|i| cluster.images.n_nodes(*i) > 0);
+            let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
             if now.layout != self.epochs.layout || images_changed {
                 return false;
             }
             if now.terms != self.epochs.terms {
                 let inter_pod = InterPod::new(context);
-                let known = |t| !cluster.topologies.is_shared(t) || self.topologies.contains(&t);
-                if !inter_pod.extends(&self.inter_pod, cluster, known) {
+                let known = |t| !state.topologies.is_shared(t) || self.topologies.contains(&t);
+                if !inter_pod.extends(&self.inter_pod, state, known) {
                     return false;
                 }
                 self.inter_pod = inter_pod;
             }
             self.epochs = now;
         }
-        let Some(changed) = cluster.changes.since(self.seen) else { return false };
+        let Some(changed) = state.changes.since(self.seen) else { return false };
         if !changed.is_empty() {
             let mut changed: SmallVec<[NodeId; 64]> = changed.into();
             changed.sort_unstable();
             changed.dedup();
-            self.update_changed(cluster, changed.into_iter());
-            self.seen = cluster.changes.end();
+            self.update_changed(state, changed.into_iter());
+            self.seen = state.changes.end();
         }
         true
     }
 
-    /// Takes out, for one decision, the nodes on which there is no room for the pod beside those nominated to
-    /// them; tells which.
-    fn take_out_nominated(&mut self, cluster: &mut Cluster, pod: &PreparedPod) -> Vec<NodeId> {
-        let nominated = cluster.nominated_against(pod);
-        let Some(context) = cluster.context(&self.incoming) else { return Vec::new() };
-        let mut taken: Vec<_> = nominated.nodes().filter(|id| self.cells.holds(*id)).collect();
-        if taken.is_empty() {
-            return taken;
+    /// Excludes, for one decision, the nodes on which there is no room for the pod beside those nominated to
+    /// them; returns which.
+    fn exclude_nominated(
+        &mut self,
+        state: &mut State,
+        nominations: &Nominations,
+        pod: &PreparedPod,
+    ) -> Vec<NodeId> {
+        self.cycle.nominated = nominations.against(state, pod);
+        let mut excluded = Vec::new();
+        if let Some(context) = Context::new(state, &self.cycle) {
+            excluded.extend(self.cycle.nominated.nodes().filter(|id| self.cells.holds(*id)));
+            if !excluded.is_empty() {
+                let filters = plugins::filters(context);
+                excluded.retain(|id| context.rejection_with_nominated(&filters, *id).is_some());
+            }
         }
-        let filters = plugins::filters(context);
-        taken.retain(|id| context.rejection_with_nominated(&filters, &nominated, *id).is_some());
-        for id in &taken {
-            self.cells.put(*id, &cluster.name_order, None);
+        for id in &excluded {
+            self.cells.put(*id, &state.name_order, None);
         }
-        taken
+        self.cycle.nominated = NominatedPods::default();
+        excluded
     }
 
-    fn update_changed(&mut self, cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) {
-        self.update(cluster, nodes, |cells, id, place| cells.put(id, &cluster.name_order, place));
+    fn update_changed(&mut self, state: &State, nodes: impl Iterator<Item = NodeId>) {
+        self.update(state, nodes, |cells, id, place| cells.put(id, &state.name_order, place));
     }
 
     /// Checks and scores nodes, and hands each to `put` with its place.
     fn update(
         &mut self,
-        cluster: &Cluster,
+        state: &State,
         nodes: impl Iterator<Item = NodeId>,
         put: impl Fn(&mut Cells, NodeId, Option<&Place>),
     ) {
-        let Some(context) = cluster.context(&self.incoming) else { return };
+        let Some(context) = Context::new(state, &self.cycle) else { return };
         let local = Local::new(context);
-        let inter_pod = self.inter_pod.node_rules(cluster);
+        let inter_pod = self.inter_pod.node_rules(state);
         let mut place = Place::default();
         for id in nodes {
-            let record = cluster.nodes.find_by_id(id);
+            let record = state.nodes.find_by_id(id);
             // Constraints count nodes whether they are feasible or not, and forget those that were removed.
             let mut feasible = self.constraints.look_at(context, id, record, &mut place.features);
             if let Some(record) = record {
@@ -208,7 +215,7 @@ impl View {
                 feasible = feasible && local.allows(node) && inter_pod.allow(id, &mut place.features);
                 if feasible {
                     place.key.clear();
-                    place.key.extend(self.topologies.iter().map(|t| cluster.topologies.domain(*t, id)));
+                    place.key.extend(self.topologies.iter().map(|t| state.topologies.domain(*t, id)));
                     place.sum = local.score(node, &mut place.features);
                 }
             }
@@ -217,15 +224,15 @@ impl View {
     }
 
     /// The best node, and its total score.
-    fn best(&mut self, cluster: &Cluster) -> Option<(NodeId, i64)> {
-        let profile = cluster.context(&self.incoming)?.profile;
+    fn best(&mut self, state: &State) -> Option<(NodeId, i64)> {
+        let profile = Context::new(state, &self.cycle)?.profile;
         let weight = |plugin| profile.profile.score.iter().find(|(p, _)| *p == plugin).map_or(0, |(_, w)| *w);
-        let candidates = self.candidates(cluster);
+        let candidates = self.candidates(state);
 
         let inter_pod = Range::of(candidates.iter().map(|c| c.inter_pod));
         let max_taints = candidates.iter().map(|c| c.taints).max()?;
         let max_node_affinity = candidates.iter().map(|c| c.node_affinity).max()?;
-        let spread = self.spread_scores(cluster, &candidates);
+        let spread = self.spread_scores(state, &candidates);
         let considered = || spread.iter().zip(&candidates).filter(|(_, c)| !c.ignored).map(|(s, _)| *s);
         let (min_spread, max_spread) =
             (considered().min().unwrap_or(i64::MAX), considered().max().unwrap_or(0));
@@ -255,7 +262,7 @@ impl View {
                 continue;
             }
             let (sum, order, node) =
-                self.cells.first_of_best(candidate.cell, candidate.group, &cluster.name_order)?;
+                self.cells.first_of_best(candidate.cell, candidate.group, &state.name_order)?;
             let better = best.is_none_or(|(best, first, _)| {
                 (total + sum, std::cmp::Reverse(order)) > (best, std::cmp::Reverse(first))
             });
@@ -267,14 +274,14 @@ impl View {
     }
 
     /// The groups whose nodes are feasible now.
-    fn candidates(&self, cluster: &Cluster) -> SmallVec<[Candidate; 16]> {
+    fn candidates(&self, state: &State) -> SmallVec<[Candidate; 16]> {
         let all_terms = self.inter_pod.all_affinity_terms();
-        let first_of_group = self.inter_pod.is_first_of_group(cluster);
+        let first_of_group = self.inter_pod.is_first_of_group(state);
         let hard = || self.constraints.all.iter().filter(|c| c.hard);
         let mut candidates = SmallVec::new();
         for (i, cell) in self.cells.all.iter().enumerate().filter(|(_, cell)| !cell.groups.is_empty()) {
             let domain = |topology| self.domain(&cell.key, topology);
-            let rules = self.inter_pod.look_at_cell(cluster, domain);
+            let rules = self.inter_pod.look_at_cell(state, domain);
             let skewed = hard().filter(|c| !c.by_node).any(|c| {
                 let n_pods = domain(c.topology).map_or(0, |d| c.n_pods_in(d));
                 c.exceeds_skew(n_pods)
@@ -313,7 +320,7 @@ impl View {
     }
 
     /// Raw scores of the soft spread constraints, by candidate; empty without such constraints.
-    fn spread_scores(&self, cluster: &Cluster, candidates: &[Candidate]) -> Vec<i64> {
+    fn spread_scores(&self, state: &State, candidates: &[Candidate]) -> Vec<i64> {
         let soft = || self.constraints.all.iter().filter(|c| !c.hard);
         if soft().next().is_none() {
             return Vec::new();
@@ -321,7 +328,7 @@ impl View {
         let considered = || candidates.iter().filter(|c| !c.ignored);
         let domain = |candidate: &Candidate, topology| {
             let key = &self.cells.all[candidate.cell].key;
-            (self.domain(key, topology), self.constraints.soft_domain(cluster, self.domain(key, topology)))
+            (self.domain(key, topology), self.constraints.soft_domain(state, self.domain(key, topology)))
         };
         let weights = soft().map(|c| {
             let n_domains = if c.by_node {

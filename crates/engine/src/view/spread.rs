@@ -7,11 +7,11 @@ use berth_api::rules::WhenUnsatisfiable;
 use rustc_hash::FxHashMap;
 
 use super::cells::Features;
-use crate::plugins::Context;
+use crate::context::Context;
 use crate::plugins::pod_topology_spread::HOSTNAME;
-use crate::state::cluster::Cluster;
-use crate::state::incoming::Spread;
+use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
+use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
 
 /// A constraint and its counts.
@@ -50,7 +50,7 @@ impl Constraint {
         let constraint = |(index, spread): (usize, &Spread)| {
             let rule = &spread.constraint;
             let hard = rule.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
-            let single = !context.cluster.topologies.is_shared(spread.topology);
+            let single = !context.state.topologies.is_shared(spread.topology);
             let constraint = Constraint {
                 index,
                 topology: spread.topology,
@@ -65,7 +65,7 @@ impl Constraint {
             };
             (if hard { filters } else { scores }).then_some(constraint)
         };
-        context.incoming.spread.iter().enumerate().filter_map(constraint).collect()
+        context.cycle.spread.iter().enumerate().filter_map(constraint).collect()
     }
 
     /// Counts a node in the domain it is in now, with its pods; `None` for nodes that do not count.
@@ -116,7 +116,7 @@ impl Constraint {
     }
 }
 
-/// All constraints of a class.
+/// All constraints of a rule set.
 pub(super) struct Constraints {
     pub(super) all: Vec<Constraint>,
     /// Soft constraints skip nodes that lack one of their keys; kube-scheduler's defaults do not.
@@ -125,7 +125,7 @@ pub(super) struct Constraints {
 
 impl Constraints {
     pub(super) fn new(context: Context<'_>) -> Constraints {
-        Constraints { all: Constraint::all(context), require_all: !context.incoming.system_spread }
+        Constraints { all: Constraint::all(context), require_all: !context.cycle.system_spread }
     }
 
     /// Counts a node as it is now, and looks at it; tells whether it may be feasible.
@@ -139,28 +139,28 @@ impl Constraints {
         if self.all.is_empty() {
             return true;
         }
-        let cluster = context.cluster;
+        let state = context.state;
         let has_all = |hard: bool| {
             let mut constraints = self.all.iter().filter(|c| c.hard == hard);
-            constraints.all(|c| cluster.topologies.domain(c.topology, id).is_some())
+            constraints.all(|c| state.topologies.domain(c.topology, id).is_some())
         };
         let (has_hard, has_soft) = (has_all(true), has_all(false) || !self.require_all);
         features.ignored = !has_soft;
         features.spread.clear();
         for constraint in &mut self.all {
-            let spread = &context.incoming.spread[constraint.index];
-            let n_pods = spread.n_pods_on(cluster, id);
+            let spread = &context.cycle.spread[constraint.index];
+            let n_pods = spread.n_pods_on(state, id);
             if constraint.by_node && !constraint.hard {
-                let domain = cluster.topologies.domain(constraint.topology, id);
+                let domain = state.topologies.domain(constraint.topology, id);
                 features.spread.push(domain.map(|_| n_pods));
                 continue;
             }
             let eligible = if constraint.hard { has_hard } else { has_soft };
             let counted = node.is_some_and(|node| eligible && spread.includes(context, node)).then(|| {
-                let domain = cluster.topologies.domain(constraint.topology, id);
-                (domain.unwrap_or(DomainId(cluster.empty.0)), n_pods as i32)
+                let domain = state.topologies.domain(constraint.topology, id);
+                (domain.unwrap_or(DomainId(state.empty.0)), n_pods as i32)
             });
-            constraint.count(id, counted, cluster.nodes.len());
+            constraint.count(id, counted, state.nodes.len());
             if constraint.by_node {
                 features.spread.push(Some(counted.map_or(0, |(_, n)| n.into())));
             }
@@ -169,7 +169,7 @@ impl Constraints {
     }
 
     /// The domain of a cell, for a soft constraint.
-    pub(super) fn soft_domain(&self, cluster: &Cluster, domain: Option<DomainId>) -> Option<DomainId> {
-        if self.require_all { domain } else { domain.or(Some(DomainId(cluster.empty.0))) }
+    pub(super) fn soft_domain(&self, state: &State, domain: Option<DomainId>) -> Option<DomainId> {
+        if self.require_all { domain } else { domain.or(Some(DomainId(state.empty.0))) }
     }
 }

@@ -21,10 +21,12 @@
 mod audit;
 mod remedy;
 
-pub(crate) mod rule;
+mod rule;
+pub(crate) mod tracker;
 mod types;
-pub(crate) mod watch;
 
+pub(crate) use audit::{audit, violations};
+pub(crate) use remedy::remedy;
 pub use types::{
     Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,
     ViolationKey,

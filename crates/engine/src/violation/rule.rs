@@ -4,91 +4,31 @@
 //! pods on known nodes count, those that are being deleted as well, as they do for the scheduler.
 
 use berth_api::config::Plugin;
-use berth_api::rules::PodTerm;
 
 use crate::plugins::{REASON_AFFINITY, REASON_ANTI_AFFINITY, describe_pod_term, node_affinity_verdict};
-use crate::state::class::{Class, RequiredTerm};
-use crate::state::cluster::Cluster;
+use crate::state::State;
 use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
+use crate::state::rule_set::{RequiredTerm, RuleAt, RuleSet, anti_affinity};
 use crate::state::topology::{DomainId, TopologyId};
-use crate::state::witness::{DomainOf, WitnessCache, Witnesses};
 use crate::verdict::{Status, Verdict};
+use crate::witness::{DomainOf, WitnessCache, Witnesses};
 
-/// Where a required rule stands among the compiled rules of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum RuleAt {
-    /// Index into the class's required node affinity.
-    Node(u32),
-    /// Index into the class's required pod affinity.
-    Affinity(u32),
-    /// Index into the class's required pod anti-affinity.
-    AntiAffinity(u32),
-}
-
-impl RuleAt {
-    /// The rules of a class that are required during execution, too.
-    pub(crate) fn executing(
-        node_affinity: impl Iterator<Item = bool>,
-        pod_affinity: impl Iterator<Item = bool>,
-        pod_anti_affinity: impl Iterator<Item = bool>,
-    ) -> Box<[RuleAt]> {
-        fn at(
-            executing: impl Iterator<Item = bool>,
-            rule: fn(u32) -> RuleAt,
-        ) -> impl Iterator<Item = RuleAt> {
-            let executing = executing.enumerate().filter(|(_, executing)| *executing);
-            executing.map(move |(i, _)| rule(i as u32))
-        }
-        let node_affinity = at(node_affinity, RuleAt::Node);
-        let pod_affinity = at(pod_affinity, RuleAt::Affinity);
-        node_affinity.chain(pod_affinity).chain(at(pod_anti_affinity, RuleAt::AntiAffinity)).collect()
-    }
-
-    /// The path of the rule in the pod.
-    pub(crate) fn path(self, class: &Class) -> &str {
-        let rules = class.rules();
-        match self {
-            RuleAt::Node(i) => &rules.required_node_affinity[i as usize].path,
-            RuleAt::Affinity(i) => &rules.required_affinity[class.required_affinity[i as usize].index].path,
-            RuleAt::AntiAffinity(i) => anti_affinity(class, i).1.path.as_str(),
-        }
-    }
-
-    /// The term of required anti-affinity that it is.
-    pub(crate) fn anti_affinity(self, class: &Class) -> Option<&RequiredTerm> {
-        match self {
-            RuleAt::AntiAffinity(i) => class.required_anti_affinity.get(i as usize),
-            RuleAt::Node(_) | RuleAt::Affinity(_) => None,
-        }
-    }
-
-    /// The rule of a class at a path, of those required during execution.
-    pub(crate) fn find(class: &Class, path: &str) -> Option<RuleAt> {
-        class.executing.iter().copied().find(|rule| rule.path(class) == path)
-    }
-}
-
-fn anti_affinity(class: &Class, i: u32) -> (&RequiredTerm, &PodTerm) {
-    let compiled = &class.required_anti_affinity[i as usize];
-    (compiled, &class.rules().required_anti_affinity[compiled.index])
-}
-
-impl Cluster {
+impl State {
     /// Whether a rule of a pod that runs on a node does not hold there now.
     pub(crate) fn is_broken(&self, pod: &PodRecord, node: NodeId, rule: RuleAt) -> bool {
-        let class = self.classes.get(pod.class);
+        let rule_set = self.rule_sets.get(pod.rule_set);
         match rule {
             RuleAt::Node(i) => {
-                !class.required_node_affinity[i as usize].matches(&self.symbols, self.nodes.get(node))
+                !rule_set.required_node_affinity[i as usize].matches(&self.symbols, self.nodes.get(node))
             }
             RuleAt::Affinity(i) => {
-                let (term, group) = class.affinity_of_running(i as usize);
+                let (term, group) = rule_set.affinity_of_running(i as usize);
                 !self.has_company(pod, group, term, node)
             }
             RuleAt::AntiAffinity(i) => {
-                let term = &class.required_anti_affinity[i as usize];
+                let term = &rule_set.required_anti_affinity[i as usize];
                 self.conflicts(pod, term, node).next().is_some()
             }
         }
@@ -96,7 +36,7 @@ impl Cluster {
 
     /// Whether a pod matches a question; as one that runs.
     pub(crate) fn is_matched(&self, pod: &PodRecord, matcher: MatcherId) -> bool {
-        self.identities.get(pod.identity).matched.binary_search(&matcher).is_ok()
+        self.signatures.get(pod.signature).matched.binary_search(&matcher).is_ok()
     }
 
     /// The domains of a node in which other pods match a term, and how many.
@@ -145,17 +85,17 @@ impl Cluster {
     /// Why a broken rule does not hold.
     pub(crate) fn verdict_of(&self, id: PodId, node: NodeId, rule: RuleAt, cache: &WitnessCache) -> Verdict {
         let pod = self.pods.get(id);
-        let class = self.classes.get(pod.class);
+        let rule_set = self.rule_sets.get(pod.rule_set);
         match rule {
-            RuleAt::Node(i) => node_affinity_verdict(&class.rules().required_node_affinity[i as usize]),
-            RuleAt::Affinity(i) => self.lonely(pod, class, i as usize, node),
-            RuleAt::AntiAffinity(i) => self.in_conflict(id, class, i, node, cache),
+            RuleAt::Node(i) => node_affinity_verdict(&rule_set.rules().required_node_affinity[i as usize]),
+            RuleAt::Affinity(i) => self.affinity_verdict(pod, rule_set, i as usize, node),
+            RuleAt::AntiAffinity(i) => self.anti_affinity_verdict(id, rule_set, i, node, cache),
         }
     }
 
-    fn lonely(&self, pod: &PodRecord, class: &Class, i: usize, node: NodeId) -> Verdict {
-        let (required, group) = class.affinity_of_running(i);
-        let term = &class.rules().required_affinity[required.index];
+    fn affinity_verdict(&self, pod: &PodRecord, rule_set: &RuleSet, i: usize, node: NodeId) -> Verdict {
+        let (required, group) = rule_set.affinity_of_running(i);
+        let term = &rule_set.rules().required_affinity[required.index];
         let together = match group.len() {
             1 => String::new(),
             n if term.required_during_execution => {
@@ -184,9 +124,16 @@ impl Cluster {
             .count("elsewhere", elsewhere)
     }
 
-    fn in_conflict(&self, id: PodId, class: &Class, i: u32, node: NodeId, cache: &WitnessCache) -> Verdict {
+    fn anti_affinity_verdict(
+        &self,
+        id: PodId,
+        rule_set: &RuleSet,
+        i: u32,
+        node: NodeId,
+        cache: &WitnessCache,
+    ) -> Verdict {
         let pod = self.pods.get(id);
-        let (compiled, term) = anti_affinity(class, i);
+        let (compiled, term) = anti_affinity(rule_set, i);
         let detail = format!("must not be with {}", describe_pod_term(term));
         let verdict =
             Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_ANTI_AFFINITY, detail)

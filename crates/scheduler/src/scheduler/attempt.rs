@@ -36,7 +36,7 @@ impl Scheduler {
     fn decide(&mut self, id: PodId) {
         let Some(key) = self.group_key(id) else { return };
         let now = Instant::now();
-        let distinctions = self.cluster.distinctions();
+        let distinctions = self.cluster.signature_epoch();
         // What was found out about pods just like it holds, as long as nothing happened that could change it.
         if let Some(verdict) = self.queue.verdict(&key).filter(|v| v.distinctions == distinctions).cloned() {
             self.queue.join(id, key.clone(), now);
@@ -115,7 +115,7 @@ impl Scheduler {
             message: message.into(),
             bottleneck: None,
             wake: self.cluster.wake_conditions(&waiting.prepared),
-            distinctions: self.cluster.distinctions(),
+            distinctions: self.cluster.signature_epoch(),
             look_again: None,
             is_due: false,
         };

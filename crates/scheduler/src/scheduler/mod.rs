@@ -63,7 +63,7 @@ struct Verdict {
     /// What stands most in the way, once somebody found out.
     bottleneck: Option<Arc<str>>,
     wake: WakeConditions,
-    /// [`Cluster::distinctions`] when the group was formed.
+    /// [`Cluster::signature_epoch`] when the group was formed.
     distinctions: usize,
     /// Looking again is not worth it before; and whether there is a reason to look again then.
     look_again: Option<Instant>,
@@ -200,7 +200,7 @@ pub(crate) async fn start(
     let recording = RecorderOptions::new("berth", options.identity.clone());
     let recorder = EventRecorder::start(client.clone(), recording, last.clone());
     let mut cluster = Cluster::new(options.settings.clone());
-    cluster.note_changes(true);
+    cluster.record_changes(true);
     let now = Instant::now();
     let queue_options =
         QueueOptions { first_backoff: options.first_backoff, longest_backoff: options.longest_backoff };

@@ -37,7 +37,7 @@ impl Scheduler {
 
     /// Wakes a group if its first pod fits somewhere now.
     fn look_at(&mut self, key: &GroupKey, event: &'static str, now: Instant) {
-        let distinctions = self.cluster.distinctions();
+        let distinctions = self.cluster.signature_epoch();
         let Some(verdict) = self.queue.verdict_mut(key) else { return };
         if let Some(at) = verdict.look_again.filter(|at| *at > now) {
             verdict.is_due = true;
@@ -75,7 +75,7 @@ impl Scheduler {
 
     /// Puts each pod of a group where it belongs by now. Returns the groups they are in.
     pub(super) fn split(&mut self, key: &GroupKey, now: Instant) -> Vec<GroupKey> {
-        let distinctions = self.cluster.distinctions();
+        let distinctions = self.cluster.signature_epoch();
         let Some(kept) = self.queue.verdict_mut(key) else { return Vec::new() };
         kept.distinctions = distinctions;
         let verdict = kept.clone();

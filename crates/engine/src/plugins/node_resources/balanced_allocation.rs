@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::super::{Context, MAX_NODE_SCORE, NodeRef, Scorer};
+use super::super::{MAX_NODE_SCORE, Scorer};
 use super::{ScoredResource, Utilization, scored_resources};
+use crate::context::{Context, NodeRef};
 
 struct BalancedAllocation {
     resources: Vec<ScoredResource>,

@@ -6,7 +6,8 @@ use berth_api::config::Plugin;
 use berth_api::quantity::with_unit;
 use smallvec::SmallVec;
 
-use super::super::{Asked, Context, Filter, NodeRef};
+use super::super::{Filter, TermInfo};
+use crate::context::{Context, NodeRef};
 use crate::state::intern::{Symbol, Symbols};
 use crate::state::node::{NodeRecord, Resources};
 use crate::verdict::{Rejection, Status, Verdict};
@@ -19,7 +20,7 @@ struct NodeResourcesFit<'a> {
 
 pub(in super::super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let args = &context.profile.profile.node_resources_fit;
-    let requests = &context.class.requests;
+    let requests = &context.rule_set.requests;
     let ignored = |name: &str| {
         let group = name.split('/').next().unwrap_or_default();
         is_extended_resource(name)
@@ -27,7 +28,7 @@ pub(in super::super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filte
                 || args.ignored_resource_groups.iter().any(|g| g == group))
     };
     let asked = requests.scalar.iter().filter(|(_, amount)| *amount != 0);
-    let scalar = asked.filter(|(name, _)| !ignored(context.cluster.symbols.text(*name))).copied().collect();
+    let scalar = asked.filter(|(name, _)| !ignored(context.state.symbols.text(*name))).copied().collect();
     Some(Box::new(NodeResourcesFit { context, scalar }))
 }
 
@@ -58,7 +59,7 @@ impl Shortage {
             "cpu" => "Insufficient cpu".into(),
             "memory" => "Insufficient memory".into(),
             "ephemeral-storage" => "Insufficient ephemeral-storage".into(),
-            _ => format!("Insufficient {}", self.resource_name(&context.cluster.symbols)).into(),
+            _ => format!("Insufficient {}", self.resource_name(&context.state.symbols)).into(),
         }
     }
 
@@ -71,7 +72,7 @@ const PODS: &str = "pods";
 
 impl NodeResourcesFit<'_> {
     fn shortages(&self, node: NodeRef<'_>) -> SmallVec<[Shortage; 2]> {
-        shortages(&self.context.class.requests, &self.scalar, node.n_pods(), node.record)
+        shortages(&self.context.rule_set.requests, &self.scalar, node.n_pods(), node.record)
     }
 }
 
@@ -121,8 +122,8 @@ impl Filter for NodeResourcesFit<'_> {
         self.shortages(node).is_empty()
     }
 
-    fn terms(&self) -> Vec<Asked> {
-        let requests = &self.context.class.requests;
+    fn terms(&self) -> Vec<TermInfo> {
+        let requests = &self.context.rule_set.requests;
         let named = [
             (PODS, 1),
             ("cpu", requests.milli_cpu),
@@ -130,16 +131,16 @@ impl Filter for NodeResourcesFit<'_> {
             ("ephemeral-storage", requests.ephemeral_storage),
         ];
         let scalar =
-            self.scalar.iter().map(|(name, amount)| (self.context.cluster.symbols.text(*name), *amount));
+            self.scalar.iter().map(|(name, amount)| (self.context.state.symbols.text(*name), *amount));
         let asked = named.into_iter().chain(scalar).filter(|(_, amount)| *amount > 0);
         asked
-            .map(|(name, amount)| Asked { term: term(name).to_owned(), detail: describe(name, amount) })
+            .map(|(name, amount)| TermInfo { term: term(name).to_owned(), detail: describe(name, amount) })
             .collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let verdict = |shortage: Shortage| {
-            let name = shortage.resource_name(&self.context.cluster.symbols);
+            let name = shortage.resource_name(&self.context.state.symbols);
             let Shortage { requested, used, allocatable, .. } = shortage;
             let status = if shortage.is_unresolvable() {
                 Status::UnschedulableAndUnresolvable

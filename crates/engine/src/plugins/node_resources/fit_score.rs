@@ -2,8 +2,9 @@
 
 use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
 
-use super::super::{Context, MAX_NODE_SCORE, NodeRef, Scorer};
+use super::super::{MAX_NODE_SCORE, Scorer};
 use super::{ScoredResource, Utilization, scored_resources};
+use crate::context::{Context, NodeRef};
 
 struct FitScore<'a> {
     kind: &'a ScoringStrategyKind,

@@ -11,7 +11,7 @@ pub(super) use fit_score::scorer as fit_scorer;
 
 use berth_api::config::ResourceSpec;
 
-use super::{Context, NodeRef};
+use crate::context::{Context, NodeRef};
 use crate::state::intern::Symbol;
 
 /// A resource as the scoring plugins look at it.
@@ -43,14 +43,14 @@ struct Utilization {
 /// The configured resources with the pod's requests. With `non_zero`, containers that ask for no CPU or
 /// memory count with their defaults.
 fn scored_resources(context: Context<'_>, specs: &[ResourceSpec], non_zero: bool) -> Vec<ScoredResource> {
-    let requests = &context.class.rules().requests;
+    let requests = &context.rule_set.rules().requests;
     let resource = |spec: &ResourceSpec| ScoredResource {
         name: spec.name.clone(),
         kind: match spec.name.as_str() {
             "cpu" => ResourceKind::Cpu,
             "memory" => ResourceKind::Memory,
             "ephemeral-storage" => ResourceKind::EphemeralStorage,
-            name => ResourceKind::Scalar(context.cluster.symbols.get(name)),
+            name => ResourceKind::Scalar(context.state.symbols.get(name)),
         },
         weight: spec.weight,
         request: match spec.name.as_str() {

@@ -1,17 +1,17 @@
 //! Who goes where pods must not be together.
 //!
 //! For every broken term the pod that carries it goes, unless all pods in its way are of lower priority: then they
-//! go. Carriers are looked at in the order in which pods would go, and a pod that turns out to be unnecessary in the
+//! go. TermOwners are looked at in the order in which pods would go, and a pod that turns out to be unnecessary in the
 //! end, because others go that would have been enough, stays.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Pending, PodName, Rank, name_of};
-use crate::state::cluster::Cluster;
+use crate::state::State;
 use crate::state::matcher::MatcherId;
 use crate::state::pod::PodId;
 use crate::state::topology::{DomainId, TopologyId};
-use crate::state::witness::DomainOf;
+use crate::witness::DomainOf;
 
 /// Why a pod does not go.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ struct Crowd {
 }
 
 pub(super) struct Conflicts<'a> {
-    cluster: &'a Cluster,
+    state: &'a State,
     pending: &'a [Pending],
     stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
     crowds: Vec<Crowd>,
@@ -73,22 +73,22 @@ pub(super) struct Conflicts<'a> {
 impl<'a> Conflicts<'a> {
     /// Looks up who is in the way of these broken terms.
     pub(super) fn new(
-        cluster: &'a Cluster,
+        state: &'a State,
         pending: &'a [Pending],
         terms: &[usize],
         stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
     ) -> Conflicts<'a> {
         let (crowds, of_term, of_carrier, of_pod) = Default::default();
-        let mut conflicts = Conflicts { cluster, pending, stuck, crowds, of_term, of_carrier, of_pod };
+        let mut conflicts = Conflicts { state, pending, stuck, crowds, of_term, of_carrier, of_pod };
         let mut known: FxHashMap<Place, usize> = FxHashMap::default();
         for term in terms {
             conflicts.of_carrier.entry(pending[*term].pod).or_default().push(*term);
-            let pod = cluster.pods.get(pending[*term].pod);
+            let pod = state.pods.get(pending[*term].pod);
             let Some(node) = pod.node else { continue };
-            let class = cluster.classes.get(pod.class);
-            let Some(compiled) = pending[*term].rule.anti_affinity(class) else { continue };
+            let rule_set = state.rule_sets.get(pod.rule_set);
+            let Some(compiled) = pending[*term].rule.anti_affinity(rule_set) else { continue };
             for topology in &compiled.topologies {
-                let Some(domain) = cluster.topologies.domain(*topology, node) else { continue };
+                let Some(domain) = state.topologies.domain(*topology, node) else { continue };
                 let place = (compiled.matcher, *topology, domain);
                 let crowd = *known.entry(place).or_insert_with(|| {
                     let of = DomainOf { topology: *topology, domain, node };
@@ -102,9 +102,9 @@ impl<'a> Conflicts<'a> {
     }
 
     fn gather(&mut self, matcher: MatcherId, of: DomainOf) -> usize {
-        let cluster = self.cluster;
+        let state = self.state;
         let mut crowd = Crowd::default();
-        for (id, pod) in cluster.pods_in(of).filter(|(_, pod)| cluster.is_matched(pod, matcher)) {
+        for (id, pod) in state.pods_in(of).filter(|(_, pod)| state.is_matched(pod, matcher)) {
             if pod.terminating {
                 crowd.leaving.get_or_insert(id);
             } else {
@@ -112,13 +112,13 @@ impl<'a> Conflicts<'a> {
                 self.of_pod.entry(id).or_default().push(self.crowds.len());
             }
         }
-        crowd.pods.sort_by_cached_key(|id| std::cmp::Reverse(Rank::of(cluster, *id)));
+        crowd.pods.sort_by_cached_key(|id| std::cmp::Reverse(Rank::of(state, *id)));
         self.crowds.push(crowd);
         self.crowds.len() - 1
     }
 
     fn names(&self, pods: impl IntoIterator<Item = PodId>) -> Vec<PodName> {
-        pods.into_iter().map(|pod| name_of(self.cluster, pod)).collect()
+        pods.into_iter().map(|pod| name_of(self.state, pod)).collect()
     }
 
     /// Pods in the way of a term that stay.
@@ -141,7 +141,7 @@ impl<'a> Conflicts<'a> {
             }
         }
         let mut ranked: Vec<PodId> = going.iter().copied().collect();
-        ranked.sort_by_cached_key(|id| Rank::of(self.cluster, *id));
+        ranked.sort_by_cached_key(|id| Rank::of(self.state, *id));
         for pod in ranked.iter().rev() {
             if !self.is_needed(*pod, &going, &answers) {
                 going.remove(pod);
@@ -164,7 +164,7 @@ impl<'a> Conflicts<'a> {
     /// Lets the carrier of a term go, or those in its way; what it is if nobody can.
     fn choose_for(&self, term: usize, going: &mut FxHashSet<PodId>) -> Option<Answer> {
         let carrier = self.pending[term].pod;
-        let priority = |id: PodId| self.cluster.pods.get(id).standing.priority;
+        let priority = |id: PodId| self.state.pods.get(id).precedence.priority;
         // The most important come first: one of them settles it nearly always.
         if self.others(term, going).all(|other| priority(other) < priority(carrier)) {
             let mut others: Vec<PodId> = self.others(term, going).collect();
@@ -173,7 +173,7 @@ impl<'a> Conflicts<'a> {
             if others.is_empty() {
                 let crowds = self.of_term.get(&term).into_iter().flatten();
                 let mut leaving = crowds.filter_map(|crowd| self.crowds[*crowd].leaving);
-                return leaving.next().map(|pod| Answer::Waits(name_of(self.cluster, pod)));
+                return leaving.next().map(|pod| Answer::Waits(name_of(self.state, pod)));
             }
             let stuck: Vec<_> =
                 others.iter().filter_map(|other| Some((*other, (self.stuck)(*other)?))).collect();

@@ -23,7 +23,7 @@
 //! patience, and follow it.
 
 mod choice;
-mod thought;
+mod speculation;
 mod unneeded;
 
 use std::cmp::Reverse;
@@ -32,25 +32,27 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::choice::{Answer, Conflicts, Stuck};
-use self::thought::{Mark, Thought};
-use super::rule::RuleAt;
+use self::speculation::{Savepoint, Speculation};
+use super::tracker::{Evaluated, ViolationTracker};
 use super::types::{Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolationKey};
-use super::watch::Judged;
-use crate::state::cluster::Cluster;
-use crate::state::incoming::PreparedPod;
+use crate::nomination::Nominations;
+use crate::state::State;
 use crate::state::intern::Symbol;
 use crate::state::pod::PodId;
-use crate::state::witness::WitnessCache;
+use crate::state::prepared::PreparedPod;
+use crate::state::rule_set::RuleAt;
+use crate::view::Views;
+use crate::witness::WitnessCache;
 
 /// The order in which pods go: lower priority first, then the later start, then by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank(i32, Reverse<i64>, String, String);
 
 impl Rank {
-    fn of(cluster: &Cluster, id: PodId) -> Rank {
-        let pod = cluster.pods.get(id);
-        let namespace = cluster.symbols.text(pod.namespace).to_owned();
-        Rank(pod.standing.priority, Reverse(pod.standing.started), namespace, pod.name.to_string())
+    fn of(state: &State, id: PodId) -> Rank {
+        let pod = state.pods.get(id);
+        let namespace = state.symbols.text(pod.namespace).to_owned();
+        Rank(pod.precedence.priority, Reverse(pod.precedence.started), namespace, pod.name.to_string())
     }
 }
 
@@ -75,9 +77,9 @@ struct Step {
     node: Symbol,
     target: Target,
     /// Before it went.
-    mark: Mark,
+    savepoint: Savepoint,
     /// It went because it lacks company.
-    lacks_company: bool,
+    needs_match: bool,
     /// Pods whose rules are not to be broken from then on: its replacement, and those whose rules it cured.
     guarded: Vec<PodId>,
 }
@@ -90,7 +92,7 @@ impl Step {
 
 /// What is found out, step by step.
 struct Plan<'a, 'o> {
-    thought: Thought<'a>,
+    speculation: Speculation<'a>,
     options: &'o RemedyOptions,
     exempt: FxHashSet<Symbol>,
     pending: Vec<Pending>,
@@ -109,41 +111,43 @@ struct Plan<'a, 'o> {
     stays: Vec<Stays>,
 }
 
-impl Cluster {
-    /// Who would have to go so that these broken rules hold again, and where to: in thought only, the state is not
-    /// changed. The same rules in the same state are answered alike, whatever their order.
-    ///
-    /// Every rule is answered: it stands in [`Remedy::cures`] of the pods that have to go for it, or in
-    /// [`Remedies::stays`] with the reason why nobody goes; so do rules that are not required during execution, and
-    /// rules that hold. The remedies are one plan: each takes those before it as carried out. A pod with
-    /// [`Target::Nowhere`] is taken to stay, unless [`RemedyOptions::evict_without_target`] says otherwise.
-    pub fn remedy(&mut self, broken: &[ViolationKey], options: &RemedyOptions) -> Remedies {
-        let mut exempt = self.exempt_namespaces.clone();
-        exempt.extend(options.exempt_namespaces.iter().filter_map(|name| self.symbols.get(name)));
-        let mut plan = Plan {
-            thought: Thought::new(self),
-            options,
-            exempt,
-            pending: Vec::new(),
-            by_rule: FxHashMap::default(),
-            steps: Vec::new(),
-            gone: HashSet::new(),
-            nowhere: HashMap::new(),
-            cured: FxHashMap::default(),
-            guarded: FxHashSet::default(),
-            answers: FxHashMap::default(),
-            reasons: FxHashMap::default(),
-            stays: Vec::new(),
-        };
-        plan.take(broken);
-        plan.go_for_own_rules(|rule| matches!(rule, RuleAt::Node(_)));
-        plan.go_for_own_rules(|rule| matches!(rule, RuleAt::Affinity(_)));
-        plan.go_apart();
-        plan.leave_out_unneeded();
-        let found = plan.found();
-        self.told_in_full(found)
-    }
+/// Which pods have to be evicted so that these broken rules hold again, and where they would go:
+/// [`Cluster::remedy`](crate::Cluster::remedy).
+pub(crate) fn remedy(
+    state: &mut State,
+    views: &mut Views,
+    nominations: &Nominations,
+    tracker: &mut Option<Box<ViolationTracker>>,
+    broken: &[ViolationKey],
+    options: &RemedyOptions,
+) -> Remedies {
+    let mut exempt = state.exempt_namespaces.clone();
+    exempt.extend(options.exempt_namespaces.iter().filter_map(|name| state.symbols.get(name)));
+    let mut plan = Plan {
+        speculation: Speculation::new(state, views, nominations, tracker),
+        options,
+        exempt,
+        pending: Vec::new(),
+        by_rule: FxHashMap::default(),
+        steps: Vec::new(),
+        gone: HashSet::new(),
+        nowhere: HashMap::new(),
+        cured: FxHashMap::default(),
+        guarded: FxHashSet::default(),
+        answers: FxHashMap::default(),
+        reasons: FxHashMap::default(),
+        stays: Vec::new(),
+    };
+    plan.take(broken);
+    plan.evict_for_own_rules(|rule| matches!(rule, RuleAt::Node(_)));
+    plan.evict_for_own_rules(|rule| matches!(rule, RuleAt::Affinity(_)));
+    plan.separate();
+    plan.leave_out_unneeded();
+    let found = plan.found();
+    state.remedies(found)
+}
 
+impl State {
     /// The rule that a key means, if it is broken now.
     fn broken_rule(&self, key: &ViolationKey) -> Result<(PodId, RuleAt), &'static str> {
         let id = self.symbols.get(&key.namespace).and_then(|n| self.pods.find(n, &key.name));
@@ -154,7 +158,7 @@ impl Cluster {
         if pod.terminating {
             return Err("the pod is being deleted already");
         }
-        let Some(rule) = RuleAt::find(self.classes.get(pod.class), &key.term) else {
+        let Some(rule) = RuleAt::find(self.rule_sets.get(pod.rule_set), &key.term) else {
             return Err("the pod has no such rule that is required during execution");
         };
         if self.broken_rules(pod).any(|(_, broken)| broken == rule) {
@@ -165,7 +169,7 @@ impl Cluster {
     }
 
     /// With verdicts and texts, once the state is as it was.
-    fn told_in_full(&self, found: Found) -> Remedies {
+    fn remedies(&self, found: Found) -> Remedies {
         let cache = WitnessCache::default();
         let remedy = |Part { pod, node, target, cures }: Part| {
             let (id, rule) = self.broken_rule(cures.first()?).ok()?;
@@ -175,7 +179,7 @@ impl Cluster {
                 name: pod.name.to_string(),
                 uid: pod.uid.to_string(),
                 node: self.symbols.text(node).to_owned(),
-                priority: pod.standing.priority,
+                priority: pod.precedence.priority,
             };
             Some(Remedy { victim, cures, verdict, target })
         };
@@ -202,11 +206,11 @@ impl Plan<'_, '_> {
     fn take(&mut self, broken: &[ViolationKey]) {
         let keys: BTreeSet<&ViolationKey> = broken.iter().collect();
         for key in keys {
-            let cluster = self.thought.cluster();
-            match cluster.broken_rule(key) {
+            let state = self.speculation.state();
+            match state.broken_rule(key) {
                 Ok((pod, rule)) => {
-                    let name = name_of(cluster, pod);
-                    let rank = Rank::of(cluster, pod);
+                    let name = name_of(state, pod);
+                    let rank = Rank::of(state, pod);
                     self.by_rule.insert((pod, rule), self.pending.len());
                     self.pending.push(Pending { key: key.clone(), rank, name, pod, rule });
                 }
@@ -217,10 +221,10 @@ impl Plan<'_, '_> {
 
     /// Whether the pod of a rule has not gone, and the rule is broken still.
     fn is_broken(&self, rule: &Pending) -> bool {
-        let cluster = self.thought.cluster();
+        let state = self.speculation.state();
         !self.gone.contains(&rule.name) && {
-            let pod = cluster.pods.get(rule.pod);
-            pod.node.is_some_and(|node| cluster.is_broken(pod, node, rule.rule))
+            let pod = state.pods.get(rule.pod);
+            pod.node.is_some_and(|node| state.is_broken(pod, node, rule.rule))
         }
     }
 
@@ -233,16 +237,16 @@ impl Plan<'_, '_> {
     }
 
     /// Lets pods go whose own rules of a kind are broken.
-    fn go_for_own_rules(&mut self, kind: impl Fn(RuleAt) -> bool) {
+    fn evict_for_own_rules(&mut self, kind: impl Fn(RuleAt) -> bool) {
         for i in self.due(kind) {
             let rule = &self.pending[i];
-            let (pod, lacks_company) = (rule.pod, matches!(rule.rule, RuleAt::Affinity(_)));
+            let (pod, needs_match) = (rule.pod, matches!(rule.rule, RuleAt::Affinity(_)));
             // Those that went before may have brought what it lacks.
             if !self.is_broken(rule) {
                 continue;
             }
             match self.stuck(pod) {
-                None => _ = self.go(pod, lacks_company),
+                None => _ = self.evict(pod, needs_match),
                 Some(Stuck::Never(why)) => _ = self.reasons.insert(i, why),
                 Some(Stuck::Nowhere) => {}
             }
@@ -251,15 +255,16 @@ impl Plan<'_, '_> {
 
     /// Lets pods go that must not be together. Where it turns out that some of them cannot, it is chosen anew: the
     /// others may go in vain.
-    fn go_apart(&mut self) {
+    fn separate(&mut self) {
         loop {
             let terms = self.due(|rule| matches!(rule, RuleAt::AntiAffinity(_)));
             let stuck = |id| self.stuck(id);
-            let choice = Conflicts::new(self.thought.cluster(), &self.pending, &terms, &stuck).choose(&terms);
+            let choice =
+                Conflicts::new(self.speculation.state(), &self.pending, &terms, &stuck).choose(&terms);
             let n_steps = self.steps.len();
             let mut all_went = true;
             for pod in &choice.going {
-                all_went &= self.go(*pod, false);
+                all_went &= self.evict(*pod, false);
             }
             if all_went {
                 self.answers = choice.answers;
@@ -271,29 +276,29 @@ impl Plan<'_, '_> {
 
     /// Why a pod cannot go.
     fn stuck(&self, id: PodId) -> Option<Stuck> {
-        let cluster = self.thought.cluster();
-        let pod = cluster.pods.get(id);
+        let state = self.speculation.state();
+        let pod = state.pods.get(id);
         if self.exempt.contains(&pod.namespace) {
-            let namespace = cluster.symbols.text(pod.namespace);
+            let namespace = state.symbols.text(pod.namespace);
             return Some(Stuck::Never(format!("pods in namespace {namespace} are exempt from eviction")));
         }
-        if pod.standing.is_mirror {
-            let name = text_of(cluster, &name_of(cluster, id));
+        if pod.precedence.is_mirror {
+            let name = text_of(state, &name_of(state, id));
             return Some(Stuck::Never(format!("{name} is a mirror pod: only its node can end it")));
         }
-        self.nowhere.contains_key(&name_of(cluster, id)).then_some(Stuck::Nowhere)
+        self.nowhere.contains_key(&name_of(state, id)).then_some(Stuck::Nowhere)
     }
 
     /// Lets a pod go, and puts its replacement where it fits. Tells whether it went.
-    fn go(&mut self, id: PodId, lacks_company: bool) -> bool {
-        let mark = self.thought.mark();
-        let record = self.thought.cluster().pods.get(id);
-        let (pod, node) = (record.as_incoming(), record.node_name);
+    fn evict(&mut self, id: PodId, needs_match: bool) -> bool {
+        let savepoint = self.speculation.savepoint();
+        let record = self.speculation.state().pods.get(id);
+        let (pod, node) = (record.as_pending(), record.node_name);
         let name = (pod.namespace, pod.name.clone());
-        let replacement = self.thought.remove(id);
-        let mut judged = self.thought.judge();
+        let replacement = self.speculation.remove(id);
+        let mut judged = self.speculation.judge();
         let target = if self.options.seek_targets {
-            let (target, by_coming) = self.thought.seek(&replacement);
+            let (target, by_coming) = self.speculation.seek(&replacement);
             judged.then(by_coming);
             target
         } else {
@@ -304,14 +309,14 @@ impl Plan<'_, '_> {
             _ => self.broken_again(&judged),
         };
         if let Some(why) = obstacle {
-            self.thought.undo_to(mark);
-            self.thought.judge();
+            self.speculation.undo_to(savepoint);
+            self.speculation.judge();
             self.nowhere.insert(name, (pod, node, why));
             return false;
         }
         let mut guarded: Vec<PodId> = Vec::new();
         if matches!(target, Target::Node(_)) {
-            guarded.extend(self.thought.cluster().pods.find(pod.namespace, &pod.name));
+            guarded.extend(self.speculation.state().pods.find(pod.namespace, &pod.name));
         }
         for (pod, rule) in judged.ended {
             if let Some(i) = self.by_rule.get(&(pod, rule)) {
@@ -321,30 +326,30 @@ impl Plan<'_, '_> {
         }
         guarded.retain(|pod| self.guarded.insert(*pod));
         self.gone.insert(name);
-        self.steps.push(Step { pod, node, target, mark, lacks_company, guarded });
+        self.steps.push(Step { pod, node, target, savepoint, needs_match, guarded });
         true
     }
 
     /// A rule that was to hold from now on, and does not.
-    fn broken_again(&self, judged: &Judged) -> Option<String> {
-        let cluster = self.thought.cluster();
+    fn broken_again(&self, judged: &Evaluated) -> Option<String> {
+        let state = self.speculation.state();
         let broken = judged.began.iter().filter(|(pod, _)| self.guarded.contains(pod)).find(|(pod, rule)| {
-            let found = cluster.pods.find_by_id(*pod).and_then(|pod| Some((pod, pod.node?)));
-            found.is_some_and(|(pod, node)| cluster.is_broken(pod, node, *rule))
+            let found = state.pods.find_by_id(*pod).and_then(|pod| Some((pod, pod.node?)));
+            found.is_some_and(|(pod, node)| state.is_broken(pod, node, *rule))
         });
         let (pod, _) = broken?;
-        let other = text_of(cluster, &name_of(cluster, *pod));
+        let other = text_of(state, &name_of(state, *pod));
         Some(format!("with it gone, a rule of {other} would be broken again that others went for"))
     }
 
     /// Takes steps back.
     fn take_back(&mut self, n_left: usize) {
         for step in self.steps.drain(n_left..).rev() {
-            self.thought.undo_to(step.mark);
+            self.speculation.undo_to(step.savepoint);
             self.gone.remove(&step.name());
             step.guarded.iter().for_each(|pod| _ = self.guarded.remove(pod));
         }
-        self.thought.judge();
+        self.speculation.judge();
         let gone = &self.gone;
         self.cured.retain(|_, by| gone.contains(by));
     }
@@ -396,10 +401,10 @@ impl Plan<'_, '_> {
 
     /// Why nobody goes for a rule.
     fn reason(&self, i: usize) -> String {
-        let cluster = self.thought.cluster();
+        let state = self.speculation.state();
         match self.answers.get(&i) {
             Some(Answer::Waits(other)) => {
-                format!("{}, which is in its way, is being deleted already", text_of(cluster, other))
+                format!("{}, which is in its way, is being deleted already", text_of(state, other))
             }
             Some(Answer::Stuck(why)) => why.clone(),
             _ => self.reasons.get(&i).cloned().unwrap_or_else(|| "nobody's going would cure it".to_owned()),
@@ -407,11 +412,11 @@ impl Plan<'_, '_> {
     }
 }
 
-fn name_of(cluster: &Cluster, id: PodId) -> PodName {
-    let pod = cluster.pods.get(id);
+fn name_of(state: &State, id: PodId) -> PodName {
+    let pod = state.pods.get(id);
     (pod.namespace, pod.name.clone())
 }
 
-fn text_of(cluster: &Cluster, (namespace, name): &PodName) -> String {
-    format!("{}/{name}", cluster.symbols.text(*namespace))
+fn text_of(state: &State, (namespace, name): &PodName) -> String {
+    format!("{}/{name}", state.symbols.text(*namespace))
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::thought::Mark;
+use super::speculation::Savepoint;
 use super::{Plan, PodName, Step};
 use crate::state::matcher::MatcherId;
 use crate::violation::types::Target;
@@ -12,11 +12,11 @@ impl Plan<'_, '_> {
     pub(super) fn leave_out_unneeded(&mut self) {
         let mut last = self.last_matching();
         for i in (0..self.steps.len()).rev() {
-            if !self.steps[i].lacks_company {
+            if !self.steps[i].needs_match {
                 continue;
             }
-            let class = self.thought.cluster().classes.get(self.steps[i].pod.class);
-            let matcher = class.executing_affinity.first().map(|term| term.matcher);
+            let rule_set = self.speculation.state().rule_sets.get(self.steps[i].pod.rule_set);
+            let matcher = rule_set.executing_affinity.first().map(|term| term.matcher);
             let company = matcher.and_then(|matcher| last.get(&matcher)).filter(|later| **later > i);
             if let Some(company) = company.map(|later| self.steps[*later].name())
                 && self.try_without(i, &company)
@@ -28,12 +28,12 @@ impl Plan<'_, '_> {
 
     /// By question, the last step whose replacement matches it where it was placed.
     fn last_matching(&self) -> FxHashMap<MatcherId, usize> {
-        let cluster = self.thought.cluster();
+        let state = self.speculation.state();
         let mut last = FxHashMap::default();
         let placed = self.steps.iter().enumerate().filter(|(_, s)| matches!(s.target, Target::Node(_)));
         for (i, step) in placed {
-            if let Some(id) = cluster.pods.find(step.pod.namespace, &step.pod.name) {
-                let matched = &cluster.identities.get(cluster.pods.get(id).identity).matched;
+            if let Some(id) = state.pods.find(step.pod.namespace, &step.pod.name) {
+                let matched = &state.signatures.get(state.pods.get(id).signature).matched;
                 last.extend(matched.iter().map(|matcher| (*matcher, i)));
             }
         }
@@ -45,18 +45,18 @@ impl Plan<'_, '_> {
     fn try_without(&mut self, i: usize, company: &PodName) -> bool {
         let cured: Vec<usize> =
             (0..self.pending.len()).filter(|rule| !self.is_broken(&self.pending[*rule])).collect();
-        let (marks, steps): (Vec<Mark>, Vec<Step>) =
-            self.steps[i..].iter().map(|step| (step.mark, step.clone())).unzip();
+        let (savepoints, steps): (Vec<Savepoint>, Vec<Step>) =
+            self.steps[i..].iter().map(|step| (step.savepoint, step.clone())).unzip();
         let name = steps[0].name();
-        self.thought.undo_to(marks[0]);
+        self.speculation.undo_to(savepoints[0]);
         self.gone.remove(&name);
-        let mut marks_without = Vec::new();
+        let mut savepoints_without = Vec::new();
         let mut fits = true;
         for step in &steps[1..] {
-            marks_without.push(self.thought.mark());
+            savepoints_without.push(self.speculation.savepoint());
             fits &= self.again(step);
         }
-        self.thought.judge();
+        self.speculation.judge();
         if fits && cured.iter().all(|rule| !self.is_broken(&self.pending[*rule])) {
             for rule in cured {
                 let by = self.cured.get(&rule);
@@ -65,26 +65,29 @@ impl Plan<'_, '_> {
                 }
             }
             self.steps.remove(i);
-            self.steps[i..].iter_mut().zip(marks_without).for_each(|(step, mark)| step.mark = mark);
+            self.steps[i..]
+                .iter_mut()
+                .zip(savepoints_without)
+                .for_each(|(step, savepoint)| step.savepoint = savepoint);
             return true;
         }
-        self.thought.undo_to(marks[0]);
+        self.speculation.undo_to(savepoints[0]);
         self.gone.insert(name);
         steps.iter().for_each(|step| _ = self.again(step));
-        self.thought.judge();
+        self.speculation.judge();
         false
     }
 
     /// Carries a step out again; tells whether its replacement fits where it went.
     fn again(&mut self, step: &Step) -> bool {
-        let Some(id) = self.thought.cluster().pods.find(step.pod.namespace, &step.pod.name) else {
+        let Some(id) = self.speculation.state().pods.find(step.pod.namespace, &step.pod.name) else {
             return false;
         };
-        let replacement = self.thought.remove(id);
+        let replacement = self.speculation.remove(id);
         let Target::Node(node) = &step.target else { return true };
-        let Some(node) = self.thought.cluster().symbols.get(node) else { return false };
-        let fits = self.thought.fits_on(&replacement, node);
-        self.thought.place(&replacement, node);
+        let Some(node) = self.speculation.state().symbols.get(node) else { return false };
+        let fits = self.speculation.fits_on(&replacement, node);
+        self.speculation.place(&replacement, node);
         fits
     }
 }

@@ -1,4 +1,4 @@
-//! Names for numbers: which pods and domains an answer speaks of.
+//! Names for numbers: which pods and domains an answer is about.
 
 use std::cell::RefCell;
 
@@ -6,11 +6,11 @@ use berth_api::rules::PodTerm;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::cluster::Cluster;
-use super::matcher::{CarriedKind, MatcherId};
-use super::node::NodeId;
-use super::pod::{PodId, PodRecord};
-use super::topology::{DomainId, TopologyId};
+use crate::state::State;
+use crate::state::matcher::{ExistingTermKind, MatcherId};
+use crate::state::node::NodeId;
+use crate::state::pod::{PodId, PodRecord};
+use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::{TopologyPair, Witness};
 
 /// This many pods are named in an answer; the rest are counted.
@@ -39,27 +39,27 @@ pub(crate) type Carrying = (Witnesses, Vec<(String, PodTerm)>);
 
 impl WitnessCache {
     /// Pods in a domain that satisfy a matcher: the first few by name, and how many more.
-    pub(crate) fn pods_matching(&self, cluster: &Cluster, matcher: MatcherId, of: DomainOf) -> Witnesses {
-        if !cluster.topologies.is_shared(of.topology) {
-            return cluster.pods_matching(matcher, of);
+    pub(crate) fn pods_matching(&self, state: &State, matcher: MatcherId, of: DomainOf) -> Witnesses {
+        if !state.topologies.is_shared(of.topology) {
+            return state.pods_matching(matcher, of);
         }
         let mut known = self.matching.borrow_mut();
         let key = (matcher, of.topology, of.domain);
-        known.entry(key).or_insert_with(|| cluster.pods_matching(matcher, of)).clone()
+        known.entry(key).or_insert_with(|| state.pods_matching(matcher, of)).clone()
     }
 
     /// Pods in a domain that carry a required anti-affinity term with this matcher, and the distinct terms.
-    pub(crate) fn pods_carrying(&self, cluster: &Cluster, matcher: MatcherId, of: DomainOf) -> Carrying {
-        if !cluster.topologies.is_shared(of.topology) {
-            return cluster.pods_carrying_anti_affinity(matcher, of);
+    pub(crate) fn pods_carrying(&self, state: &State, matcher: MatcherId, of: DomainOf) -> Carrying {
+        if !state.topologies.is_shared(of.topology) {
+            return state.pods_carrying_anti_affinity(matcher, of);
         }
         let mut known = self.carrying.borrow_mut();
         let key = (matcher, of.topology, of.domain);
-        known.entry(key).or_insert_with(|| cluster.pods_carrying_anti_affinity(matcher, of)).clone()
+        known.entry(key).or_insert_with(|| state.pods_carrying_anti_affinity(matcher, of)).clone()
     }
 }
 
-impl Cluster {
+impl State {
     /// A topology and domain as a node label. Topologies of several keys have no such form.
     pub(crate) fn topology_pair(
         &self,
@@ -67,7 +67,7 @@ impl Cluster {
         domain: Option<DomainId>,
     ) -> Option<TopologyPair> {
         let [key] = *self.topologies.keys(topology) else { return None };
-        let value = domain.map(|d| self.symbols.text(super::intern::Symbol(d.0)).to_owned());
+        let value = domain.map(|d| self.symbols.text(crate::state::intern::Symbol(d.0)).to_owned());
         Some(TopologyPair { key: self.symbols.text(key).to_owned(), value })
     }
 
@@ -81,7 +81,8 @@ impl Cluster {
     }
 
     fn pods_matching(&self, matcher: MatcherId, of: DomainOf) -> Witnesses {
-        let matches = |p: &PodRecord| self.identities.get(p.identity).matched.binary_search(&matcher).is_ok();
+        let matches =
+            |p: &PodRecord| self.signatures.get(p.signature).matched.binary_search(&matcher).is_ok();
         self.name_some(self.pods_in(of).filter(|(_, p)| matches(p)).map(|(id, _)| id))
     }
 
@@ -89,9 +90,9 @@ impl Cluster {
         let mut pods = Vec::new();
         let mut terms: Vec<(String, PodTerm)> = Vec::new();
         for (id, pod) in self.pods_in(of) {
-            let class = self.classes.get(pod.class);
-            let carries = class.carried.iter().any(|c| {
-                c.kind == CarriedKind::RequiredAntiAffinity
+            let rule_set = self.rule_sets.get(pod.rule_set);
+            let carries = rule_set.existing_terms.iter().any(|c| {
+                c.kind == ExistingTermKind::RequiredAntiAffinity
                     && c.matcher == matcher
                     && c.topology == of.topology
             });
@@ -99,8 +100,8 @@ impl Cluster {
                 continue;
             }
             pods.push(id);
-            for required in class.required_anti_affinity.iter().filter(|r| r.matcher == matcher) {
-                let term = &class.rules().required_anti_affinity[required.index];
+            for required in rule_set.required_anti_affinity.iter().filter(|r| r.matcher == matcher) {
+                let term = &rule_set.rules().required_anti_affinity[required.index];
                 if !terms.iter().any(|(path, _)| *path == term.path) {
                     terms.push((term.path.clone(), term.clone()));
                 }

@@ -1,0 +1,43 @@
+//! The cluster: the engine's public interface.
+//!
+//! [`Cluster`] holds the state and what is kept above it, and hands each request to the module that serves it. Requests
+//! come in four groups: [`update`] (what the cluster is), [`query`] (what is known of it), [`schedule`] (where pods go)
+//! and [`enforce`] (whether rules of running pods hold). No module below this one uses it.
+
+mod enforce;
+mod query;
+mod schedule;
+mod update;
+
+use crate::nomination::Nominations;
+use crate::state::{Settings, State};
+use crate::view::Views;
+use crate::violation::tracker::ViolationTracker;
+use crate::wake::ClusterChange;
+
+/// A cluster, indexed for decisions.
+///
+/// Nodes, namespaces, services and assigned pods are set and removed in any order; a pod whose node is
+/// not known counts nowhere until the node is added. No method fails: "does not fit" is a value.
+pub struct Cluster {
+    state: State,
+    views: Views,
+    nominations: Nominations,
+    /// Changes since they were last taken, if they are recorded at all; later ones are with the state.
+    recorded: Option<Vec<ClusterChange>>,
+    /// Tracks broken rules that are required during execution, if asked to.
+    tracker: Option<Box<ViolationTracker>>,
+}
+
+impl Cluster {
+    /// An empty cluster.
+    pub fn new(settings: Settings) -> Cluster {
+        Cluster {
+            state: State::new(settings),
+            views: Views::default(),
+            nominations: Nominations::default(),
+            recorded: None,
+            tracker: None,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Query: what is known of the cluster.
+
+use berth_api::object::Pod;
+use berth_api::rules::PodRules;
+
+use super::Cluster;
+use crate::state::Settings;
+
+impl Cluster {
+    /// The settings it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.state.settings
+    }
+
+    /// Number of nodes.
+    pub fn n_nodes(&self) -> usize {
+        self.state.nodes.len()
+    }
+
+    /// Number of assigned pods, those on unknown nodes included.
+    pub fn n_pods(&self) -> usize {
+        self.state.pods.len()
+    }
+
+    /// Number of different sets of rules that pods have had so far: those of pods that were only asked about included,
+    /// and those of pods that are gone.
+    pub fn n_rule_sets(&self) -> usize {
+        self.state.rule_sets.len()
+    }
+
+    /// Number of counter entries that are not zero; zero once all pods are removed.
+    pub fn n_counted(&self) -> usize {
+        self.state.n_counted()
+    }
+
+    /// Number of pods that are nominated to a node.
+    pub fn n_nominations(&self) -> usize {
+        self.nominations.len()
+    }
+
+    /// The node a pod is nominated to.
+    pub fn nomination(&self, namespace: &str, name: &str) -> Option<&str> {
+        let node = self.nominations.node(self.state.symbols.get(namespace)?, name)?;
+        Some(self.state.symbols.text(node))
+    }
+
+    /// The node a pod is assigned to (or assumed on); none if the pod is not in the cluster's state.
+    pub fn node_of(&self, namespace: &str, name: &str) -> Option<&str> {
+        let pod = self.state.find_pod(namespace, name)?;
+        Some(self.state.symbols.text(self.state.pods.get(pod).node_name))
+    }
+
+    /// The rules of a pod, as this cluster's settings read it.
+    pub fn rules_of(&self, pod: &Pod) -> PodRules {
+        self.state.rules_of(pod)
+    }
+
+    /// Epoch: when it changes, cached [`Equivalence`](crate::Equivalence) values are stale.
+    pub fn signature_epoch(&self) -> usize {
+        self.state.signature_epoch()
+    }
+}

@@ -1,0 +1,137 @@
+//! Update: what the cluster is, and the changes that follow.
+
+use berth_api::object::{Namespace, Node, Pod, Service};
+use berth_api::rules::Selector;
+
+use super::Cluster;
+use crate::state::prepared::PreparedPod;
+use crate::wake::ClusterChange;
+
+impl Cluster {
+    /// Adds or changes a namespace.
+    pub fn set_namespace(&mut self, namespace: &Namespace) {
+        self.state.set_namespace(namespace);
+        self.updated();
+    }
+
+    /// Removes a namespace. Pods in it stay until they are removed themselves.
+    pub fn remove_namespace(&mut self, name: &str) {
+        self.state.remove_namespace(name);
+        self.updated();
+    }
+
+    /// Adds or changes a service, whose selector default spread constraints use.
+    pub fn set_service(&mut self, service: &Service) {
+        self.state.set_service(service);
+        self.updated();
+    }
+
+    /// Removes a service.
+    pub fn remove_service(&mut self, namespace: &str, name: &str) {
+        self.state.remove_service(namespace, name);
+        self.updated();
+    }
+
+    /// Sets (or with `None` removes) the selector of a `ReplicationController`, `ReplicaSet` or
+    /// `StatefulSet`, which default spread constraints of its pods use.
+    pub fn set_owner_selector(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        selector: Option<Selector>,
+    ) {
+        self.state.set_owner_selector(kind, namespace, name, selector);
+        self.updated();
+    }
+
+    /// Adds or changes a node. Pods that are assigned to it by name begin to count.
+    pub fn set_node(&mut self, node: &Node) {
+        self.state.set_node(node);
+        self.updated();
+    }
+
+    /// Removes a node. Its pods stay assigned to it by name, and count nowhere.
+    pub fn remove_node(&mut self, name: &str) {
+        self.state.remove_node(name);
+        self.updated();
+    }
+
+    /// Adds or changes an assigned pod (one with `spec.nodeName`). A pod that is not assigned, or has
+    /// ended, is removed instead.
+    ///
+    /// The pod is expected as admitted: defaulted, with matchLabelKeys merged. Returns whether it counts now: it
+    /// does not while its node is unknown.
+    pub fn set_pod(&mut self, pod: &Pod) -> bool {
+        let counts = self.state.set_pod(pod);
+        self.updated();
+        counts
+    }
+
+    /// Removes a pod, if it exists.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) {
+        self.state.remove_pod(namespace, name);
+        self.updated();
+    }
+
+    /// Assigns a pod to a node before the API server knows, as if it ran there. Returns whether the node is
+    /// known, so that the pod counts. A later [`Cluster::set_pod`] of the same namespace and name confirms it.
+    pub fn assume(&mut self, pod: &PreparedPod, node: &str) -> bool {
+        let node = self.state.symbols.intern(node);
+        let counts = self.state.assign(pod, node);
+        self.updated();
+        counts
+    }
+
+    /// Removes an assumed pod, because it could not be bound.
+    pub fn forget(&mut self, pod: &PreparedPod) {
+        self.state.forget(pod);
+        self.updated();
+    }
+
+    /// Nominates a pod to a node: from now on the node admits pods of lower or equal priority only where this one
+    /// would still fit. A pod has one nomination; a second one replaces the first.
+    pub fn nominate(&mut self, pod: &PreparedPod, node: &str) {
+        let (namespace, name) = (self.state.symbols.text(pod.namespace).to_owned(), pod.name());
+        self.clear_nomination(&namespace, name);
+        let node = self.state.symbols.intern(node);
+        self.nominations.insert(pod, node);
+    }
+
+    /// Removes a pod's nomination; returns whether it had one.
+    ///
+    /// Assigning the pod does not do that by itself.
+    pub fn clear_nomination(&mut self, namespace: &str, name: &str) -> bool {
+        let Some(namespace) = self.state.symbols.get(namespace) else { return false };
+        let node = self.nominations.remove(namespace, name);
+        if let Some(node) = node
+            && let Some(recorded) = &mut self.recorded
+        {
+            recorded.extend(self.state.take_changes().into_iter().map(ClusterChange::from));
+            recorded.push(ClusterChange::nomination_cleared(node));
+        }
+        node.is_some()
+    }
+
+    /// Starts recording every change for [`Cluster::take_changes`], or stops and drops those recorded. It is off at
+    /// first.
+    pub fn record_changes(&mut self, on: bool) {
+        self.recorded = on.then(Vec::new);
+        self.state.replace_recorded(on.then(Vec::new));
+    }
+
+    /// The changes recorded since the last call, in order. Take them regularly: they are kept until then.
+    pub fn take_changes(&mut self) -> Vec<ClusterChange> {
+        let Some(recorded) = &mut self.recorded else { return Vec::new() };
+        let mut changes = std::mem::take(recorded);
+        changes.extend(self.state.take_changes().into_iter().map(ClusterChange::from));
+        changes
+    }
+
+    /// Brings everything above the state up to date with it.
+    fn updated(&mut self) {
+        if let Some(tracker) = &mut self.tracker {
+            tracker.absorb(&mut self.state);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! RuleSets: pods with the same rules in the same namespace, compiled once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use berth_api::rules::{PodRules, PodTerm};
+use smallvec::SmallVec;
+
+use super::intern::Symbol;
+use super::matcher::{ExistingTermKind, MatcherId};
+use super::node::Resources;
+use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
+use super::topology::TopologyId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RuleSetId(pub(crate) u32);
+
+/// What makes pods one rule_set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RuleSetKey {
+    pub(crate) namespace: Symbol,
+    /// Index of the profile; `None` if no profile has the pod's scheduler name.
+    pub(crate) profile: Option<usize>,
+    pub(crate) rules: PodRules,
+    /// Kind and name of the controlling owner, where default spread constraints look at it.
+    pub(crate) owner: Option<(String, String)>,
+}
+
+/// A required pod term: the pods it asks for, and the topologies any of which may match.
+#[derive(Clone, Debug)]
+pub(crate) struct RequiredTerm {
+    /// Index of the term in the pod's rules.
+    pub(crate) index: usize,
+    pub(crate) matcher: MatcherId,
+    pub(crate) topologies: SmallVec<[TopologyId; 1]>,
+}
+
+/// A preferred pod term. A term over all topologies counts each pod once, however many domains the pod
+/// shares with the node: by inclusion and exclusion over combined topologies, whose signs are here.
+#[derive(Clone, Debug)]
+pub(crate) struct PreferredTerm {
+    /// Negative for anti-affinity.
+    pub(crate) weight: i64,
+    pub(crate) matcher: MatcherId,
+    pub(crate) topologies: SmallVec<[(TopologyId, i64); 1]>,
+}
+
+/// A term as it acts on other pods: a place in the counters of its matcher.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExistingTerm {
+    pub(crate) matcher: MatcherId,
+    pub(crate) topology: TopologyId,
+    pub(crate) kind: ExistingTermKind,
+    pub(crate) weight: i64,
+}
+
+/// A rule_set with its rules compiled against the cluster's symbols, topologies and matchers.
+pub(crate) struct RuleSet {
+    pub(crate) key: Arc<RuleSetKey>,
+    pub(crate) requests: Resources,
+    pub(crate) images: Box<[Symbol]>,
+    pub(crate) node_selector: Box<[(Symbol, Symbol)]>,
+    pub(crate) required_node_affinity: Box<[NodeSelectorMatcher]>,
+    pub(crate) preferred_node_affinity: Box<[NodeMatcher]>,
+    /// All terms ask for the pods that match *all* of them, so they share a matcher.
+    pub(crate) required_affinity: Box<[RequiredTerm]>,
+    pub(crate) required_anti_affinity: Box<[RequiredTerm]>,
+    pub(crate) preferred: Box<[PreferredTerm]>,
+    pub(crate) existing_terms: Box<[ExistingTerm]>,
+    /// The rules that are required during execution, too.
+    pub(crate) executing: Box<[RuleAt]>,
+    /// The terms of affinity among them, as they are asked of a pod that runs: they share a matcher for the pods that
+    /// match all of *these*, since what is ignored during execution must not evict anybody.
+    pub(crate) executing_affinity: Box<[RequiredTerm]>,
+}
+
+impl RuleSet {
+    pub(crate) fn rules(&self) -> &PodRules {
+        &self.key.rules
+    }
+
+    /// A required term of affinity as it is asked of a pod that runs, and the terms that ask for the same pods.
+    pub(crate) fn affinity_of_running(&self, i: usize) -> (&RequiredTerm, &[RequiredTerm]) {
+        let term = &self.required_affinity[i];
+        match self.executing_affinity.iter().find(|executing| executing.index == term.index) {
+            Some(executing) => (executing, &self.executing_affinity),
+            None => (term, &self.required_affinity),
+        }
+    }
+}
+
+/// Where a required rule stands among the compiled rules of a rule set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RuleAt {
+    /// Index into the rule set's required node affinity.
+    Node(u32),
+    /// Index into the rule set's required pod affinity.
+    Affinity(u32),
+    /// Index into the rule set's required pod anti-affinity.
+    AntiAffinity(u32),
+}
+
+impl RuleAt {
+    /// The rules of a rule set that are required during execution, too.
+    pub(crate) fn executing(
+        node_affinity: impl Iterator<Item = bool>,
+        pod_affinity: impl Iterator<Item = bool>,
+        pod_anti_affinity: impl Iterator<Item = bool>,
+    ) -> Box<[RuleAt]> {
+        fn at(
+            executing: impl Iterator<Item = bool>,
+            rule: fn(u32) -> RuleAt,
+        ) -> impl Iterator<Item = RuleAt> {
+            let executing = executing.enumerate().filter(|(_, executing)| *executing);
+            executing.map(move |(i, _)| rule(i as u32))
+        }
+        let node_affinity = at(node_affinity, RuleAt::Node);
+        let pod_affinity = at(pod_affinity, RuleAt::Affinity);
+        node_affinity.chain(pod_affinity).chain(at(pod_anti_affinity, RuleAt::AntiAffinity)).collect()
+    }
+
+    /// The path of the rule in the pod.
+    pub(crate) fn path(self, rule_set: &RuleSet) -> &str {
+        let rules = rule_set.rules();
+        match self {
+            RuleAt::Node(i) => &rules.required_node_affinity[i as usize].path,
+            RuleAt::Affinity(i) => {
+                &rules.required_affinity[rule_set.required_affinity[i as usize].index].path
+            }
+            RuleAt::AntiAffinity(i) => anti_affinity(rule_set, i).1.path.as_str(),
+        }
+    }
+
+    /// The term of required anti-affinity that it is.
+    pub(crate) fn anti_affinity(self, rule_set: &RuleSet) -> Option<&RequiredTerm> {
+        match self {
+            RuleAt::AntiAffinity(i) => rule_set.required_anti_affinity.get(i as usize),
+            RuleAt::Node(_) | RuleAt::Affinity(_) => None,
+        }
+    }
+
+    /// The rule of a rule set at a path, of those required during execution.
+    pub(crate) fn find(rule_set: &RuleSet, path: &str) -> Option<RuleAt> {
+        rule_set.executing.iter().copied().find(|rule| rule.path(rule_set) == path)
+    }
+}
+
+pub(crate) fn anti_affinity(rule_set: &RuleSet, i: u32) -> (&RequiredTerm, &PodTerm) {
+    let compiled = &rule_set.required_anti_affinity[i as usize];
+    (compiled, &rule_set.rules().required_anti_affinity[compiled.index])
+}
+
+/// All rule sets.
+#[derive(Default)]
+pub(crate) struct RuleSets {
+    all: Vec<RuleSet>,
+    by_key: HashMap<Arc<RuleSetKey>, RuleSetId>,
+}
+
+impl RuleSets {
+    pub(crate) fn find(&self, key: &RuleSetKey) -> Option<RuleSetId> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(crate) fn insert(&mut self, rule_set: RuleSet) -> RuleSetId {
+        let id = RuleSetId(self.all.len() as u32);
+        self.by_key.insert(rule_set.key.clone(), id);
+        self.all.push(rule_set);
+        id
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn get(&self, id: RuleSetId) -> &RuleSet {
+        &self.all[id.0 as usize]
+    }
+}

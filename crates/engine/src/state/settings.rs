@@ -1,0 +1,43 @@
+//! Settings that hold for the life of a cluster.
+
+use berth_api::config::SchedulerConfig;
+
+/// Settings that hold for the life of a cluster.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Scheduling profiles.
+    pub config: SchedulerConfig,
+    /// Whether the proposals' fields, Gt/Lt in pod terms and exempt namespaces are in force.
+    pub extensions: bool,
+    /// Namespaces whose pods neither block nor are blocked by anti-affinity of the proposal.
+    pub exempt_namespaces: Vec<String>,
+    /// Whether exempt namespaces are also exempt from v1 anti-affinity.
+    pub exempt_from_v1: bool,
+    /// The label keys that "all topologies" stands for.
+    pub all_topologies: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            config: SchedulerConfig::default(),
+            extensions: true,
+            exempt_namespaces: vec!["kube-system".to_owned()],
+            exempt_from_v1: false,
+            all_topologies: [
+                "kubernetes.io/hostname",
+                "topology.kubernetes.io/zone",
+                "topology.kubernetes.io/region",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        }
+    }
+}
+
+impl Settings {
+    /// kube-scheduler's behaviour and nothing else.
+    pub fn strict_v1(config: SchedulerConfig) -> Self {
+        Settings { config, extensions: false, ..Settings::default() }
+    }
+}

@@ -1,0 +1,195 @@
+//! Pods that go and come in thought: the state is changed for as long as the thought lasts, and is then what it was.
+//!
+//! Everything is taken back in the opposite order, so that even the numbers of pods are the same again. Waiting
+//! pods are not told of it, and a watch of violations has nothing to tell when it is over.
+
+use super::super::types::Target;
+use rustc_hash::FxHashMap;
+
+use super::super::tracker::{Evaluated, ViolationTracker};
+use crate::context::{Context, CycleState};
+use crate::decision::{Outcome, Run};
+use crate::nomination::Nominations;
+use crate::state::State;
+use crate::state::change::Change;
+use crate::state::intern::Symbol;
+use crate::state::node::NodeId;
+use crate::state::pod::{PodId, Precedence};
+use crate::state::prepared::PreparedPod;
+use crate::state::rule_set::RuleSetId;
+use crate::state::signature::SignatureId;
+use crate::state::uid::Uid;
+use crate::view::Views;
+
+/// Why a pod that fits somewhere has no place all the same.
+const WOULD_BREAK: &str =
+    "wherever it fits, its coming would break a rule of another pod that is required during execution";
+
+/// The state, changed hypothetically.
+pub(super) struct Speculation<'a> {
+    state: &'a mut State,
+    views: &'a mut Views,
+    nominations: &'a Nominations,
+    /// The place of the tracker that was attached before, if any.
+    attached: &'a mut Option<Box<ViolationTracker>>,
+    was_attached: bool,
+    tracker: Box<ViolationTracker>,
+    done: Vec<Done>,
+    /// What the state had recorded before.
+    recorded: Option<Vec<Change>>,
+    /// Why pods fit nowhere, in the scheduler's words: once for pods alike, since it takes a look at every node.
+    why: FxHashMap<(RuleSetId, SignatureId), String>,
+}
+
+enum Done {
+    Removed(PreparedPod, Symbol),
+    Placed(PreparedPod),
+}
+
+/// How much had been done at some moment.
+#[derive(Clone, Copy)]
+pub(super) struct Savepoint(usize);
+
+impl<'a> Speculation<'a> {
+    pub(super) fn new(
+        state: &'a mut State,
+        views: &'a mut Views,
+        nominations: &'a Nominations,
+        attached: &'a mut Option<Box<ViolationTracker>>,
+    ) -> Speculation<'a> {
+        let recorded = state.replace_recorded(None);
+        let tracker = attached.take();
+        let was_attached = tracker.is_some();
+        let mut tracker = tracker.unwrap_or_else(|| Box::new(ViolationTracker::attach(state)));
+        tracker.refresh(state);
+        let (done, why) = Default::default();
+        Speculation { state, views, nominations, attached, was_attached, tracker, done, recorded, why }
+    }
+
+    pub(super) fn state(&self) -> &State {
+        self.state
+    }
+
+    pub(super) fn savepoint(&self) -> Savepoint {
+        Savepoint(self.done.len())
+    }
+
+    /// Takes back what was done since.
+    pub(super) fn undo_to(&mut self, savepoint: Savepoint) {
+        while self.done.len() > savepoint.0 {
+            match self.done.pop() {
+                Some(Done::Removed(pod, node)) => _ = self.state.assign(&pod, node),
+                Some(Done::Placed(pod)) => self.state.forget(&pod),
+                None => break,
+            }
+        }
+    }
+
+    /// Which rules hold or are broken now, that were not when this was last asked.
+    pub(super) fn judge(&mut self) -> Evaluated {
+        self.tracker.refresh(self.state)
+    }
+
+    /// Takes a pod away. Returns what its controller would make in its place: the same pod without a node.
+    pub(super) fn remove(&mut self, id: PodId) -> PreparedPod {
+        let record = self.state.pods.get(id);
+        let (pod, node) = (record.as_pending(), record.node_name);
+        self.state.remove_record(id);
+        self.done.push(Done::Removed(pod.clone(), node));
+        let precedence = Precedence { started: Precedence::NOT_STARTED, ..pod.precedence };
+        PreparedPod { uid: Uid::default(), precedence, ..pod }
+    }
+
+    /// Puts a pod on a node.
+    pub(super) fn place(&mut self, pod: &PreparedPod, node: Symbol) {
+        self.state.assign(pod, node);
+        self.done.push(Done::Placed(pod.clone()));
+    }
+
+    /// Whether all rules let a pod go to a node.
+    pub(super) fn fits_on(&mut self, pod: &PreparedPod, node: Symbol) -> bool {
+        let cycle = CycleState::new(self.state, self.nominations, pod);
+        let (state, node) = (&*self.state, self.state.nodes.find(node));
+        node.is_some_and(|node| Context::with_any_profile(state, &cycle).is_some_and(|c| c.admits(node)))
+    }
+
+    /// Looks for the best node where a pod fits with all rules and breaks none that is required during execution,
+    /// and puts it there. All that held before holds then, too.
+    pub(super) fn seek(&mut self, pod: &PreparedPod) -> (Target, Evaluated) {
+        let first = match self.first_choice(pod) {
+            Ok(first) => first,
+            Err(why) => return (Target::Nowhere(why), Evaluated::default()),
+        };
+        if let Some(found) = self.try_on(pod, first) {
+            return found;
+        }
+        let others = self.by_score(pod).into_iter().filter(|node| *node != first);
+        let found = others.into_iter().find_map(|node| self.try_on(pod, node));
+        let nowhere = || (Target::Nowhere(WOULD_BREAK.to_owned()), Evaluated::default());
+        found.unwrap_or_else(nowhere)
+    }
+
+    /// The node that the scheduler would choose.
+    fn first_choice(&mut self, pod: &PreparedPod) -> Result<NodeId, String> {
+        let signature = self.state.signature_of(pod.namespace, pod.terminating, &pod.labels);
+        let alike = (pod.rule_set, signature);
+        let rule_set = self.state.rule_sets.get(pod.rule_set);
+        if rule_set.key.profile.is_some() && rule_set.fits_a_view() {
+            if let Some((node, _)) = self.views.best(self.state, self.nominations, pod) {
+                return Ok(node);
+            }
+            if let Some(why) = self.why.get(&alike) {
+                return Err(why.clone());
+            }
+        }
+        let cycle = CycleState::new(self.state, self.nominations, pod);
+        let context = Context::with_any_profile(self.state, &cycle);
+        match context.map(|context| Run::new(context).outcome()) {
+            Some(Outcome::Placed { node, .. }) => {
+                self.state.find_node(&node).ok_or_else(|| "no node is known".to_owned())
+            }
+            Some(other) => {
+                let why = other.message().into_owned();
+                self.why.insert(alike, why.clone());
+                Err(why)
+            }
+            None => Err("there is no scheduling profile".to_owned()),
+        }
+    }
+
+    /// All nodes on which a pod fits, the best first.
+    fn by_score(&mut self, pod: &PreparedPod) -> Vec<NodeId> {
+        let cycle = CycleState::new(self.state, self.nominations, pod);
+        let Some(context) = Context::with_any_profile(self.state, &cycle) else { return Vec::new() };
+        let run = Run::new(context);
+        let mut nodes: Vec<_> = run.totals.iter().zip(&run.feasible).collect();
+        nodes.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| run.node_name(**x).cmp(run.node_name(**y))));
+        nodes.into_iter().map(|(_, node)| *node).collect()
+    }
+
+    /// Puts a pod on a node, unless that breaks a rule.
+    fn try_on(&mut self, pod: &PreparedPod, node: NodeId) -> Option<(Target, Evaluated)> {
+        let savepoint = self.savepoint();
+        let name = self.state.nodes.get(node).name;
+        self.place(pod, name);
+        let judged = self.judge();
+        if judged.began.is_empty() {
+            return Some((Target::Node(self.state.symbols.text(name).to_owned()), judged));
+        }
+        self.undo_to(savepoint);
+        self.judge();
+        None
+    }
+}
+
+impl Drop for Speculation<'_> {
+    fn drop(&mut self) {
+        self.undo_to(Savepoint(0));
+        self.state.replace_recorded(self.recorded.take());
+        if self.was_attached {
+            *self.attached = Some(std::mem::take(&mut self.tracker));
+        } else {
+            self.state.track_changes(false);
+        }
+    }
+}
