@@ -50,7 +50,7 @@ impl<'a> Report<'a> {
                 workload: p.workload.as_deref(),
                 priority: p.pod.spec.priority.unwrap_or(0),
                 state: match node {
-                    Some(_) if p.ran => State::Running,
+                    Some(_) if p.was_running => State::Running,
                     Some(_) => State::Placed,
                     None => State::Unplaced,
                 },

@@ -87,7 +87,7 @@ impl Summary {
             let key = (pod.pod.metadata.namespace.as_str(), pod.workload.as_deref());
             let workload = workloads.entry(key).or_insert_with(|| without_pods(key.0, key.1));
             workload.n_pods += 1;
-            match (pod.node(), pod.ran) {
+            match (pod.node(), pod.was_running) {
                 (Some(_), true) => summary.n_running += 1,
                 (Some(_), false) => summary.n_placed += 1,
                 (None, _) => {

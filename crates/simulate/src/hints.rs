@@ -2,7 +2,7 @@
 
 use berth_api::config::Plugin;
 use berth_api::quantity::with_unit;
-use berth_engine::{Explanation, Outcome, Status, Verdict};
+use berth_engine::{ExcludedNodes, Explanation, Outcome, Status, Verdict};
 
 /// One hint for each of the nearest groups of nodes.
 pub(crate) fn nearest_hints(explanation: &Explanation) -> Vec<String> {
@@ -14,17 +14,17 @@ pub(crate) fn nearest_hints(explanation: &Explanation) -> Vec<String> {
         }
         Outcome::Unschedulable { .. } => {}
     }
-    let mut hints = Vec::new();
-    for group in explanation.nearest() {
+    let of_group = |group: &ExcludedNodes| {
         let first = &group.nodes[0];
-        let place = match group.nodes.len() {
-            1 => format!("on {first}"),
-            n => format!("on {first} and {} more like it", n - 1),
+        let nodes = match group.nodes.len() {
+            1 => first.clone(),
+            2 => format!("{first} and 1 similar node"),
+            n => format!("{first} and {} similar nodes", n - 1),
         };
-        let helps: Vec<_> = group.verdicts.iter().map(hint).collect();
-        hints.push(format!("{place}: {}", helps.join("; and ")));
-    }
-    hints
+        let hints: Vec<_> = group.verdicts.iter().map(hint).collect();
+        format!("on {nodes}: {}", hints.join("; and "))
+    };
+    explanation.nearest().iter().map(of_group).collect()
 }
 
 fn hint(verdict: &Verdict) -> String {
@@ -45,12 +45,12 @@ fn hint(verdict: &Verdict) -> String {
     match verdict.plugin {
         Plugin::NodeUnschedulable => "uncordon the node".to_owned(),
         Plugin::NodeName => "change spec.nodeName".to_owned(),
-        Plugin::TaintToleration => format!("tolerate it, or remove it: {}", verdict.detail),
+        Plugin::TaintToleration => format!("add a toleration, or remove the taint: {}", verdict.detail),
         Plugin::NodeAffinity => format!("change the node's labels or the rule: {}", verdict.detail),
-        Plugin::NodePorts => format!("{} would have to go: {}", pods(), verdict.detail),
+        Plugin::NodePorts => format!("move {}: {}", pods(), verdict.detail),
         Plugin::NodeResourcesFit if verdict.status == Status::UnschedulableAndUnresolvable => {
             format!(
-                "ask for less, or add a larger node: {}, and the node has {} in all",
+                "request less, or add a larger node: {}, {} allocatable",
                 verdict.detail,
                 amount(count("allocatable"))
             )
@@ -60,18 +60,18 @@ fn hint(verdict: &Verdict) -> String {
             format!("free {} more: {}", amount(missing), verdict.detail)
         }
         Plugin::PodTopologySpread if verdict.counts.is_empty() => {
-            format!("label the node ({}): {}", domain(), verdict.detail)
+            format!("add the label to the node ({}): {}", domain(), verdict.detail)
         }
         Plugin::PodTopologySpread => {
             format!(
-                "place matching pods elsewhere first ({} has {}, the fewest is {})",
+                "place matching pods in other domains first ({} has {}, the minimum is {})",
                 domain(),
                 count("matching"),
                 count("minimum")
             )
         }
         Plugin::InterPodAffinity if !verdict.witnesses.is_empty() => {
-            format!("{} in {} would have to go, or the rule ({})", pods(), domain(), verdict.detail)
+            format!("move {} out of {}, or relax the rule ({})", pods(), domain(), verdict.detail)
         }
         Plugin::InterPodAffinity => format!("start a matching pod in {}: {}", domain(), verdict.detail),
         _ => verdict.detail.clone(),

@@ -11,7 +11,6 @@ mod hints;
 pub mod replay;
 mod rolling_update;
 mod simulation;
-mod workloads;
 
 pub use explanation::PodExplanation;
 pub use simulation::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};

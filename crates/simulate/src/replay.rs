@@ -1,4 +1,4 @@
-//! Replaying recordings: the same scenario decided here, and every difference told.
+//! Replays: the engine repeats the decisions of a recording, and the answers are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -18,28 +18,28 @@ pub struct Difference {
     pub scenario: String,
     /// Pod, `namespace/name`; empty when the difference concerns the whole scenario.
     pub pod: String,
-    /// Node, where it is about one.
+    /// Node, if the difference concerns one.
     pub node: Option<String>,
-    /// What differs, such as `message` or `scores.InterPodAffinity`.
+    /// The field that differs, such as `message` or `scores.InterPodAffinity`.
     pub field: String,
-    /// As recorded.
+    /// The recorded value.
     pub expected: String,
-    /// As decided here.
+    /// The value that the engine computed.
     pub got: String,
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
-    /// Pending pods decided.
+    /// Number of pending pods decided.
     pub n_steps: usize,
     /// All differences.
     pub differences: Vec<Difference>,
 }
 
-/// Decides a recorded scenario anew, with extensions off: the reference has none.
+/// Repeats the decisions of a recorded scenario, with extensions off: the reference scheduler has none.
 ///
-/// After each step the pod runs where the recording put it, so that one difference does not beget others.
+/// After each step the pod runs on the recorded node, so that one difference does not cascade.
 pub fn replay(recording: &Recording) -> Replayed {
     let scenario = &recording.scenario;
     let mut replayed = Replayed { n_steps: scenario.pending.len(), differences: Vec::new() };
@@ -124,7 +124,7 @@ impl Comparison<'_> {
     }
 
     fn admission(&mut self, step: &Step, pod: &Pod, admission: &Admission, raw: bool) {
-        // The API server visits maps in random order, and so reports in random order what it finds in them.
+        // The API server visits maps in random order, and so reports the errors in them in random order.
         let mut expected = step.invalid.clone().unwrap_or_default();
         let mut got: Vec<_> = admission.errors.iter().map(recorded).collect();
         expected.sort_unstable();
@@ -177,7 +177,7 @@ impl Comparison<'_> {
         let blank = RecordedNode::default();
         for name in expected.keys().chain(got.keys()).collect::<BTreeSet<_>>() {
             let (Some(expected), Some(got)) = (expected.get(name), got.get(name)) else {
-                let presence = |there: bool| if there { "recorded" } else { "absent" }.to_owned();
+                let presence = |is_present: bool| if is_present { "recorded" } else { "absent" }.to_owned();
                 self.differ(
                     Some(name),
                     "nodes",
@@ -241,7 +241,7 @@ fn normal(value: &impl Serialize) -> Value {
     serde_json::to_value(value).map(|v| pruned(&v)).unwrap_or_default()
 }
 
-/// The value without members that are null or empty lists, which is how an absent list may be written.
+/// The value without members that are null or empty lists: both may stand for an absent list.
 fn pruned(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

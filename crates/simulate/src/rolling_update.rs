@@ -55,15 +55,15 @@ pub(crate) fn blocked_by_own_update<'a>(
     };
     let keys = match own {
         Some(term) if theirs => format!(
-            "; matchLabelKeys: [{REVISION}] in {term} keeps later updates from it (the old pods' own terms stand in \
-             the way of this one)"
+            "; matchLabelKeys: [{REVISION}] in {term} keeps later updates from blocking themselves (the terms of the \
+             old pods still exclude this one)"
         ),
-        Some(term) => format!("; or put matchLabelKeys: [{REVISION}] in {term}"),
+        Some(term) => format!("; or add matchLabelKeys: [{REVISION}] to {term}"),
         None => String::new(),
     };
     Some(format!(
-        "a rolling update waits for itself: {nodes} nothing is in the way but pods of the same workload with another \
-         {REVISION}. Let one of them end first (maxUnavailable: 1 or more), or add a node{keys}"
+        "the rolling update blocks itself: {nodes} only pods of the same workload with another {REVISION} exclude this \
+         pod. Let one of them stop first (maxUnavailable: 1 or more), or add a node{keys}"
     ))
 }
 

@@ -24,36 +24,36 @@ fn first_hint(text: &str) -> String {
 }
 
 #[test]
-fn a_rolling_update_that_waits_for_itself_is_told_as_one() {
+fn a_rolling_update_that_blocks_itself_is_reported_as_one() {
     let nodes = "node a\nnode b";
     let old = "pod default/o1 on a app=web pod-template-hash=1 anti(app=web @hostname)
         pod default/o2 on b app=web pod-template-hash=1 anti(app=web @hostname)";
     let hint = first_hint(&format!(
         "{nodes}\n{old}\npod default/n app=web pod-template-hash=2 anti(app=web @hostname)"
     ));
-    assert!(hint.starts_with("a rolling update waits for itself: on 2 nodes"), "{hint}");
-    assert!(hint.contains("keeps later updates from it"), "{hint}");
+    assert!(hint.starts_with("the rolling update blocks itself: on 2 nodes"), "{hint}");
+    assert!(hint.contains("keeps later updates from blocking themselves"), "{hint}");
 
-    // Only the new pod's rule is in the way: it can be lifted at once.
+    // Only the rule of the new pod excludes nodes: changing it helps at once.
     let old = "pod default/o1 on a app=web pod-template-hash=1\npod default/o2 on b app=x cpu=64";
     let hint = first_hint(&format!(
         "{nodes}\n{old}\npod default/n app=web pod-template-hash=2 cpu=1 anti(app=web @hostname)"
     ));
-    assert!(hint.starts_with("a rolling update waits for itself: on 1 node "), "{hint}");
-    assert!(hint.contains("or put matchLabelKeys: [pod-template-hash] in spec.affinity"), "{hint}");
+    assert!(hint.starts_with("the rolling update blocks itself: on 1 node "), "{hint}");
+    assert!(hint.contains("or add matchLabelKeys: [pod-template-hash] to spec.affinity"), "{hint}");
 }
 
 #[test]
-fn other_conflicts_are_not_taken_for_rolling_updates() {
+fn other_conflicts_are_not_reported_as_rolling_updates() {
     for old in [
         // Another workload, another namespace, the same revision, pods without revisions.
         "pod default/o on a app=web tier=x pod-template-hash=1",
         "pod other/o on a app=web pod-template-hash=1",
         "pod default/o on a app=web pod-template-hash=2",
         "pod default/o on a app=web",
-        // Two in the way, of which one is another workload's.
+        // Two pods exclude the pod, and one of them is another workload's.
         "pod default/o on a app=web pod-template-hash=1\npod default/p on a app=web tier=x",
-        // Something else is in the way as well.
+        // Something else excludes the pod as well.
         "pod default/o on a app=web pod-template-hash=1 cpu=64",
     ] {
         let pod = "pod default/n app=web pod-template-hash=2 cpu=1 anti(app=web @hostname ns=default,other)";

@@ -1,4 +1,4 @@
-//! Simulations of what people write.
+//! Simulations of manifests.
 
 use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
@@ -41,14 +41,12 @@ fn containers_without_an_image_kept_a_manifest_from_being_simulated() {
     assert_eq!(n_placed(&simulation), 3);
     assert_eq!(
         simulation.warnings(),
-        [
-            "StatefulSet db: containers without an image: the API server will refuse the pods until they have one"
-        ]
+        ["StatefulSet db: containers without an image: the API server rejects the pods until each has one"]
     );
 }
 
 #[test]
-fn an_error_in_a_template_was_told_once_for_each_replica() {
+fn an_error_in_a_template_was_reported_once_for_each_replica() {
     let spec = "{containers: [{name: a, image: i, ports: [{containerPort: 70000}]}]}";
     let error = simulation(&three(spec)).err().expect("the port is out of range").to_string();
     assert_eq!(
@@ -59,7 +57,7 @@ fn an_error_in_a_template_was_told_once_for_each_replica() {
 }
 
 #[test]
-fn two_warnings_of_a_template_were_told_once_for_each_replica() {
+fn two_warnings_of_a_template_were_reported_once_for_each_replica() {
     let spec = "{containers: [{name: a, image: i}], affinity: {nodeAffinity: {\
         preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [\
         {key: failure-domain.beta.kubernetes.io/zone, operator: Exists}, \

@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
 
 /// The pods that were to be placed.
 fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
-    let waiting = simulation.pods().iter().filter(|p| !p.ran);
+    let waiting = simulation.pods().iter().filter(|p| !p.was_running);
     let row = |p: &SimulatedPod| Row {
         namespace: p.pod.metadata.namespace.clone(),
         name: p.pod.metadata.name.clone(),

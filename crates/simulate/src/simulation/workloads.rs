@@ -1,4 +1,4 @@
-//! Which workload a pod is counted with.
+//! The workload of each pod.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,57 +10,57 @@ type Key = (String, String);
 
 /// The workloads of an input.
 pub(super) struct Workloads {
-    /// Those that are not part of another, in input order.
-    pub(super) whole: Vec<Key>,
-    /// The workload that another one of the input is part of: of a ReplicaSet its Deployment.
-    wholes_of: HashMap<Key, String>,
+    /// Workloads that no other workload owns, in input order.
+    pub(super) top_level: Vec<Key>,
+    /// The owner of each other workload: the Deployment of a ReplicaSet.
+    owner_of: HashMap<Key, String>,
 }
 
 impl Workloads {
     pub(super) fn new(inventory: &Inventory) -> Workloads {
-        let mut workloads = Workloads { whole: Vec::new(), wholes_of: HashMap::new() };
+        let mut workloads = Workloads { top_level: Vec::new(), owner_of: HashMap::new() };
         for workload in inventory.workloads.iter().map(|entry| &entry.object) {
             let metadata = workload.metadata();
             let key = (metadata.namespace.clone(), name(workload));
             let owner = metadata.controller();
             match owner.filter(|owner| matches!(owner.kind.as_str(), "Deployment" | "CronJob")) {
                 Some(owner) => {
-                    workloads.wholes_of.insert(key, format!("{} {}", owner.kind, owner.name));
+                    workloads.owner_of.insert(key, format!("{} {}", owner.kind, owner.name));
                 }
-                None => workloads.whole.push(key),
+                None => workloads.top_level.push(key),
             }
         }
         workloads
     }
 
-    /// The workload that each of these pods of the input belongs to. A dump may lack the ReplicaSet or Job in
-    /// between: its name tells the Deployment, or the CronJob if that is in the input.
+    /// The top-level workload of each pod. If the input lacks the ReplicaSet or Job in between, its name gives the
+    /// Deployment, or the CronJob if that is in the input.
     pub(super) fn owners<'a>(&'a self) -> impl Fn(&Pod) -> Option<String> + 'a {
-        let known: HashSet<_> = self.whole.iter().collect();
+        let known: HashSet<_> = self.top_level.iter().collect();
         move |pod| {
             let owner = pod.metadata.controller()?;
             let key = (pod.metadata.namespace.clone(), format!("{} {}", owner.kind, owner.name));
-            if let Some(whole) = self.wholes_of.get(&key) {
-                return Some(whole.clone());
+            if let Some(owner) = self.owner_of.get(&key) {
+                return Some(owner.clone());
             }
             if known.contains(&key) {
                 return Some(key.1);
             }
-            let whole = match owner.kind.as_str() {
-                // Called after the hash of its template.
+            let top_level = match owner.kind.as_str() {
+                // The name ends with the hash of its template.
                 "ReplicaSet" => pod.metadata.labels.get("pod-template-hash").and_then(|hash| {
                     let deployment = owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')?;
                     Some(format!("Deployment {deployment}"))
                 }),
-                // Called after the time of the run.
+                // The name ends with the time of the run.
                 "Job" => owner.name.rsplit_once('-').and_then(|(cron_job, time)| {
-                    let whole = (key.0.clone(), format!("CronJob {cron_job}"));
+                    let cron_job = (key.0.clone(), format!("CronJob {cron_job}"));
                     let is_time = !time.is_empty() && time.bytes().all(|b| b.is_ascii_digit());
-                    (is_time && known.contains(&whole)).then_some(whole.1)
+                    (is_time && known.contains(&cron_job)).then_some(cron_job.1)
                 }),
                 _ => None,
             };
-            whole.or(Some(key.1))
+            top_level.or(Some(key.1))
         }
     }
 }

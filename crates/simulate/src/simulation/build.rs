@@ -1,0 +1,207 @@
+//! Building a simulation: the objects of an inventory, expanded and admitted, become the state of a cluster.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
+use berth_api::expand::{OwnerSelector, expand};
+use berth_api::object::{Pod, PriorityClass};
+use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
+use berth_api::rules::Selector;
+use berth_engine::{Cluster, Outcome};
+use serde_json::Value;
+
+use super::workloads::{self, Workloads};
+use super::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};
+
+/// A warning and no error: templates that another tool completes have no images yet.
+const NO_IMAGE: &str = "containers without an image: the API server rejects the pods until each has one";
+
+fn is_missing_image(error: &FieldError) -> bool {
+    error.error_type == ErrorType::Required && error.field.ends_with("].image")
+}
+
+/// The path of the pod template in a workload.
+fn template_path(workload: &Workload) -> &'static str {
+    match workload.kind() {
+        Kind::CronJob => "spec.jobTemplate.spec.template.",
+        _ => "spec.template.",
+    }
+}
+
+/// A pod of the inventory, or one of an expanded workload.
+struct InputPod<'a> {
+    entry: Entry<Pod>,
+    /// As in [`SimulatedPod::workload`].
+    workload: Option<String>,
+    expanded_from: Option<&'a Workload>,
+}
+
+impl Simulation {
+    /// Builds the state of the cluster. No pending pod is placed yet.
+    ///
+    /// # Errors
+    /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
+    pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
+        let mut inventory = inventory;
+        if inventory.nodes.is_empty()
+            && let Some(simulated) = &options.simulated_nodes
+        {
+            let source = SourceLocation::file("simulated nodes");
+            let entry = |object| Entry { object, raw: None, source: source.clone(), order: 0 };
+            inventory.nodes = simulated.nodes().into_iter().map(entry).collect();
+        }
+        let expansion = expand(&inventory)?;
+        let expanded = expansion.pods.into_iter().map(|expanded| {
+            let Entry { source, order, object: workload, .. } = &inventory.workloads[expanded.workload];
+            let entry =
+                Entry { object: expanded.pod, raw: expanded.raw, source: source.clone(), order: *order };
+            InputPod { entry, workload: Some(workloads::name(workload)), expanded_from: Some(workload) }
+        });
+        let mut pods: Vec<_> = expanded.collect();
+        let workloads = Workloads::new(&inventory);
+        let owner = workloads.owners();
+        pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
+            let workload = owner(&entry.object);
+            InputPod { entry, workload, expanded_from: None }
+        }));
+        drop(owner);
+        pods.sort_by_key(|pod| pod.entry.order);
+
+        let mut simulation = Simulation {
+            extensions: options.settings.extensions,
+            cluster: Cluster::new(options.settings),
+            pods: Vec::new(),
+            queue: Vec::new(),
+            warnings: Vec::new(),
+            workloads: workloads.top_level,
+            node_labels: BTreeMap::new(),
+        };
+        let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
+        let classes: Vec<_> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
+        simulation.add_pods(pods, &classes, &mut invalid);
+        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+    }
+
+    fn add_cluster_objects(&mut self, inventory: &Inventory, owners: &[OwnerSelector]) -> Vec<InvalidObject> {
+        let mut invalid = Vec::new();
+        for namespace in &inventory.namespaces {
+            self.cluster.set_namespace(&namespace.object);
+        }
+        for service in &inventory.services {
+            self.cluster.set_service(&service.object);
+        }
+        for owner in owners {
+            if let Ok(selector) = Selector::parse(Some(&owner.selector)) {
+                self.cluster.set_owner_selector(
+                    owner.kind.name(),
+                    &owner.namespace,
+                    &owner.name,
+                    Some(selector),
+                );
+            }
+        }
+        for entry in &inventory.nodes {
+            let node = &entry.object;
+            let name = &node.metadata.name;
+            let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
+            let negative = allocatable.into_iter().flatten().filter(|(_, q)| q.is_negative());
+            let errors: Vec<_> = negative
+                .map(|(resource, q)| format!("status.allocatable[{resource}]: Invalid value: \"{q}\": must be greater than or equal to 0"))
+                .collect();
+            if !errors.is_empty() {
+                invalid.push(InvalidObject {
+                    object: format!("Node {name}"),
+                    source: Some(entry.source.clone()),
+                    errors,
+                });
+            }
+            match allocatable {
+                None => self.warnings.push(format!("Node {name}: status.allocatable is missing, so no pod fits on it: add cpu, memory and pods")),
+                Some(allocatable) if !allocatable.contains_key("pods") => {
+                    self.warnings.push(format!("Node {name}: status.allocatable[pods] is missing, so no pod fits on it: add it, for example 110"));
+                }
+                Some(_) => {}
+            }
+            self.node_labels.insert(name.clone(), node.metadata.labels.clone());
+            self.cluster.set_node(node);
+        }
+        invalid
+    }
+
+    fn add_pods(
+        &mut self,
+        pods: Vec<InputPod<'_>>,
+        classes: &[PriorityClass],
+        invalid: &mut Vec<InvalidObject>,
+    ) {
+        let mut unknown_classes = BTreeSet::new();
+        for InputPod { entry, workload, expanded_from } in pods {
+            let Entry { object: mut pod, raw, source, .. } = entry;
+            if pod.is_terminal() {
+                continue;
+            }
+            // A pod with a creation timestamp comes from an API server, which has admitted it.
+            if pod.metadata.creation_timestamp.is_none() {
+                let class = pod.spec.priority_class_name.clone();
+                let known = class.is_empty()
+                    || classes.iter().any(|c| c.metadata.name == class)
+                    || class.starts_with("system-");
+                if !known {
+                    unknown_classes.insert(class);
+                }
+                let options = AdmissionOptions {
+                    extensions: self.extensions,
+                    priority_classes: (known && !classes.is_empty()).then_some(classes),
+                    ..AdmissionOptions::default()
+                };
+                let Admission { denied, mut errors, mut warnings } = admit(&mut pod, &options);
+                let n_errors = errors.len();
+                errors.retain(|error| !is_missing_image(error));
+                if errors.len() < n_errors {
+                    warnings.push(NO_IMAGE.to_owned());
+                }
+                let name = || workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));
+                self.warnings.extend(warnings.iter().map(|w| format!("{}: {w}", name())));
+                if denied.is_some() || !errors.is_empty() {
+                    let object =
+                        expanded_from.map_or_else(|| format!("Pod {}", pod.key()), Workload::to_string);
+                    let path = expanded_from.map_or("", template_path);
+                    let errors = errors.iter().map(|error| format!("{path}{error}")).chain(denied).collect();
+                    invalid.push(InvalidObject { object, source: Some(source), errors });
+                    continue;
+                }
+            }
+            self.add_pod(pod, raw, workload);
+        }
+        for class in unknown_classes {
+            self.warnings
+                .push(format!("PriorityClass {class} is not in the input: pods that use it get priority 0"));
+        }
+        let mut seen = HashSet::new();
+        self.warnings.retain(|warning| seen.insert(warning.clone()));
+        // All pods of a workload are rejected for the same reasons.
+        invalid.dedup_by(|a, b| a.object == b.object);
+        let pods = &self.pods;
+        self.queue.sort_by_key(|i| std::cmp::Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+    }
+
+    fn add_pod(&mut self, pod: Pod, raw: Option<Value>, workload: Option<String>) {
+        let node = pod.spec.node_name.clone();
+        let was_running = !node.is_empty();
+        let outcome = if was_running {
+            if !self.cluster.set_pod(&pod) {
+                self.warnings.push(format!(
+                    "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is ignored for placement",
+                    pod.key()
+                ));
+            }
+            Outcome::Placed { node, score: None }
+        } else if pod.metadata.deletion_timestamp.is_some() {
+            Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
+        } else {
+            self.queue.push(self.pods.len());
+            Outcome::Unschedulable { message: String::new() }
+        };
+        self.pods.push(SimulatedPod { pod, workload, raw, was_running, outcome });
+    }
+}
