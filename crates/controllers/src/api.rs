@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::resource::Resource;
 use http::Request;
 use kube::Client;
 use serde::Serialize;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::cache::ObjectKey;
-use super::kinds::Kind;
 use super::view::{AnyObject, Meta};
 
 /// Requests under way at one time, of all controllers together.
@@ -156,7 +156,7 @@ impl Api {
     /// Reads the current state of an object; `None` when there is none.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         key: &ObjectKey,
     ) -> Result<Option<T>, ApiError> {
         let path = format!("{}/{}", kind.path(&key.namespace), key.name);
@@ -170,7 +170,7 @@ impl Api {
     /// Creates an object from its JSON text.
     pub(crate) async fn create<T: DeserializeOwned>(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         namespace: &str,
         object: Vec<u8>,
     ) -> Result<T, ApiError> {
@@ -185,7 +185,7 @@ impl Api {
     /// A `metadata.resourceVersion` in the patch makes it fail with a conflict when the object has changed.
     pub(crate) async fn patch<T: DeserializeOwned>(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         key: &ObjectKey,
         subresource: &str,
         patch: &Value,
@@ -196,7 +196,7 @@ impl Api {
     /// Merges conditions into a status by their types, leaving those of others alone.
     pub(crate) async fn merge_status(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         meta: &Meta,
         status: &impl Serialize,
     ) -> Result<(), ApiError> {
@@ -208,7 +208,7 @@ impl Api {
     async fn patch_as<T: DeserializeOwned>(
         &self,
         content: &str,
-        kind: &'static Kind,
+        kind: &'static Resource,
         key: &ObjectKey,
         subresource: &str,
         patch: &Value,
@@ -225,7 +225,7 @@ impl Api {
     /// Writes the status of an object. Fields that are `null` in `status` are taken away.
     pub(crate) async fn write_status(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         meta: &Meta,
         status: &impl Serialize,
         precondition: Precondition,
@@ -240,7 +240,7 @@ impl Api {
     /// Deletes an object. One that is already gone is as good as deleted.
     pub(crate) async fn delete(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         key: &ObjectKey,
         options: DeleteOptions<'_>,
     ) -> Result<(), ApiError> {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::resource::{EVENTS, Resource};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -13,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
 use super::cache::ObjectKey;
-use super::kinds::{EVENTS, Kind};
 use super::view::{AnyObject, Meta, rfc3339};
 
 /// Events that wait to be written.
@@ -37,15 +37,14 @@ pub(crate) enum Severity {
 /// What an event is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
-    pub(crate) api_version: &'static str,
-    pub(crate) kind: &'static str,
+    pub(crate) resource: &'static Resource,
     pub(crate) key: ObjectKey,
     pub(crate) uid: Arc<str>,
 }
 
 impl Reference {
-    pub(crate) fn new(kind: &'static Kind, meta: &Meta) -> Self {
-        Reference { api_version: kind.api_version, kind: kind.kind, key: meta.key(), uid: meta.uid.clone() }
+    pub(crate) fn new(kind: &'static Resource, meta: &Meta) -> Self {
+        Reference { resource: kind, key: meta.key(), uid: meta.uid.clone() }
     }
 }
 
@@ -174,7 +173,7 @@ impl Correlator {
             Severity::Normal => "Normal",
             Severity::Warning => "Warning",
         };
-        let mut involved = json!({"apiVersion": about.api_version, "kind": about.kind, "name": &*about.key.name, "uid": &*about.uid});
+        let mut involved = json!({"apiVersion": about.resource.api_version(), "kind": about.resource.kind, "name": &*about.key.name, "uid": &*about.uid});
         if !about.key.namespace.is_empty() {
             involved["namespace"] = (*about.key.namespace).into();
         }
@@ -232,11 +231,13 @@ fn refilled(left: f64, since: Timestamp, now: Timestamp) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::resource::PODS;
+
     use super::*;
 
     fn event(uid: &str, message: &str) -> Event {
         let key = ObjectKey::new("a", "x");
-        let about = Reference { api_version: "v1", kind: "Pod", key, uid: uid.into() };
+        let about = Reference { resource: &PODS, key, uid: uid.into() };
         let (message, time) = (message.to_owned(), Timestamp::UNIX_EPOCH);
         Event { source: "test", about, severity: Severity::Normal, reason: "Reason", message, time }
     }

@@ -16,7 +16,6 @@ mod fenceposts;
 mod garbage;
 mod informer;
 mod job;
-mod kinds;
 mod namespace;
 mod node_lifecycle;
 mod options;
@@ -25,6 +24,7 @@ mod pod_control;
 mod pod_gc;
 mod queue;
 mod replica_set;
+mod resources;
 mod revisions;
 mod stateful_set;
 mod template;
@@ -32,6 +32,7 @@ mod view;
 
 pub use options::ControllerOptions;
 
+use berth_api::resource::{self, Resource};
 use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -46,7 +47,6 @@ use crate::disruption::{DisruptionBudgets, Scales};
 use crate::garbage::GarbageCollector;
 use crate::informer::Informer;
 use crate::job::Jobs;
-use crate::kinds::Kind;
 use crate::namespace::{Namespace, Namespaces};
 use crate::node_lifecycle::{NodeLifecycle, TaintEviction};
 use crate::pod_gc::PodGc;
@@ -58,16 +58,16 @@ use crate::view::{
 };
 
 /// Kinds that no controller but the garbage collector looks at.
-static ONLY_OWNED: [&Kind; 9] = [
-    &kinds::CONFIG_MAPS,
-    &kinds::SECRETS,
-    &kinds::SERVICES,
-    &kinds::PERSISTENT_VOLUMES,
-    &kinds::PERSISTENT_VOLUME_CLAIMS,
-    &kinds::PRIORITY_CLASSES,
-    &kinds::STORAGE_CLASSES,
-    &kinds::MUTATING_WEBHOOKS,
-    &kinds::VALIDATING_WEBHOOKS,
+static ONLY_OWNED: [&Resource; 9] = [
+    &resource::CONFIG_MAPS,
+    &resource::SECRETS,
+    &resource::SERVICES,
+    &resource::PERSISTENT_VOLUMES,
+    &resource::PERSISTENT_VOLUME_CLAIMS,
+    &resource::PRIORITY_CLASSES,
+    &resource::STORAGE_CLASSES,
+    &resource::MUTATING_WEBHOOK_CONFIGURATIONS,
+    &resource::VALIDATING_WEBHOOK_CONFIGURATIONS,
 ];
 
 /// Runs all controllers until `stop`.
@@ -81,30 +81,30 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let mut tasks = Tasks { api: api.clone(), stop, synced: Vec::new(), set: JoinSet::new() };
     tasks.set.spawn(write_events);
 
-    let mut pods = informer::<Pod>(&kinds::PODS);
-    let mut nodes = informer::<Node>(&kinds::NODES);
-    let leases = informer::<Lease>(&kinds::LEASES);
-    let mut namespaces = informer::<Namespace>(&kinds::NAMESPACES);
-    let mut service_accounts = informer::<AnyObject>(&kinds::SERVICE_ACCOUNTS);
-    let mut replica_sets = informer::<ReplicaSet>(&kinds::REPLICA_SETS);
-    let mut replication_controllers = informer::<ReplicaSet>(&kinds::REPLICATION_CONTROLLERS);
-    let mut deployments = informer::<Deployment>(&kinds::DEPLOYMENTS);
-    let mut stateful_sets = informer::<StatefulSet>(&kinds::STATEFUL_SETS);
-    let mut daemon_sets = informer::<DaemonSet>(&kinds::DAEMON_SETS);
-    let revisions = informer::<ControllerRevision>(&kinds::CONTROLLER_REVISIONS);
-    let mut jobs = informer::<Job>(&kinds::JOBS);
-    let mut budgets = informer::<PodDisruptionBudget>(&kinds::POD_DISRUPTION_BUDGETS);
+    let mut pods = informer::<Pod>(&resource::PODS);
+    let mut nodes = informer::<Node>(&resource::NODES);
+    let leases = informer::<Lease>(&resource::LEASES);
+    let mut namespaces = informer::<Namespace>(&resource::NAMESPACES);
+    let mut service_accounts = informer::<AnyObject>(&resource::SERVICE_ACCOUNTS);
+    let mut replica_sets = informer::<ReplicaSet>(&resource::REPLICA_SETS);
+    let mut replication_controllers = informer::<ReplicaSet>(&resource::REPLICATION_CONTROLLERS);
+    let mut deployments = informer::<Deployment>(&resource::DEPLOYMENTS);
+    let mut stateful_sets = informer::<StatefulSet>(&resource::STATEFUL_SETS);
+    let mut daemon_sets = informer::<DaemonSet>(&resource::DAEMON_SETS);
+    let revisions = informer::<ControllerRevision>(&resource::CONTROLLER_REVISIONS);
+    let mut jobs = informer::<Job>(&resource::JOBS);
+    let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS);
 
     let recorder = |source| recorder.of(source);
     let replica_set = ReplicaSets::new(
-        &kinds::REPLICA_SETS,
+        &resource::REPLICA_SETS,
         api,
         recorder("replicaset-controller"),
         &mut replica_sets,
         &mut pods,
     );
     let replication_controller = ReplicaSets::new(
-        &kinds::REPLICATION_CONTROLLERS,
+        &resource::REPLICATION_CONTROLLERS,
         api,
         recorder("replication-controller"),
         &mut replication_controllers,
@@ -153,19 +153,19 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     budget.follow_scale(&mut stateful_sets, StatefulSet::replicas);
 
     let garbage_collector = GarbageCollector::new(api);
-    tasks.follow_owned(&garbage_collector, &kinds::PODS, pods);
-    tasks.follow_owned(&garbage_collector, &kinds::NODES, nodes);
-    tasks.follow_owned(&garbage_collector, &kinds::LEASES, leases);
-    tasks.follow_owned(&garbage_collector, &kinds::NAMESPACES, namespaces);
-    tasks.follow_owned(&garbage_collector, &kinds::SERVICE_ACCOUNTS, service_accounts);
-    tasks.follow_owned(&garbage_collector, &kinds::REPLICA_SETS, replica_sets);
-    tasks.follow_owned(&garbage_collector, &kinds::REPLICATION_CONTROLLERS, replication_controllers);
-    tasks.follow_owned(&garbage_collector, &kinds::DEPLOYMENTS, deployments);
-    tasks.follow_owned(&garbage_collector, &kinds::STATEFUL_SETS, stateful_sets);
-    tasks.follow_owned(&garbage_collector, &kinds::DAEMON_SETS, daemon_sets);
-    tasks.follow_owned(&garbage_collector, &kinds::CONTROLLER_REVISIONS, revisions);
-    tasks.follow_owned(&garbage_collector, &kinds::JOBS, jobs);
-    tasks.follow_owned(&garbage_collector, &kinds::POD_DISRUPTION_BUDGETS, budgets);
+    tasks.follow_owned(&garbage_collector, &resource::PODS, pods);
+    tasks.follow_owned(&garbage_collector, &resource::NODES, nodes);
+    tasks.follow_owned(&garbage_collector, &resource::LEASES, leases);
+    tasks.follow_owned(&garbage_collector, &resource::NAMESPACES, namespaces);
+    tasks.follow_owned(&garbage_collector, &resource::SERVICE_ACCOUNTS, service_accounts);
+    tasks.follow_owned(&garbage_collector, &resource::REPLICA_SETS, replica_sets);
+    tasks.follow_owned(&garbage_collector, &resource::REPLICATION_CONTROLLERS, replication_controllers);
+    tasks.follow_owned(&garbage_collector, &resource::DEPLOYMENTS, deployments);
+    tasks.follow_owned(&garbage_collector, &resource::STATEFUL_SETS, stateful_sets);
+    tasks.follow_owned(&garbage_collector, &resource::DAEMON_SETS, daemon_sets);
+    tasks.follow_owned(&garbage_collector, &resource::CONTROLLER_REVISIONS, revisions);
+    tasks.follow_owned(&garbage_collector, &resource::JOBS, jobs);
+    tasks.follow_owned(&garbage_collector, &resource::POD_DISRUPTION_BUDGETS, budgets);
     for kind in ONLY_OWNED {
         tasks.follow_owned(&garbage_collector, kind, informer::<AnyObject>(kind));
     }
@@ -191,7 +191,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.end().await;
 }
 
-fn informer<T: Cached + DeserializeOwned>(kind: &'static Kind) -> Informer<T> {
+fn informer<T: Cached + DeserializeOwned>(kind: &'static Resource) -> Informer<T> {
     Informer::new(kind.plural, kind.path(""))
 }
 
@@ -208,7 +208,7 @@ impl Tasks {
     fn follow_owned<T: Cached + DeserializeOwned>(
         &mut self,
         garbage_collector: &GarbageCollector,
-        kind: &'static Kind,
+        kind: &'static Resource,
         mut informer: Informer<T>,
     ) {
         garbage_collector.follow(kind, &mut informer);

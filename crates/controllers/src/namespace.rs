@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::resource::{NAMESPACES, Resource, SERVICE_ACCOUNTS};
 use http::Request;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -12,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
 use super::cache::{Cache, Cached, Index, ObjectKey};
 use super::informer::Informer;
-use super::kinds::{ALL, Kind, NAMESPACES, SERVICE_ACCOUNTS};
 use super::queue::{Next, Queue, work};
+use super::resources::stored;
 use super::view::{AnyObject, Condition, Meta, Pod, nullable, set_condition};
 
 /// The finalizer that this controller takes off.
@@ -136,7 +137,7 @@ impl Namespaces {
             return Ok(Next::Wait);
         }
         let account = json!({
-            "apiVersion": SERVICE_ACCOUNTS.api_version,
+            "apiVersion": SERVICE_ACCOUNTS.api_version(),
             "kind": SERVICE_ACCOUNTS.kind,
             "metadata": {"name": SERVICE_ACCOUNT, "namespace": &**name},
         });
@@ -150,9 +151,9 @@ impl Namespaces {
     async fn delete_content(
         &self,
         namespace: &str,
-    ) -> Result<Vec<(&'static Kind, Vec<AnyObject>)>, ApiError> {
+    ) -> Result<Vec<(&'static Resource, Vec<AnyObject>)>, ApiError> {
         let mut left = Vec::new();
-        for kind in ALL.into_iter().filter(|kind| kind.namespaced) {
+        for kind in stored().filter(|kind| kind.namespaced) {
             let mut objects = self.list(kind, namespace).await?;
             if objects.iter().any(|object| !object.metadata.is_deleting()) {
                 let options =
@@ -169,7 +170,7 @@ impl Namespaces {
     }
 
     /// The first objects of a kind: enough to see whether there are any, and what holds them.
-    async fn list(&self, kind: &'static Kind, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
+    async fn list(&self, kind: &'static Resource, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default, deserialize_with = "nullable")]
@@ -184,7 +185,7 @@ impl Namespaces {
     async fn tell_left(
         &self,
         namespace: &Namespace,
-        left: &[(&'static Kind, Vec<AnyObject>)],
+        left: &[(&'static Resource, Vec<AnyObject>)],
     ) -> Result<(), ApiError> {
         let mut conditions = namespace.status.conditions.clone();
         for condition in left_conditions(left, Timestamp::now()) {
@@ -217,7 +218,7 @@ impl Namespaces {
 }
 
 /// What keeps a namespace from going, as `kubectl describe` shows it.
-fn left_conditions(left: &[(&'static Kind, Vec<AnyObject>)], now: Timestamp) -> [Condition; 2] {
+fn left_conditions(left: &[(&'static Resource, Vec<AnyObject>)], now: Timestamp) -> [Condition; 2] {
     let many = |n: usize| if n == 100 { "at least 100".to_owned() } else { n.to_string() };
     let content: Vec<String> = left
         .iter()
@@ -251,7 +252,7 @@ fn left_conditions(left: &[(&'static Kind, Vec<AnyObject>)], now: Timestamp) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::PODS;
+    use berth_api::resource::PODS;
 
     #[test]
     fn what_is_left_is_told_with_what_holds_it() {

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
+use berth_api::resource::Resource;
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiError};
 use super::cache::{Cache, Cached, Index};
-use super::kinds::Kind;
 use super::view::{AnyObject, Meta, OwnerReference, WorkloadSelector};
 
 /// A controller as the owner of what it makes.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: &'static Resource,
     pub(crate) meta: &'a Meta,
 }
 
@@ -23,7 +23,7 @@ impl Owner<'_> {
     /// The reference that its dependents carry.
     pub(crate) fn reference(&self) -> OwnerReference {
         OwnerReference {
-            api_version: self.kind.api_version.to_owned(),
+            api_version: self.kind.api_version().to_owned(),
             kind: self.kind.kind.to_owned(),
             name: self.meta.name.clone(),
             uid: self.meta.uid.clone(),
@@ -64,7 +64,7 @@ pub(crate) async fn claim<T: Cached>(
     api: &Api,
     owner: Owner<'_>,
     selector: &WorkloadSelector,
-    dependents: &'static Kind,
+    dependents: &'static Resource,
     cache: &Cache<T>,
     adoptable: impl Fn(&T) -> bool,
 ) -> Result<Vec<Arc<T>>, ApiError> {
@@ -111,7 +111,7 @@ async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, ApiError> {
 
 async fn write_owners(
     api: &Api,
-    kind: &'static Kind,
+    kind: &'static Resource,
     meta: &Meta,
     owners: impl Iterator<Item = OwnerReference>,
 ) -> Result<(), ApiError> {

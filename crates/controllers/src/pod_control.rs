@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use berth_api::resource::PODS;
 use futures::future::join_all;
 use serde_json::{Map, Value, json};
 
 use super::api::{Api, ApiError, DeleteOptions};
 use super::events::{Recorder, Reference};
-use super::kinds::PODS;
 use super::ownership::Owner;
 use super::view::{AnyObject, Pod};
 

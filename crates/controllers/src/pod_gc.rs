@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::resource::{NODES, PODS};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -11,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::api::{Api, ApiError, DeleteOptions};
 use super::cache::{Cache, ObjectKey};
 use super::disruption::disruption_target;
-use super::kinds::{NODES, PODS};
 use super::options::ControllerOptions;
 use super::view::{AnyObject, Node, Pod};
 

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use berth_api::resource::CONTROLLER_REVISIONS;
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiError, DeleteOptions};
 use super::cache::{Cache, ObjectKey};
-use super::kinds::CONTROLLER_REVISIONS;
 use super::ownership::{Owner, claim};
 use super::template::{same_template, template_hash};
 use super::view::{ControllerRevision, WorkloadSelector};
@@ -118,7 +118,7 @@ async fn make(
         let mut labels = labels.clone();
         labels[REVISION_LABEL] = hash.into();
         let object = json!({
-            "apiVersion": CONTROLLER_REVISIONS.api_version,
+            "apiVersion": CONTROLLER_REVISIONS.api_version(),
             "kind": CONTROLLER_REVISIONS.kind,
             "metadata": {
                 "name": &*key.name,

@@ -357,7 +357,7 @@ mod tests {
     fn every_resource_has_a_type() {
         for resource in crate::resource::RESOURCES {
             let found = type_of(resource.group, resource.version, resource.kind);
-            assert!(found.is_some(), "{}", resource.qualified());
+            assert!(found.is_some(), "{}", resource.group_resource());
             for sub in resource.subresources {
                 assert!(type_of(sub.group, sub.version, sub.kind).is_some(), "{}", sub.kind);
             }

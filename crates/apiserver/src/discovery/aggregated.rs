@@ -91,7 +91,7 @@ fn resource_discovery(resource: &Resource) -> Value {
         "resource": resource.plural,
         "responseKind": kind_of(resource.group, resource.version, resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular,
+        "singularResource": resource.singular(),
         "verbs": resource.verbs,
     });
     if !resource.short_names.is_empty() {

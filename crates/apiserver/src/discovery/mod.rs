@@ -95,7 +95,7 @@ fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 fn resources(group: &str, version: &str) -> impl Iterator<Item = &'static Resource> {
-    RESOURCES.iter().filter(move |r| r.group == group && r.version == version)
+    RESOURCES.iter().copied().filter(move |r| r.group == group && r.version == version)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) fn api_resource_list(group: &str, version: &str) -> Option<Value> {
     for resource in resources(group, version) {
         let mut entry = json!({
             "name": resource.plural,
-            "singularName": resource.singular,
+            "singularName": resource.singular(),
             "namespaced": resource.namespaced,
             "kind": resource.kind,
             "verbs": resource.verbs,

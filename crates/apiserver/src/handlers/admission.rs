@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_schema::resource::find;
+use berth_schema::resource::{
+    MUTATING_WEBHOOK_CONFIGURATIONS, NAMESPACES, SERVICES, VALIDATING_WEBHOOK_CONFIGURATIONS,
+};
 use http::StatusCode;
 use serde_json::Value;
 
@@ -25,9 +27,6 @@ pub struct Admission {
     local: Option<Arc<dyn crate::Admission>>,
 }
 
-const MUTATING: &str = "mutatingwebhookconfigurations";
-const VALIDATING: &str = "validatingwebhookconfigurations";
-
 impl Admission {
     /// Asks the webhooks that are configured in a store and, after them, `local`.
     pub fn new(store: &Store, local: Option<Arc<dyn crate::Admission>>) -> Admission {
@@ -36,20 +35,19 @@ impl Admission {
             Arc::new(move |namespace: &str, name: &str, port| resolve(&reader, namespace, name, port));
         Admission {
             webhooks: Webhooks::new(resolver),
-            mutating: Derived::new(store, find(GROUP, "v1", MUTATING)),
-            validating: Derived::new(store, find(GROUP, "v1", VALIDATING)),
+            mutating: Derived::new(store, [&MUTATING_WEBHOOK_CONFIGURATIONS]),
+            validating: Derived::new(store, [&VALIDATING_WEBHOOK_CONFIGURATIONS]),
             local,
         }
     }
 
     /// The webhooks that are configured for a phase.
     fn hooks(&self, store: &Store, phase: Phase) -> Arc<[Hook]> {
-        let (known, plural) = match phase {
-            Phase::Mutating => (&self.mutating, MUTATING),
-            Phase::Validating => (&self.validating, VALIDATING),
+        let (known, resource) = match phase {
+            Phase::Mutating => (&self.mutating, &MUTATING_WEBHOOK_CONFIGURATIONS),
+            Phase::Validating => (&self.validating, &VALIDATING_WEBHOOK_CONFIGURATIONS),
         };
         known.get(|| {
-            let Some(resource) = find(GROUP, "v1", plural) else { return Arc::default() };
             let (_, mut configurations) = store.list(resource, &Filter::default());
             configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
             configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
@@ -59,8 +57,7 @@ impl Admission {
 
 /// Where a service leads. Pods are simulated, so only a service of type `ExternalName` leads anywhere.
 fn resolve(store: &Reader, namespace: &str, name: &str, port: u16) -> Result<String, String> {
-    let services = find("", "v1", "services");
-    let found = services.and_then(|services| store.get(services, namespace, name));
+    let found = store.get(&SERVICES, namespace, name);
     let service = found.ok_or_else(|| format!("service {name:?} not found"))?.value();
     let spec = &service["spec"];
     if let (Some("ExternalName"), Some(host)) = (spec["type"].as_str(), spec["externalName"].as_str()) {
@@ -142,7 +139,7 @@ fn asked<'a>(
 
 /// The labels of the object's namespace, which webhooks may select by.
 fn namespace_labels(shared: &Shared, asked: &Asked<'_>) -> Option<Value> {
-    let namespaces = find("", "v1", "namespaces")?;
+    let namespaces = &NAMESPACES;
     let namespace = asked.attributes.namespace;
     if asked.hooks.is_empty() || namespace.is_empty() {
         return None;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_schema::resource::find;
+use berth_schema::resource::PODS;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
     admission::mutate(shared, request, act, Some(&mut binding), &mut warnings).await?;
     admission::validate(shared, request, act, Some(&binding), &mut warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let pods = find("", "v1", "pods").ok_or_else(Status::no_such_path)?;
+    let pods = &PODS;
     let node = target(&binding, &name)?;
     for _ in 0..ATTEMPTS {
         let namespace = &request.info.namespace;

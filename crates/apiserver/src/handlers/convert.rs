@@ -1,6 +1,6 @@
 //! Events have two forms, `v1` and `events.k8s.io/v1`, and are stored as the first.
 
-use berth_schema::resource::{Resource, Storage};
+use berth_schema::resource::{EVENTS, NEW_EVENTS, Resource, Storage};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -53,7 +53,7 @@ pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
 
 /// How objects of a resource become those that are stored; `None` if they are the same.
 pub fn conversion(resource: &Resource) -> Option<Conversion> {
-    (!is_stored_form(resource)).then_some(NEW_EVENTS)
+    (!is_stored_form(resource)).then_some(CONVERSION)
 }
 
 /// The other forms in which a resource's objects are served.
@@ -62,16 +62,18 @@ pub fn equivalents(resource: &Resource) -> &'static [Form] {
     const NEW: Form = Form {
         resource: ("events.k8s.io", "v1", "events"),
         kind: ("events.k8s.io", "v1", "Event"),
-        conversion: Some(NEW_EVENTS),
+        conversion: Some(CONVERSION),
     };
-    match (resource.plural, resource.group) {
-        ("events", "") => &[NEW],
-        ("events", _) => &[OLD],
-        _ => &[],
+    if *resource == EVENTS {
+        &[NEW]
+    } else if *resource == NEW_EVENTS {
+        &[OLD]
+    } else {
+        &[]
     }
 }
 
-const NEW_EVENTS: Conversion = Conversion {
+const CONVERSION: Conversion = Conversion {
     shown: |value| renamed(value, "events.k8s.io/v1".to_owned(), |(old, new)| (old, new)),
     stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
 };
@@ -95,11 +97,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use berth_schema::resource::find;
 
     #[test]
     fn events_are_converted_both_ways() {
-        let events = find("events.k8s.io", "v1", "events").unwrap();
+        let events = &NEW_EVENTS;
         let stored = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "m",
             "count": 2, "reason": "R"});
         let shown = shown_value(events, stored.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_api::object::LabelSelector;
 use berth_api::rules::Selector;
-use berth_schema::resource::{Resource, find};
+use berth_schema::resource::{POD_DISRUPTION_BUDGETS, Resource};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
     admission::validate(shared, request, act, Some(&eviction), &mut warnings).await?;
     let mut options = DeleteOptions { dry_run, evicts: true, ..DeleteOptions::default() };
     options.take_value(&eviction["deleteOptions"])?;
-    let budgets = find("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::no_such_path)?;
+    let budgets = &POD_DISRUPTION_BUDGETS;
     for _ in 0..ATTEMPTS {
         let current = super::find(shared, info)?;
         let pod = current.value();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_schema::resource::find;
+use berth_schema::resource::EVENTS;
 
 use super::service::Shared;
 use crate::store::{Change, Filter, Object, Write};
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 256;
 
 /// Deletes what has expired until the server stops.
 pub async fn run(shared: Arc<Shared>) {
-    let Some(resource) = find("", "v1", "events") else { return };
+    let resource = &EVENTS;
     // The store's version at each of the last looks: what was written before the first of them is old.
     let mut looks: VecDeque<u64> = VecDeque::new();
     loop {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn old_events_go_and_so_do_too_many() {
-        let resource = find("", "v1", "events").unwrap();
+        let resource = &EVENTS;
         let events: Vec<Arc<Object>> = [5, 1, 3, 2, 4]
             .map(|revision| {
                 let value = json!({"metadata": {"name": format!("e{revision}")}});

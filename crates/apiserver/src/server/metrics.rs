@@ -145,7 +145,7 @@ impl Metrics {
     /// All metrics as text.
     pub fn text(&self, store: &Store) -> String {
         for resource in RESOURCES.iter().filter(|r| r.storage == Storage::Own) {
-            let labels = ResourceLabels { resource: resource.qualified() };
+            let labels = ResourceLabels { resource: resource.group_resource() };
             self.objects.get_or_create(&labels).set(i64::try_from(store.count(resource)).unwrap_or(i64::MAX));
         }
         let mut text = String::new();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use berth_api::object::LabelSelector;
 use berth_api::rules::Selector;
-use berth_schema::resource::find;
+use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::store::{Derived, Filter, Object, Store};
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 /// A rule that comes to more single rights than this is not looked through, and nobody is taken to hold it.
 const MAX_COMBINATIONS: usize = 100_000;
-const PLURALS: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &ROLES, &ROLE_BINDINGS];
 
 /// The roles of a cluster, read anew whenever they or their bindings change.
 pub struct Roles(Derived<Grants>);
@@ -60,17 +60,13 @@ pub struct Grants {
 impl Roles {
     /// The roles in a store.
     pub fn new(store: &Store) -> Roles {
-        Roles(Derived::new(store, PLURALS.iter().filter_map(|plural| find(GROUP, "v1", plural))))
+        Roles(Derived::new(store, RESOURCES))
     }
 
     /// What the roles and bindings come to.
     pub fn grants(&self, store: &Store) -> Arc<Grants> {
         self.0.get(|| {
-            let list = |plural| {
-                let resource = find(GROUP, "v1", plural);
-                resource.map_or_else(Vec::new, |resource| store.list(resource, &Filter::default()).1)
-            };
-            Arc::new(Grants::of(PLURALS.map(list)))
+            Arc::new(Grants::of(RESOURCES.map(|resource| store.list(resource, &Filter::default()).1)))
         })
     }
 }

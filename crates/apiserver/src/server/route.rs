@@ -193,7 +193,7 @@ mod tests {
             Ok(Route::Resource(i)) => Ok(format!(
                 "{} {} {}|{}|{}",
                 i.verb.as_str(),
-                i.resource.qualified(),
+                i.resource.group_resource(),
                 i.namespace,
                 i.name,
                 i.subresource_name()

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use berth_schema::resource::find;
+use berth_schema::resource::SERVICE_ACCOUNTS;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -101,7 +101,7 @@ impl Shared {
     pub fn authenticate_token(&self, token: &str) -> Option<Arc<User>> {
         let identity = self.tokens.authenticate(token)?;
         if let Some(account) = &identity.account {
-            let accounts = find("", "v1", "serviceaccounts")?;
+            let accounts = &SERVICE_ACCOUNTS;
             let stored = self.store.get(accounts, &account.namespace, &account.name)?.value();
             if stored["metadata"]["uid"] != account.uid.as_str() {
                 return None;

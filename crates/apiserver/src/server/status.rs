@@ -61,7 +61,7 @@ impl Status {
 
     /// The object is not there.
     pub fn not_found(resource: &Resource, name: &str) -> Box<Status> {
-        let message = format!("{} \"{name}\" not found", resource.qualified());
+        let message = format!("{} \"{name}\" not found", resource.group_resource());
         Status::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
@@ -72,13 +72,14 @@ impl Status {
 
     /// There is an object of that name.
     pub fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
-        let message = format!("{} \"{name}\" already exists", resource.qualified());
+        let message = format!("{} \"{name}\" already exists", resource.group_resource());
         Status::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
     /// The request is at odds with the object's state.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.group_resource());
         Status::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
@@ -94,7 +95,7 @@ impl Status {
     /// The user may not do that, or an admission rule is against it.
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
-        let message = format!("{}{named} is forbidden: {why}", resource.qualified());
+        let message = format!("{}{named} is forbidden: {why}", resource.group_resource());
         Status::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
@@ -216,11 +217,11 @@ pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_schema::resource::find;
+    use berth_schema::resource::DEPLOYMENTS;
 
     #[test]
     fn statuses_speak_as_kubernetes_does() {
-        let deployments = find("apps", "v1", "deployments").unwrap();
+        let deployments = &DEPLOYMENTS;
         let status = Status::not_found(deployments, "web").to_value();
         assert_eq!(status["message"], "deployments.apps \"web\" not found");
         assert_eq!(status["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));

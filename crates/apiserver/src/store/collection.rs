@@ -224,10 +224,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use berth_schema::resource::find;
+    use berth_schema::resource::PODS;
 
     fn pods() -> &'static Resource {
-        find("", "v1", "pods").unwrap()
+        &PODS
     }
 
     fn on_node(name: &str, node: &str, revision: u64) -> Arc<Object> {

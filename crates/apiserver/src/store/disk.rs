@@ -217,7 +217,7 @@ impl Disk {
             let mut numbers = transaction.open_table(NUMBERS)?;
             for change in changes {
                 let Facts { namespace, name, .. } = &change.object.facts;
-                let key = format!("{}/{namespace}/{name}", change.resource.qualified());
+                let key = format!("{}/{namespace}/{name}", change.resource.group_resource());
                 let revision = change.object.revision;
                 if change.event_type == EventType::Deleted {
                     objects.remove(key.as_str())?;
@@ -266,7 +266,7 @@ impl Disk {
 }
 
 fn resource_named(qualified: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.storage == Storage::Own && r.qualified() == qualified)
+    RESOURCES.iter().copied().find(|r| r.storage == Storage::Own && r.group_resource() == qualified)
 }
 
 fn encode_event(change: &Decided) -> Vec<u8> {
@@ -281,7 +281,7 @@ fn encode_event(change: &Decided) -> Vec<u8> {
         EventType::Modified => 'm',
         EventType::Deleted => 'd',
     };
-    let header = Header { resource: change.resource.qualified(), event_type, previous };
+    let header = Header { resource: change.resource.group_resource(), event_type, previous };
     // Strings serialize without failing.
     let mut bytes = serde_json::to_vec(&header).unwrap_or_default();
     bytes.push(b'\n');

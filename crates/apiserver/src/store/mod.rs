@@ -99,7 +99,7 @@ impl Shelves {
     fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Shelves {
         let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds));
         Shelves {
-            collections: RESOURCES.iter().map(collection).collect(),
+            collections: RESOURCES.iter().copied().map(collection).collect(),
             revision: AtomicU64::new(revision),
         }
     }

@@ -204,11 +204,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use berth_schema::resource::find;
+    use berth_schema::resource::PODS;
 
     #[test]
     fn an_object_and_its_frame_share_bytes() {
-        let pods = find("", "v1", "pods").unwrap();
+        let pods = &PODS;
         let pod = json!({"metadata": {"name": "a", "namespace": "n", "labels": {"x": "1"}},
             "spec": {"nodeName": "m"}});
         let object = Object::encode(pods, pod, 7, EventType::Modified);

@@ -240,10 +240,10 @@ fn integer(bound: &str) -> Result<i64, SelectorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_schema::resource::find;
+    use berth_schema::resource::PODS;
 
     fn facts(labels: &[(&str, &str)], node: &str) -> Facts {
-        let pods = find("", "v1", "pods").unwrap();
+        let pods = &PODS;
         let labels: serde_json::Map<_, _> =
             labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
         let value = serde_json::json!({"metadata": {"name": "a", "namespace": "n", "labels": labels},
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn selectors_select() {
-        let pods = find("", "v1", "pods").unwrap();
+        let pods = &PODS;
         let object = facts(&[("app", "web"), ("n", "5")], "m");
         for (labels, fields, wanted) in [
             ("", "", true),
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn malformed_selectors_are_errors() {
-        let pods = find("", "v1", "pods").unwrap();
+        let pods = &PODS;
         for (labels, fields) in [
             ("a b", ""),
             ("a in b", ""),

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use berth_schema::resource::find;
+use berth_schema::resource::PODS;
 use serde_json::json;
 
 use super::*;
 
 fn pods() -> &'static Resource {
-    find("", "v1", "pods").unwrap()
+    &PODS
 }
 
 fn pod(name: &str, node: &str) -> Value {

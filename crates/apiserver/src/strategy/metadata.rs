@@ -1,6 +1,6 @@
 //! Metadata: what the system gives an object, and what a change may not touch.
 
-use berth_schema::resource::{Resource, find};
+use berth_schema::resource::{NAMESPACES, Resource};
 use serde_json::{Map, Value};
 
 use berth_api::admission::syntax;
@@ -80,7 +80,7 @@ pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value
         return Ok(());
     }
     let (namespace, name) = crate::store::key(value);
-    let namespaces = find("", "v1", "namespaces").ok_or_else(Status::no_such_path)?;
+    let namespaces = &NAMESPACES;
     let Some(found) = context.shared.store.get(namespaces, "", namespace) else {
         return Err(Status::not_found(namespaces, namespace));
     };

@@ -3,7 +3,7 @@
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::object::{Pod, PriorityClass, ResourceList};
 use berth_api::quantity::Quantity;
-use berth_schema::resource::{Resource, find};
+use berth_schema::resource::{PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Causes, default, default_text, items, items_mut, object, text};
@@ -106,7 +106,7 @@ fn read(pod: &Value) -> Result<Pod, Box<Status>> {
 }
 
 fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
-    let resource = find("scheduling.k8s.io", "v1", "priorityclasses").ok_or_else(Status::no_such_path)?;
+    let resource = &PRIORITY_CLASSES;
     let (_, objects) = context.shared.store.list(resource, &Filter::default());
     objects.iter().map(|object| serde_json::from_slice(object.json()).map_err(Status::internal)).collect()
 }

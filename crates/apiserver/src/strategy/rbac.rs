@@ -1,6 +1,6 @@
 //! Roles and their bindings: defaults and rules as kube-apiserver has them.
 
-use berth_schema::resource::{Resource, find};
+use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -124,15 +124,15 @@ pub fn admit(context: &Context<'_>, resource: &Resource, value: &Value) -> Resul
     let (namespace, name) = crate::store::key(value);
     let binds = resource.kind.ends_with("Binding");
     let role = &value["roleRef"];
-    let (verb, plural, role_name) = match (binds, text(role, "/kind")) {
-        (false, _) => ("escalate", resource.plural, name),
-        (true, "ClusterRole") => ("bind", "clusterroles", text(role, "/name")),
-        (true, _) => ("bind", "roles", text(role, "/name")),
+    let (verb, roles, role_name) = match (binds, text(role, "/kind")) {
+        (false, _) => ("escalate", resource, name),
+        (true, "ClusterRole") => ("bind", &CLUSTER_ROLES, text(role, "/name")),
+        (true, _) => ("bind", &ROLES, text(role, "/name")),
     };
     let special = Attributes {
         verb,
         group: GROUP,
-        resource: plural,
+        resource: roles.plural,
         namespace,
         name: role_name,
         ..Attributes::default()
@@ -143,10 +143,7 @@ pub fn admit(context: &Context<'_>, resource: &Resource, value: &Value) -> Resul
     let grants = context.shared.grants();
     let rules = if binds {
         let found = grants.role(role, namespace);
-        found.ok_or_else(|| match find(GROUP, "v1", plural) {
-            Some(roles) => Status::not_found(roles, role_name),
-            None => Status::no_such_path(),
-        })?
+        found.ok_or_else(|| Status::not_found(roles, role_name))?
     } else if value["aggregationRule"].is_null() {
         PolicyRule::list(&value["rules"]).into()
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use berth_schema::resource::find;
+use berth_schema::resource::SERVICES;
 use serde_json::{Value, json};
 
 use super::Context;
@@ -48,7 +48,7 @@ pub fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
     if kind == "ExternalName" {
         return;
     }
-    let Some(resource) = find("", "v1", "services") else { return };
+    let resource = &SERVICES;
     if let Some(old) = old
         && text(value, "/spec/clusterIP").is_empty()
         && let Some(spec) = value["spec"].as_object_mut()
@@ -80,7 +80,7 @@ pub fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
 }
 
 fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
-    let Some(resource) = find("", "v1", "services") else { return };
+    let resource = &SERVICES;
     let missing = |port: &Value| port["nodePort"].as_i64().unwrap_or(0) == 0;
     if !items(&value["spec"], "ports").iter().any(missing) {
         return;

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_api::resource::{DAEMON_SETS, PODS};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,7 +20,6 @@ use super::cache::{Cache, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
-use super::kinds::{DAEMON_SETS, PODS};
 use super::ownership::{Owner, claim};
 use super::pod_control::{BURST, create_pods, delete_pods, object_at, pod_from_template};
 use super::queue::{Next, Queue, work};

@@ -9,6 +9,7 @@ mod status;
 
 use std::sync::Arc;
 
+use berth_api::resource::{DEPLOYMENTS, REPLICA_SETS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
 use super::cache::{Cache, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
-use super::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use super::ownership::{Owner, claim};
 use super::pod_control::object_at;
 use super::queue::{Next, Queue, work};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::resource::POD_DISRUPTION_BUDGETS;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,6 @@ use super::cache::{Cache, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::fenceposts::clamp;
 use super::informer::Informer;
-use super::kinds::POD_DISRUPTION_BUDGETS;
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::view::{

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use berth_api::resource::Resource;
+
 use crate::cache::ObjectKey;
-use crate::kinds::Kind;
 use crate::view::{Meta, OwnerReference};
 
 pub(super) type Uid = Arc<str>;
@@ -17,7 +18,7 @@ pub(super) const ORPHAN: &str = "orphan";
 /// An object.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) kind: &'static Kind,
+    pub(super) kind: &'static Resource,
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
     pub(super) resource_version: String,
@@ -27,7 +28,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(kind: &'static Kind, meta: &Meta) -> Self {
+    pub(super) fn new(kind: &'static Resource, meta: &Meta) -> Self {
         Node {
             kind,
             key: meta.key(),

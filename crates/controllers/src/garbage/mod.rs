@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use berth_api::resource::Resource;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,6 @@ use self::plan::{Action, OwnerState, owner_state, plan, without};
 use super::api::{Api, ApiError, DeleteOptions};
 use super::cache::{Cached, ObjectKey};
 use super::informer::Informer;
-use super::kinds::Kind;
 use super::queue::{Next, Queue, work};
 use super::view::{AnyObject, OwnerReference};
 
@@ -68,7 +68,7 @@ impl GarbageCollector {
     }
 
     /// Hears of all objects of a kind.
-    pub(crate) fn follow<T: Cached>(&self, kind: &'static Kind, informer: &mut Informer<T>) {
+    pub(crate) fn follow<T: Cached>(&self, kind: &'static Resource, informer: &mut Informer<T>) {
         let shared = self.shared.clone();
         informer.on_change(move |change| {
             let look = match (change.old, change.new) {
@@ -150,7 +150,7 @@ impl GarbageCollector {
     /// Asks the API whether an owner is gone.
     async fn is_absent(
         &self,
-        kind: &'static Kind,
+        kind: &'static Resource,
         dependent: &Node,
         owner: &OwnerReference,
     ) -> Result<bool, ApiError> {

@@ -1,10 +1,11 @@
 //! What is to become of an object whose owners may be gone. Pure.
 
+use berth_api::resource::Resource;
 use serde_json::{Value, json};
 
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
 use crate::api::Propagation;
-use crate::kinds::{self, Kind};
+use crate::resources::owner_resource;
 use crate::view::OwnerReference;
 
 /// What is known about an owner.
@@ -15,14 +16,14 @@ pub(super) enum OwnerState {
     DeletingForeground,
     Absent,
     /// Not in the graph: the API has to be asked.
-    Unknown(&'static Kind),
+    Unknown(&'static Resource),
     /// Of a kind that nobody here knows: nothing is done because of it.
     UnknownKind,
 }
 
 /// The state of an owner of `dependent`, as far as the graph tells.
 pub(super) fn owner_state(graph: &Graph, dependent: &Node, owner: &OwnerReference) -> OwnerState {
-    let Some(kind) = kinds::find(&owner.api_version, &owner.kind) else { return OwnerState::UnknownKind };
+    let Some(kind) = owner_resource(&owner.api_version, &owner.kind) else { return OwnerState::UnknownKind };
     if kind.namespaced && dependent.key.namespace.is_empty() {
         // A cluster-scoped object cannot have an owner in a namespace; which one was meant cannot be known.
         return OwnerState::UnknownKind;
@@ -98,10 +99,10 @@ pub(super) fn without(node: &Node, finalizer: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{NODES, PODS, REPLICA_SETS};
     use crate::view::Meta;
+    use berth_api::resource::{NODES, PODS, REPLICA_SETS};
 
-    fn node(kind: &'static Kind, meta: Value) -> Node {
+    fn node(kind: &'static Resource, meta: Value) -> Node {
         let mut full = json!({"namespace": "a"});
         json_patch::merge(&mut full, &meta);
         Node::new(kind, &serde_json::from_value::<Meta>(full).unwrap())

@@ -9,6 +9,7 @@ mod policy;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::resource::{JOBS, PODS};
 use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -22,7 +23,6 @@ use super::cache::{Cache, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
-use super::kinds::{JOBS, PODS};
 use super::ownership::{Owner, claim};
 use super::pod_control::{create_pods, delete_pod, object_at, pod_from_template};
 use super::queue::{Next, Queue, work};

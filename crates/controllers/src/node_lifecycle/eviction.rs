@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Toleration;
+use berth_api::resource::PODS;
 use berth_api::rules::TolerationRule;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -14,7 +15,6 @@ use crate::cache::{Cache, Index, ObjectKey};
 use crate::disruption::disruption_target;
 use crate::events::{Recorder, Reference};
 use crate::informer::Informer;
-use crate::kinds::PODS;
 use crate::queue::{Next, Queue, work};
 use crate::replica_set::until;
 use crate::view::{Node, NodeTaint, Pod};

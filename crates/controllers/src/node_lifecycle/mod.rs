@@ -10,6 +10,7 @@ pub(crate) use eviction::TaintEviction;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use berth_api::resource::{NODES, PODS};
 use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -23,7 +24,6 @@ use super::api::{Api, ApiError};
 use super::cache::{Cache, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
-use super::kinds::{NODES, PODS};
 use super::options::ControllerOptions;
 use super::queue::{Next, Queue, work};
 use super::view::{AnyObject, Condition, Lease, Node, Pod};

@@ -6,6 +6,7 @@ mod rank;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::resource::{PODS, Resource};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,6 @@ use super::cache::{Cache, Change, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
-use super::kinds::{Kind, PODS};
 use super::ownership::{Owner, claim};
 use super::pod_control::{create_pods, delete_pods, pod_from_template};
 use super::queue::{Next, Queue, work};
@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_millis(10);
 
 /// The controller of one of the two kinds.
 pub(crate) struct ReplicaSets {
-    kind: &'static Kind,
+    kind: &'static Resource,
     api: Api,
     recorder: Recorder,
     replica_sets: Arc<Cache<ReplicaSet>>,
@@ -38,7 +38,7 @@ pub(crate) struct ReplicaSets {
 impl ReplicaSets {
     /// A controller that hears of changes through these informers.
     pub(crate) fn new(
-        kind: &'static Kind,
+        kind: &'static Resource,
         api: &Api,
         recorder: Recorder,
         replica_sets: &mut Informer<ReplicaSet>,
@@ -171,15 +171,16 @@ pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
 }
 
 fn pod_changed(
-    kind: &'static Kind,
+    kind: &'static Resource,
     change: &Change<'_, Pod>,
     replica_sets: &Cache<ReplicaSet>,
     queue: &Queue<ObjectKey>,
     expectations: &Expectations,
 ) {
+    let api_version = kind.api_version();
     let owner_of = |pod: &Pod| {
         let owner =
-            pod.metadata.controller().filter(|o| o.kind == kind.kind && o.api_version == kind.api_version)?;
+            pod.metadata.controller().filter(|o| o.kind == kind.kind && o.api_version == api_version)?;
         let key = ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() };
         let found = replica_sets.get(&key)?;
         (found.metadata.uid == owner.uid).then_some(key)

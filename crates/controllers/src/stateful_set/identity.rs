@@ -1,9 +1,9 @@
 //! What makes a pod of a StatefulSet this pod: name, labels, host name and claims.
 
+use berth_api::resource::STATEFUL_SETS;
 use serde_json::{Map, Value, json};
 
 use super::plan::{POD_INDEX_LABEL, POD_NAME_LABEL};
-use crate::kinds::STATEFUL_SETS;
 use crate::ownership::Owner;
 use crate::pod_control::{object_at, pod_from_template};
 use crate::revisions::REVISION_LABEL;
@@ -71,7 +71,7 @@ pub(super) fn claims(set: &StatefulSet, ordinal: i64) -> Vec<Value> {
             labels.insert(key.clone(), value.as_str().into());
         }
         if set.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete" {
-            let owner = json!({"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind,
+            let owner = json!({"apiVersion": STATEFUL_SETS.api_version(), "kind": STATEFUL_SETS.kind,
                 "name": &*set.metadata.name, "uid": &*set.metadata.uid});
             metadata.insert("ownerReferences".to_owned(), json!([owner]));
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,6 @@ use super::api::{Api, ApiError, DeleteOptions, Precondition};
 use super::cache::{Cache, Index, ObjectKey};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
-use super::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use super::ownership::{Owner, claim};
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
@@ -182,7 +182,7 @@ impl StatefulSets {
             && set.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete"
         {
             // The claims go with the pod.
-            let owner = json!({"apiVersion": PODS.api_version, "kind": PODS.kind, "name": &*key.name,
+            let owner = json!({"apiVersion": PODS.api_version(), "kind": PODS.kind, "name": &*key.name,
                 "uid": &*pod.metadata.uid});
             let patch = json!({"metadata": {"ownerReferences": [owner]}});
             for (_, name) in identity::claim_names(set, ordinal) {

@@ -1,17 +1,20 @@
-//! Which resources there are. The table is the one source for routing, discovery, storage and authorization.
+//! The resources that the API server serves: their names come from [`berth_api::resource`], and this table adds verbs,
+//! subresources, storage and selectable fields. Routing, discovery, storage and authorization derive from it.
 
 mod table;
 
-pub use table::RESOURCES;
+use std::ops::Deref;
+
+pub use table::*;
 
 /// Where the objects of a resource are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// In a collection of its own.
     Own,
-    /// In the collection of another resource, whose objects are converted: `(group, plural)`.
-    Shared(&'static str, &'static str),
-    /// Nowhere: a request that is answered and forgotten, such as a `SubjectAccessReview`.
+    /// In the collection of another resource, whose objects are converted.
+    Shared(&'static Resource),
+    /// Nowhere: the request is answered and not stored, such as a `SubjectAccessReview`.
     None,
 }
 
@@ -41,25 +44,15 @@ pub struct Subresource {
     pub verbs: &'static [&'static str],
 }
 
-/// A resource of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A resource of the API. Each is a `static` of its own, so that an address identifies it.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// API group; empty for the core group.
-    pub group: &'static str,
-    /// Version within the group.
-    pub version: &'static str,
-    /// Kind of one object.
-    pub kind: &'static str,
-    /// The name in paths.
-    pub plural: &'static str,
-    /// The name of one, for people.
-    pub singular: &'static str,
+    /// Group, version, kind and name in paths.
+    pub names: berth_api::resource::Resource,
     /// Abbreviations for people.
     pub short_names: &'static [&'static str],
     /// Groups of resources for people, such as `all`.
     pub categories: &'static [&'static str],
-    /// Whether objects live in namespaces.
-    pub namespaced: bool,
     /// The verbs, as discovery lists them.
     pub verbs: &'static [&'static str],
     /// Parts with a path of their own.
@@ -72,21 +65,15 @@ pub struct Resource {
     pub selectable_fields: &'static [SelectableField],
 }
 
+impl Deref for Resource {
+    type Target = berth_api::resource::Resource;
+
+    fn deref(&self) -> &Self::Target {
+        &self.names
+    }
+}
+
 impl Resource {
-    /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
-    }
-
-    /// `pods` or `deployments.apps`, as messages name a resource.
-    pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
-    }
-
     /// The kind of a list of these.
     pub fn list_kind(&self) -> String {
         format!("{}List", self.kind)
@@ -97,7 +84,7 @@ impl Resource {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// The place among the selectable fields of the one by which many watches select: each node watches its own pods.
+    /// The index of the selectable field that indexes watches: each node watches its own pods.
     pub fn watched_field(&self) -> Option<usize> {
         self.selectable_fields.iter().position(|field| field.name == "spec.nodeName")
     }
@@ -111,22 +98,20 @@ impl Resource {
     pub fn stored(&'static self) -> Option<&'static Resource> {
         match self.storage {
             Storage::Own => Some(self),
-            Storage::Shared(group, plural) => {
-                RESOURCES.iter().find(|r| r.group == group && r.plural == plural && r.storage == Storage::Own)
-            }
+            Storage::Shared(resource) => Some(resource),
             Storage::None => None,
         }
     }
 
-    /// The place in [`RESOURCES`].
+    /// The index in [`RESOURCES`].
     pub fn index(&self) -> usize {
-        RESOURCES.iter().position(|r| r.group == self.group && r.plural == self.plural).unwrap_or_default()
+        RESOURCES.iter().position(|resource| std::ptr::eq(*resource, self)).unwrap_or_default()
     }
 }
 
 /// The resource at `/apis/GROUP/VERSION/PLURAL`.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.group == group && r.version == version && r.plural == plural)
+    RESOURCES.iter().copied().find(|r| r.group == group && r.version == version && r.plural == plural)
 }
 
 /// The stored resource of objects with this `apiVersion` and `kind`.
@@ -134,6 +119,7 @@ pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     RESOURCES
         .iter()
+        .copied()
         .find(|r| r.group == group && r.version == version && r.kind == kind && r.storage != Storage::None)
 }
 
@@ -142,14 +128,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_resources_share_a_path_or_a_kind() {
-        for (i, a) in RESOURCES.iter().enumerate() {
-            assert_eq!(a.index(), i);
-            for b in &RESOURCES[i + 1..] {
-                assert!((a.group, a.plural) != (b.group, b.plural), "{}", a.qualified());
-                assert!((a.group, a.kind) != (b.group, b.kind), "{}", a.qualified());
-            }
-            assert!(a.storage == Storage::None || a.stored().is_some(), "{}", a.qualified());
+    fn objects_are_in_the_collection_of_their_own_or_of_another_resource() {
+        for (i, resource) in RESOURCES.iter().enumerate() {
+            assert_eq!(resource.index(), i);
+            let stored = resource.stored().map(|stored| stored.storage);
+            assert!(matches!(stored, None | Some(Storage::Own)), "{}", resource.group_resource());
         }
     }
 

@@ -1,5 +1,7 @@
 //! The table of resources.
 
+use berth_api::resource as names;
+
 use super::{Resource, SelectableField, Storage, Subresource};
 
 const ALL_VERBS: &[&str] =
@@ -21,6 +23,13 @@ const fn sub(
     Subresource { name, group, version, kind, verbs }
 }
 
+/// The part of an object that the component reports which carries the object out.
+const fn status(names: names::Resource) -> Subresource {
+    sub("status", names.group, names.version, names.kind, CHANGE)
+}
+
+const SCALE: Subresource = sub("scale", "autoscaling", "v1", "Scale", CHANGE);
+
 const fn field(
     name: &'static str,
     pointers: &'static [&'static str],
@@ -29,32 +38,31 @@ const fn field(
     SelectableField { name, pointers, default }
 }
 
-/// What most resources are like.
-const BASE: Resource = Resource {
-    group: "",
-    version: "v1",
-    kind: "",
-    plural: "",
-    singular: "",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
-    verbs: ALL_VERBS,
-    subresources: &[],
-    storage: Storage::Own,
-    create_on_update: false,
-    selectable_fields: &[],
-};
+/// A resource with a collection of its own and every verb.
+const fn stored(names: names::Resource) -> Resource {
+    Resource {
+        names,
+        short_names: &[],
+        categories: &[],
+        verbs: ALL_VERBS,
+        subresources: &[],
+        storage: Storage::Own,
+        create_on_update: false,
+        selectable_fields: &[],
+    }
+}
 
-/// A request that is answered and forgotten.
-const REVIEW: Resource = Resource { namespaced: false, verbs: CREATE, storage: Storage::None, ..BASE };
+/// A request that is answered and not stored.
+const fn review(names: names::Resource) -> Resource {
+    Resource { verbs: CREATE, storage: Storage::None, ..stored(names) }
+}
 
 const POD_SUBRESOURCES: &[Subresource] = &[
     sub("binding", "", "v1", "Binding", CREATE),
     sub("ephemeralcontainers", "", "v1", "Pod", CHANGE),
     sub("eviction", "policy", "v1", "Eviction", CREATE),
     sub("log", "", "v1", "Pod", GET),
-    sub("status", "", "v1", "Pod", CHANGE),
+    status(names::PODS),
 ];
 
 const POD_FIELDS: &[SelectableField] = &[
@@ -96,311 +104,110 @@ const NEW_EVENT_FIELDS: &[SelectableField] = &[
     field("type", &["/type"], ""),
 ];
 
-/// All resources, grouped by API group in the order of discovery.
-pub static RESOURCES: &[Resource] = &[
-    Resource { kind: "Binding", plural: "bindings", singular: "binding", namespaced: true, ..REVIEW },
-    Resource { kind: "ConfigMap", plural: "configmaps", singular: "configmap", short_names: &["cm"], ..BASE },
-    Resource {
-        kind: "Event",
-        plural: "events",
-        singular: "event",
-        short_names: &["ev"],
-        create_on_update: true,
-        selectable_fields: EVENT_FIELDS,
-        ..BASE
-    },
-    Resource {
-        kind: "Namespace",
-        plural: "namespaces",
-        singular: "namespace",
+macro_rules! resources {
+    ($($name:ident: $base:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+        $(#[allow(missing_docs, reason = "berth_api::resource documents the constant of the same name")]
+        pub static $name: Resource = Resource { $($field: $value,)* ..$base(names::$name) };)*
+
+        /// All resources, grouped by API group in the order of discovery.
+        pub static RESOURCES: &[&Resource] = &[$(&$name),*];
+    };
+}
+
+resources! {
+    BINDINGS: review {}
+    CONFIG_MAPS: stored { short_names: &["cm"] }
+    EVENTS: stored { short_names: &["ev"], create_on_update: true, selectable_fields: EVENT_FIELDS }
+    NAMESPACES: stored {
         short_names: &["ns"],
-        namespaced: false,
         verbs: NAMESPACE_VERBS,
-        subresources: &[
-            sub("finalize", "", "v1", "Namespace", UPDATE),
-            sub("status", "", "v1", "Namespace", CHANGE),
-        ],
+        subresources: &[sub("finalize", "", "v1", "Namespace", UPDATE), status(names::NAMESPACES)],
         selectable_fields: &[field("status.phase", &["/status/phase"], "")],
-        ..BASE
-    },
-    Resource {
-        kind: "Node",
-        plural: "nodes",
-        singular: "node",
+    }
+    NODES: stored {
         short_names: &["no"],
-        namespaced: false,
-        subresources: &[sub("status", "", "v1", "Node", CHANGE)],
+        subresources: &[status(names::NODES)],
         selectable_fields: &[field("spec.unschedulable", &["/spec/unschedulable"], "false")],
-        ..BASE
-    },
-    Resource {
-        kind: "PersistentVolumeClaim",
-        plural: "persistentvolumeclaims",
-        singular: "persistentvolumeclaim",
+    }
+    PERSISTENT_VOLUME_CLAIMS: stored {
         short_names: &["pvc"],
-        subresources: &[sub("status", "", "v1", "PersistentVolumeClaim", CHANGE)],
-        ..BASE
-    },
-    Resource {
-        kind: "PersistentVolume",
-        plural: "persistentvolumes",
-        singular: "persistentvolume",
-        short_names: &["pv"],
-        namespaced: false,
-        subresources: &[sub("status", "", "v1", "PersistentVolume", CHANGE)],
-        ..BASE
-    },
-    Resource {
-        kind: "Pod",
-        plural: "pods",
-        singular: "pod",
+        subresources: &[status(names::PERSISTENT_VOLUME_CLAIMS)],
+    }
+    PERSISTENT_VOLUMES: stored { short_names: &["pv"], subresources: &[status(names::PERSISTENT_VOLUMES)] }
+    PODS: stored {
         short_names: &["po"],
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
         selectable_fields: POD_FIELDS,
-        ..BASE
-    },
-    Resource {
-        kind: "ReplicationController",
-        plural: "replicationcontrollers",
-        singular: "replicationcontroller",
+    }
+    REPLICATION_CONTROLLERS: stored {
         short_names: &["rc"],
         categories: &["all"],
-        subresources: &[
-            sub("scale", "autoscaling", "v1", "Scale", CHANGE),
-            sub("status", "", "v1", "ReplicationController", CHANGE),
-        ],
+        subresources: &[SCALE, status(names::REPLICATION_CONTROLLERS)],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
-        ..BASE
-    },
-    Resource {
-        kind: "Secret",
-        plural: "secrets",
-        singular: "secret",
-        selectable_fields: &[field("type", &["/type"], "")],
-        ..BASE
-    },
-    Resource {
-        kind: "ServiceAccount",
-        plural: "serviceaccounts",
-        singular: "serviceaccount",
+    }
+    SECRETS: stored { selectable_fields: &[field("type", &["/type"], "")] }
+    SERVICE_ACCOUNTS: stored {
         short_names: &["sa"],
         subresources: &[sub("token", "authentication.k8s.io", "v1", "TokenRequest", CREATE)],
-        ..BASE
-    },
-    Resource {
-        kind: "Service",
-        plural: "services",
-        singular: "service",
+    }
+    SERVICES: stored {
         short_names: &["svc"],
         create_on_update: true,
         categories: &["all"],
-        subresources: &[sub("status", "", "v1", "Service", CHANGE)],
-        selectable_fields: &[
-            field("spec.clusterIP", &["/spec/clusterIP"], ""),
-            field("spec.type", &["/spec/type"], ""),
-        ],
-        ..BASE
-    },
-    Resource {
-        group: "admissionregistration.k8s.io",
-        kind: "MutatingWebhookConfiguration",
-        plural: "mutatingwebhookconfigurations",
-        singular: "mutatingwebhookconfiguration",
-        categories: &["api-extensions"],
-        namespaced: false,
-        ..BASE
-    },
-    Resource {
-        group: "admissionregistration.k8s.io",
-        kind: "ValidatingWebhookConfiguration",
-        plural: "validatingwebhookconfigurations",
-        singular: "validatingwebhookconfiguration",
-        categories: &["api-extensions"],
-        namespaced: false,
-        ..BASE
-    },
-    Resource {
-        group: "apps",
-        kind: "ControllerRevision",
-        plural: "controllerrevisions",
-        singular: "controllerrevision",
-        ..BASE
-    },
-    Resource {
-        group: "apps",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        singular: "daemonset",
+        subresources: &[status(names::SERVICES)],
+        selectable_fields: &[field("spec.clusterIP", &["/spec/clusterIP"], ""), field("spec.type", &["/spec/type"], "")],
+    }
+    MUTATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
+    VALIDATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
+    CONTROLLER_REVISIONS: stored {}
+    DAEMON_SETS: stored {
         short_names: &["ds"],
         categories: &["all"],
-        subresources: &[sub("status", "apps", "v1", "DaemonSet", CHANGE)],
-        ..BASE
-    },
-    Resource {
-        group: "apps",
-        kind: "Deployment",
-        plural: "deployments",
-        singular: "deployment",
+        subresources: &[status(names::DAEMON_SETS)],
+    }
+    DEPLOYMENTS: stored {
         short_names: &["deploy"],
         categories: &["all"],
-        subresources: &[
-            sub("scale", "autoscaling", "v1", "Scale", CHANGE),
-            sub("status", "apps", "v1", "Deployment", CHANGE),
-        ],
-        ..BASE
-    },
-    Resource {
-        group: "apps",
-        kind: "ReplicaSet",
-        plural: "replicasets",
-        singular: "replicaset",
+        subresources: &[SCALE, status(names::DEPLOYMENTS)],
+    }
+    REPLICA_SETS: stored {
         short_names: &["rs"],
         categories: &["all"],
-        subresources: &[
-            sub("scale", "autoscaling", "v1", "Scale", CHANGE),
-            sub("status", "apps", "v1", "ReplicaSet", CHANGE),
-        ],
+        subresources: &[SCALE, status(names::REPLICA_SETS)],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
-        ..BASE
-    },
-    Resource {
-        group: "apps",
-        kind: "StatefulSet",
-        plural: "statefulsets",
-        singular: "statefulset",
+    }
+    STATEFUL_SETS: stored {
         short_names: &["sts"],
         categories: &["all"],
-        subresources: &[
-            sub("scale", "autoscaling", "v1", "Scale", CHANGE),
-            sub("status", "apps", "v1", "StatefulSet", CHANGE),
-        ],
-        ..BASE
-    },
-    Resource {
-        group: "authentication.k8s.io",
-        kind: "SelfSubjectReview",
-        plural: "selfsubjectreviews",
-        singular: "selfsubjectreview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authentication.k8s.io",
-        kind: "TokenReview",
-        plural: "tokenreviews",
-        singular: "tokenreview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        kind: "LocalSubjectAccessReview",
-        plural: "localsubjectaccessreviews",
-        singular: "localsubjectaccessreview",
-        namespaced: true,
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        kind: "SelfSubjectAccessReview",
-        plural: "selfsubjectaccessreviews",
-        singular: "selfsubjectaccessreview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        kind: "SelfSubjectRulesReview",
-        plural: "selfsubjectrulesreviews",
-        singular: "selfsubjectrulesreview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        kind: "SubjectAccessReview",
-        plural: "subjectaccessreviews",
-        singular: "subjectaccessreview",
-        ..REVIEW
-    },
-    Resource {
-        group: "batch",
-        kind: "Job",
-        plural: "jobs",
-        singular: "job",
+        subresources: &[SCALE, status(names::STATEFUL_SETS)],
+    }
+    SELF_SUBJECT_REVIEWS: review {}
+    TOKEN_REVIEWS: review {}
+    LOCAL_SUBJECT_ACCESS_REVIEWS: review {}
+    SELF_SUBJECT_ACCESS_REVIEWS: review {}
+    SELF_SUBJECT_RULES_REVIEWS: review {}
+    SUBJECT_ACCESS_REVIEWS: review {}
+    JOBS: stored {
         categories: &["all"],
-        subresources: &[sub("status", "batch", "v1", "Job", CHANGE)],
+        subresources: &[status(names::JOBS)],
         selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
-        ..BASE
-    },
-    Resource {
-        group: "coordination.k8s.io",
-        kind: "Lease",
-        plural: "leases",
-        singular: "lease",
-        create_on_update: true,
-        ..BASE
-    },
-    Resource {
-        group: "events.k8s.io",
-        kind: "Event",
-        plural: "events",
-        singular: "event",
+    }
+    LEASES: stored { create_on_update: true }
+    NEW_EVENTS: stored {
         short_names: &["ev"],
         create_on_update: true,
-        storage: Storage::Shared("", "events"),
+        storage: Storage::Shared(&EVENTS),
         selectable_fields: NEW_EVENT_FIELDS,
-        ..BASE
-    },
-    Resource {
-        group: "policy",
-        kind: "PodDisruptionBudget",
-        plural: "poddisruptionbudgets",
-        singular: "poddisruptionbudget",
+    }
+    POD_DISRUPTION_BUDGETS: stored {
         short_names: &["pdb"],
-        subresources: &[sub("status", "policy", "v1", "PodDisruptionBudget", CHANGE)],
-        ..BASE
-    },
-    Resource {
-        group: "rbac.authorization.k8s.io",
-        kind: "ClusterRoleBinding",
-        plural: "clusterrolebindings",
-        singular: "clusterrolebinding",
-        create_on_update: true,
-        namespaced: false,
-        ..BASE
-    },
-    Resource {
-        group: "rbac.authorization.k8s.io",
-        kind: "ClusterRole",
-        plural: "clusterroles",
-        singular: "clusterrole",
-        create_on_update: true,
-        namespaced: false,
-        ..BASE
-    },
-    Resource {
-        group: "rbac.authorization.k8s.io",
-        kind: "RoleBinding",
-        plural: "rolebindings",
-        singular: "rolebinding",
-        create_on_update: true,
-        ..BASE
-    },
-    Resource { group: "rbac.authorization.k8s.io", kind: "Role", plural: "roles", singular: "role", ..BASE },
-    Resource {
-        group: "scheduling.k8s.io",
-        kind: "PriorityClass",
-        plural: "priorityclasses",
-        singular: "priorityclass",
-        short_names: &["pc"],
-        namespaced: false,
-        ..BASE
-    },
-    Resource {
-        group: "storage.k8s.io",
-        kind: "StorageClass",
-        plural: "storageclasses",
-        singular: "storageclass",
-        short_names: &["sc"],
-        namespaced: false,
-        ..BASE
-    },
-];
+        subresources: &[status(names::POD_DISRUPTION_BUDGETS)],
+    }
+    CLUSTER_ROLE_BINDINGS: stored { create_on_update: true }
+    CLUSTER_ROLES: stored { create_on_update: true }
+    ROLE_BINDINGS: stored { create_on_update: true }
+    ROLES: stored {}
+    PRIORITY_CLASSES: stored { short_names: &["pc"] }
+    STORAGE_CLASSES: stored { short_names: &["sc"] }
+}
