@@ -102,10 +102,10 @@ pub fn edges(metadata: &Value) -> Vec<Edge> {
 
 /// The forbidden ones of these edges, one sentence each.
 pub fn forbidden(edges: &[Edge]) -> Vec<String> {
-    edges.iter().filter_map(complaint).collect()
+    edges.iter().filter_map(finding).collect()
 }
 
-fn complaint(Edge { from, to, dev }: &Edge) -> Option<String> {
+fn finding(Edge { from, to, dev }: &Edge) -> Option<String> {
     // Tests may use any crate; the product may not.
     if *dev {
         return None;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn check(from: &str, to: &str, dev: bool) -> Option<String> {
-        complaint(&Edge { from: from.to_owned(), to: to.to_owned(), dev })
+        finding(&Edge { from: from.to_owned(), to: to.to_owned(), dev })
     }
 
     #[test]

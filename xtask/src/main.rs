@@ -2,6 +2,7 @@
 
 mod arrows;
 mod deploy;
+mod modules;
 mod purity;
 mod sources;
 
@@ -13,9 +14,11 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["arrows"] => check_arrows(),
         ["deploy"] => root().and_then(|root| deploy::generate(&root)),
-        _ => Err("usage: cargo xtask arrows    (checks dependencies between crates)\n       \
+        _ => Err(
+            "usage: cargo xtask arrows    (checks dependencies between crates and between modules)\n       \
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize)"
-            .to_owned()),
+                .to_owned(),
+        ),
     };
     match result {
         Ok(summary) => {
@@ -29,18 +32,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Checks the dependencies between crates, and that pure crates have no side effects.
+/// Checks the dependencies between crates and between the engine's modules, and that pure crates have no side effects.
 fn check_arrows() -> Result<String, String> {
     let workspace = cargo_metadata()?;
     let root = root_of(&workspace)?;
     let edges = arrows::edges(&workspace);
-    let mut complaints = arrows::forbidden(&edges);
-    complaints.extend(arrows::banned_dependencies(&workspace));
-    complaints.extend(purity::impure_sources(&root)?);
-    if complaints.is_empty() {
-        return Ok(format!("arrows: {} edges between crates, all allowed", edges.len()));
+    let mut findings = arrows::forbidden(&edges);
+    findings.extend(arrows::banned_dependencies(&workspace));
+    findings.extend(modules::forbidden_imports(&root)?);
+    findings.extend(purity::impure_sources(&root)?);
+    if findings.is_empty() {
+        return Ok(format!(
+            "arrows: {} edges between crates, all allowed; no import cycles in the engine",
+            edges.len()
+        ));
     }
-    Err(format!("arrows: {} complaints\n  {}", complaints.len(), complaints.join("\n  ")))
+    Err(format!("arrows: {} forbidden dependencies\n  {}", findings.len(), findings.join("\n  ")))
 }
 
 fn root() -> Result<PathBuf, String> {

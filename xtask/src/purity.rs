@@ -31,7 +31,7 @@ const MANIFESTS: [&str; 5] =
 
 /// Every forbidden line, as `file:line: what`.
 pub fn impure_sources(root: &Path) -> Result<Vec<String>, String> {
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     let mut check = |folder: &str, forbidden: &[&'static str], rule: &str| {
         let mut files = Vec::new();
         rust_files(&root.join(folder), &mut files)?;
@@ -39,7 +39,7 @@ pub fn impure_sources(root: &Path) -> Result<Vec<String>, String> {
             let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
             let shown = file.strip_prefix(root).unwrap_or(&file).display();
             for (line, found) in lines_with(&text, forbidden) {
-                complaints.push(format!("{shown}:{line}: {found} in {rule}"));
+                findings.push(format!("{shown}:{line}: {found} in {rule}"));
             }
         }
         Ok::<(), String>(())
@@ -48,7 +48,7 @@ pub fn impure_sources(root: &Path) -> Result<Vec<String>, String> {
         check(folder, &IMPURE, "a crate without clock and I/O")?;
     }
     check("crates/engine/src", &MANIFESTS, "the engine, which never sees the text of objects")?;
-    Ok(complaints)
+    Ok(findings)
 }
 
 /// Line numbers (from 1) with the forbidden text of each.
