@@ -115,10 +115,20 @@ pub fn reset_peak_rss() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The most memory this process had in use, in bytes; on Linux only.
+/// Peak resident memory of this process, in bytes; on Linux only.
 pub fn peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    memory_of("self", "VmHWM")
+}
+
+/// Resident memory of this process, in bytes; on Linux only.
+pub fn rss_bytes() -> Option<u64> {
+    memory_of("self", "VmRSS")
+}
+
+/// A figure of a process (its id, or `self`) out of `/proc/ID/status`, in bytes.
+pub fn memory_of(process: &str, figure: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':'))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }

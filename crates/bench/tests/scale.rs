@@ -1,5 +1,6 @@
 //! Made clusters: decided, checked, dumped and loaded.
 
+use berth_bench::churn::{self, Churn};
 use berth_bench::load::Loader;
 use berth_bench::ops::{Bench, Op};
 use berth_bench::scale::{Report, Scale, run};
@@ -42,4 +43,18 @@ fn operations_can_be_repeated() {
         assert_eq!(bench.repeat(op, 60).figures().decisions, 60, "{op}");
         assert_eq!(op.to_string().parse(), Ok(op));
     }
+}
+
+#[test]
+fn churn_places_every_pod_in_every_round() {
+    let report = churn::run(Churn { nodes: 60, rounds: 7, pods: 60, seed: 7 }, &mut |_| ());
+    assert_eq!(
+        report.rounds.iter().map(|r| (r.round, r.unplaced)).collect::<Vec<_>>(),
+        (1..=7).map(|round| (round, 0)).collect::<Vec<_>>()
+    );
+    assert!(report.rounds.iter().all(|r| r.decisions_per_second > 0.0));
+    assert_eq!(
+        (report.memory_growth.is_some(), report.rate_change.is_some()),
+        (cfg!(target_os = "linux"), true)
+    );
 }

@@ -11,7 +11,8 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Disk label.
 pub const DISK: &str = "example.com/disk";
-const RACK: &str = "example.com/rack";
+/// Rack label.
+pub const RACK: &str = "example.com/rack";
 
 const N_ZONES: usize = 10;
 const NODES_PER_RACK: usize = 40;
