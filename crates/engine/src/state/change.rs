@@ -106,7 +106,8 @@ pub(crate) struct ChangeLog {
 /// Counts of changes that no list of nodes can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Epochs {
-    /// Namespaces, services, the order of names, or whether a topology's domains are single nodes.
+    /// Namespaces, services, the order of names, whether ids of removed nodes are reused, or whether a topology's
+    /// domains are single nodes.
     pub(crate) layout: u64,
     /// Terms seen for the first time.
     pub(crate) terms: u64,

@@ -9,7 +9,7 @@ use super::image::NodeImages;
 use super::intern::{Labels, Symbol, Symbols};
 use super::pod::PodId;
 
-/// A node of the cluster; numbers are used again after a node has gone.
+/// A node of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
@@ -135,13 +135,24 @@ impl NodeRecord {
 #[derive(Default)]
 pub(crate) struct Nodes {
     slots: Vec<Option<NodeRecord>>,
+    /// Ids that the next nodes get.
     free: Vec<NodeId>,
+    /// Ids of removed nodes, which no node gets yet: caches may still refer to the removed nodes by them.
+    removed: Vec<NodeId>,
     by_name: FxHashMap<Symbol, NodeId>,
 }
 
+/// Ids of removed nodes are reused once there are more of them than this, and than an eighth of the nodes.
+const MIN_REUSED: usize = 64;
+
 impl Nodes {
-    pub(crate) fn insert(&mut self, record: NodeRecord) -> NodeId {
+    /// Adds a node. Returns its id, and whether ids of nodes removed before may be reused from now on.
+    pub(crate) fn insert(&mut self, record: NodeRecord) -> (NodeId, bool) {
         let name = record.name;
+        let reuse = self.free.is_empty() && self.removed.len() > MIN_REUSED.max(self.len() / 8);
+        if reuse {
+            self.free = std::mem::take(&mut self.removed);
+        }
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.0 as usize] = Some(record);
@@ -153,13 +164,13 @@ impl Nodes {
             }
         };
         self.by_name.insert(name, id);
-        id
+        (id, reuse)
     }
 
     pub(crate) fn remove(&mut self, id: NodeId) -> Option<NodeRecord> {
         let record = self.slots[id.0 as usize].take()?;
         self.by_name.remove(&record.name);
-        self.free.push(id);
+        self.removed.push(id);
         Some(record)
     }
 

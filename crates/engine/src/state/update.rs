@@ -146,7 +146,7 @@ impl State {
         }
 
         let images = self.images.add(&mut self.symbols, &node.status.images);
-        let id = self.nodes.insert(NodeRecord {
+        let (id, reused) = self.nodes.insert(NodeRecord {
             name,
             labels,
             unschedulable: node.spec.unschedulable,
@@ -162,7 +162,7 @@ impl State {
         });
         let labels = self.nodes.get(id).labels.clone();
         self.set_topologies(id, Some(&labels));
-        if self.name_order.insert(&node.metadata.name, id) {
+        if self.name_order.insert(&node.metadata.name, id) || reused {
             self.changes.epochs.layout += 1;
         }
         self.changes.epochs.images += 1;

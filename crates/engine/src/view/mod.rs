@@ -12,6 +12,7 @@
 
 mod cells;
 mod inter_pod;
+mod local;
 mod spread;
 
 use berth_api::config::Plugin;
@@ -22,7 +23,7 @@ use smallvec::SmallVec;
 use crate::context::{Context, CycleState, NodeRef};
 use crate::nomination::{NominatedPods, Nominations};
 use crate::plugins::pod_topology_spread::natural_logarithm;
-use crate::plugins::{self, Filter, MAX_NODE_SCORE, Scorer};
+use crate::plugins::{self, MAX_NODE_SCORE};
 use crate::state::State;
 use crate::state::change::Epochs;
 use crate::state::node::NodeId;
@@ -32,17 +33,29 @@ use crate::state::signature::SignatureId;
 use crate::state::topology::{DomainId, TopologyId};
 use cells::{CellKey, Cells, Features, Place};
 use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
+use local::LocalRules;
 use spread::Constraints;
 
-/// The views of the rule sets in use.
+/// The views of the rule sets in use; those that were not used for the longest time are dropped.
 #[derive(Default)]
 pub(crate) struct Views {
     by_rule_set: FxHashMap<(RuleSetId, SignatureId), Box<View>>,
+    /// Decisions so far.
+    n_decisions: u64,
 }
+
+/// So many views are kept in clusters of any size.
+const MIN_VIEWS: usize = 64;
+/// Nodes of all views together, beyond [`MIN_VIEWS`]. A node takes 8 bytes.
+const MAX_VIEW_NODES: usize = 8 << 20;
+/// What a view without nodes counts for.
+const NODES_PER_VIEW: usize = 256;
 
 /// What pods with one rule set make of every node.
 struct View {
     cycle: CycleState,
+    /// The number of the last decision that used it.
+    used: u64,
     /// Position in the log of changes up to which nodes are as they are.
     seen: u64,
     epochs: Epochs,
@@ -79,9 +92,12 @@ impl Views {
             None => {
                 // A view serves pods of every priority: nominated pods are looked up at each decision.
                 let cycle = CycleState::without_nominated(state, pod);
+                self.make_room(state.nodes.len());
                 Box::new(View::new(state, cycle)?)
             }
         };
+        self.n_decisions += 1;
+        view.used = self.n_decisions;
         let excluded =
             if nominations.is_empty() { Vec::new() } else { view.exclude_nominated(state, nominations, pod) };
         let best = view.best(state);
@@ -90,6 +106,18 @@ impl Views {
         }
         self.by_rule_set.insert(key, view);
         best
+    }
+
+    /// Drops an eighth of the views if there is no room for another one.
+    fn make_room(&mut self, n_nodes: usize) {
+        let max = MIN_VIEWS.max(MAX_VIEW_NODES / (n_nodes + NODES_PER_VIEW));
+        if self.by_rule_set.len() >= max {
+            let mut used: Vec<u64> = self.by_rule_set.values().map(|view| view.used).collect();
+            let n_dropped = used.len() - (max - max / 8);
+            let (_, newest_dropped, _) = used.select_nth_unstable(n_dropped);
+            let newest_dropped = *newest_dropped;
+            self.by_rule_set.retain(|_, view| view.used > newest_dropped);
+        }
     }
 }
 
@@ -120,6 +148,7 @@ impl View {
         topologies.dedup();
         let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
         let mut view = View {
+            used: 0,
             seen: state.changes.end(),
             epochs: state.changes.epochs,
             has_images,
@@ -129,8 +158,8 @@ impl View {
             cells: Cells::new(state.nodes.len()),
             cycle,
         };
-        view.update(state, state.nodes.iter().map(|(id, _)| id), |cells, id, place| {
-            _ = cells.assign(id, place)
+        view.update(state, state.nodes.iter().map(|(id, _)| id), true, |cells, id, place| {
+            _ = cells.assign(id, place);
         });
         view.cells.fill(&state.name_order);
         Some(view)
@@ -192,34 +221,34 @@ impl View {
     }
 
     fn update_changed(&mut self, state: &State, nodes: impl Iterator<Item = NodeId>) {
-        self.update(state, nodes, |cells, id, place| cells.put(id, &state.name_order, place));
+        self.update(state, nodes, false, |cells, id, place| cells.put(id, &state.name_order, place));
     }
 
-    /// Checks and scores nodes, and hands each to `put` with its place.
+    /// Checks and scores nodes, and passes each to `put` with its place.
     fn update(
         &mut self,
         state: &State,
         nodes: impl Iterator<Item = NodeId>,
+        all_nodes: bool,
         put: impl Fn(&mut Cells, NodeId, Option<&Place>),
     ) {
         let Some(context) = Context::new(state, &self.cycle) else { return };
-        let local = Local::new(context);
+        let mut local = LocalRules::new(context, all_nodes);
         let inter_pod = self.inter_pod.node_rules(state);
         let mut place = Place::default();
         for id in nodes {
             let record = state.nodes.find_by_id(id);
             // Constraints count nodes whether they are feasible or not, and forget those that were removed.
-            let mut feasible = self.constraints.look_at(context, id, record, &mut place.features);
-            if let Some(record) = record {
-                let node = NodeRef::new(id, record);
-                feasible = feasible && local.allows(node) && inter_pod.allow(id, &mut place.features);
-                if feasible {
-                    place.key.clear();
-                    place.key.extend(self.topologies.iter().map(|t| state.topologies.domain(*t, id)));
-                    place.sum = local.score(node, &mut place.features);
-                }
+            let feasible = self.constraints.count_node(context, id, record, &mut place.features);
+            let node = record.filter(|_| feasible).map(|record| NodeRef::new(id, record));
+            let node = node.filter(|_| inter_pod.allow(id, &mut place.features));
+            let sum = node.and_then(|node| local.score(node, &mut place.features));
+            if let Some(sum) = sum {
+                place.sum = sum;
+                place.key.clear();
+                place.key.extend(self.topologies.iter().map(|t| state.topologies.domain(*t, id)));
             }
-            put(&mut self.cells, id, (feasible && record.is_some()).then_some(&place));
+            put(&mut self.cells, id, sum.map(|_| &place));
         }
     }
 
@@ -394,44 +423,27 @@ impl Range {
     }
 }
 
-/// The rules that look at a node alone.
-struct Local<'a> {
-    filters: SmallVec<[Box<dyn Filter + 'a>; 6]>,
-    taints: Option<Box<dyn Scorer + 'a>>,
-    node_affinity: Option<Box<dyn Scorer + 'a>>,
-    /// Scorers whose scores need no normalization, with their weights.
-    others: SmallVec<[(i64, Box<dyn Scorer + 'a>); 3]>,
-}
+#[cfg(test)]
+mod tests {
+    use berth_testkit::text;
 
-impl<'a> Local<'a> {
-    fn new(context: Context<'a>) -> Local<'a> {
-        let filters = context.profile.profile.filter.iter();
-        let local = filters.filter(|p| !matches!(p, Plugin::InterPodAffinity | Plugin::PodTopologySpread));
-        let mut rules = Local {
-            filters: local.filter_map(|p| plugins::filter(*p, context)).collect(),
-            taints: None,
-            node_affinity: None,
-            others: SmallVec::new(),
-        };
-        for (plugin, weight) in &context.profile.profile.score {
-            match plugin {
-                Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
-                Plugin::TaintToleration => rules.taints = plugins::local_scorer(*plugin, context),
-                Plugin::NodeAffinity => rules.node_affinity = plugins::local_scorer(*plugin, context),
-                _ => rules.others.extend(plugins::local_scorer(*plugin, context).map(|s| (*weight, s))),
-            }
+    use super::*;
+    use crate::state::Settings;
+
+    #[test]
+    fn the_least_recently_used_views_are_dropped() {
+        let mut state = State::new(Settings::default());
+        state.set_node(&text::node("node a"));
+        let prepare = |i| state.prepare(&text::world(&format!("pod default/a cpu={}m", i + 1)).pods[0]);
+        let pods: Vec<_> = (0..=MIN_VIEWS).map(prepare).collect();
+        let mut views = Views::default();
+        for pod in &pods {
+            assert!(views.best(&mut state, &Nominations::default(), pod).is_some());
         }
-        rules
-    }
-
-    fn allows(&self, node: NodeRef<'_>) -> bool {
-        self.filters.iter().all(|f| f.admits(node))
-    }
-
-    /// Fills in the features that are scores, and sums up the scores that need no normalization.
-    fn score(&self, node: NodeRef<'_>, features: &mut Features) -> i64 {
-        features.taints = self.taints.as_ref().map_or(0, |s| s.score(node));
-        features.node_affinity = self.node_affinity.as_ref().map_or(0, |s| s.score(node));
-        self.others.iter().map(|(weight, s)| weight * s.score(node)).sum()
+        assert_eq!(views.by_rule_set.len(), pods.len());
+        views.make_room(MAX_VIEW_NODES);
+        let n_dropped = pods.len() - views.by_rule_set.len();
+        assert!(n_dropped > 0 && views.by_rule_set.len() < MIN_VIEWS);
+        assert!(views.by_rule_set.values().all(|view| view.used > n_dropped as u64));
     }
 }

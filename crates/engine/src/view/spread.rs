@@ -128,8 +128,8 @@ impl Constraints {
         Constraints { all: Constraint::all(context), require_all: !context.cycle.system_spread }
     }
 
-    /// Counts a node as it is now, and looks at it; tells whether it may be feasible.
-    pub(super) fn look_at(
+    /// Counts a node as it is now, and sets its features. Returns whether it has the keys of all hard constraints.
+    pub(super) fn count_node(
         &mut self,
         context: Context<'_>,
         id: NodeId,
