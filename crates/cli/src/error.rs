@@ -1,4 +1,4 @@
-//! What makes a command give up.
+//! Errors of commands.
 
 use std::fmt;
 use std::io;
@@ -17,8 +17,7 @@ use crate::installation::InstallError;
 use crate::live::LiveError;
 use crate::recordings::RecordingError;
 
-/// Why a command could not do its work. The text names the object, the field and the remedy; of several
-/// findings each is on a line of its own.
+/// Why a command failed. The message names the object, the field and the remedy, with one finding per line.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// Standard output cannot be written.
@@ -48,20 +47,20 @@ pub enum CliError {
     /// A configuration file is not valid.
     #[error("{}", EachAt { place, errors })]
     Config {
-        /// Where it was read.
+        /// Its location.
         place: SourceLocation,
-        /// What is wrong with it.
+        /// The errors in it.
         errors: ConfigErrors,
     },
     /// A configuration file without a configuration.
-    #[error("{file}: no KubeSchedulerConfiguration in it")]
+    #[error("{file}: no KubeSchedulerConfiguration found")]
     NoConfig {
         /// The file.
         file: String,
     },
     /// More than one scheduler configuration.
     #[error(
-        "{second}: a second KubeSchedulerConfiguration, after {first}: remove one, or choose with --config"
+        "{second}: a second KubeSchedulerConfiguration after {first}: remove one, or select one with --config"
     )]
     SeveralConfigs {
         /// Where the first is.
@@ -69,57 +68,67 @@ pub enum CliError {
         /// Where the second is.
         second: SourceLocation,
     },
-    /// What was asked for is not there.
+    /// The requested object does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// No threads or signals for a cluster.
+    /// Threads or signal handlers cannot be created.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
-    /// Somebody did not want to wait for the end.
+    /// The user interrupted the command.
     #[error("interrupted")]
     Interrupted,
-    /// Arguments that do not go together.
+    /// Arguments contradict each other.
     #[error("{0}")]
     Usage(String),
-    /// A part of a running cluster gave up.
+    /// A component of a running cluster failed.
     #[error("{name}: {reason}")]
     Part {
-        /// Which.
+        /// Name of the component.
         name: &'static str,
-        /// Why.
+        /// The error.
         reason: String,
     },
     /// The API server cannot be started.
     #[error(transparent)]
+<<<<<<< HEAD
     Start(#[from] berth_apiserver::StartError),
     /// Nodes cannot be simulated.
+=======
+    Start(#[from] berth_minicluster::StartError),
+    /// Simulated nodes cannot run.
+>>>>>>> f05ffa9 (Help of all commands in plain technical English)
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),
-    /// A scheduler cannot go on.
+    /// The scheduler failed.
     #[error(transparent)]
     Scheduler(#[from] berth_scheduler::SchedulerError),
-    /// Webhooks cannot be served.
+    /// The webhook server failed.
     #[error(transparent)]
     Webhook(#[from] berth_admission::server::ServerError),
-    /// An enforcer cannot go on.
+    /// The enforcer failed.
     #[error(transparent)]
     Enforcer(#[from] berth_enforcer::EnforcerError),
     /// A dump cannot be imported.
     #[error(transparent)]
+<<<<<<< HEAD
     Import(#[from] berth_apiserver::ImportError),
     /// No manifests for an installation.
+=======
+    Import(#[from] berth_minicluster::ImportError),
+    /// The installation manifests cannot be generated.
+>>>>>>> f05ffa9 (Help of all commands in plain technical English)
     #[error(transparent)]
     Install(#[from] InstallError),
-    /// There is no client for a cluster.
+    /// The client for a cluster cannot be created.
     #[error(transparent)]
     Connect(#[from] berth_client::connect::ConnectError),
-    /// A cluster does not answer as wished.
+    /// A call to the API server failed.
     #[error(transparent)]
     Call(#[from] berth_client::call::CallError),
-    /// A cluster is not measured.
+    /// A cluster benchmark failed.
     #[error(transparent)]
     ClusterBench(#[from] ClusterBenchError),
-    /// Manifests are not applied.
+    /// Manifests cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// A file or directory cannot be written.

@@ -1,4 +1,4 @@
-//! Input: `-f` arguments to bytes. All reading of the program's input is here.
+//! Opens the inputs that `-f` arguments name: files, directories and standard input.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,26 +10,26 @@ use flate2::bufread::MultiGzDecoder;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file or directory.
-    #[error("{path}: no such file or directory: check the path")]
+    #[error("{path}: no such file or directory")]
     NotFound {
         /// The path as given.
         path: String,
     },
-    /// The system refuses.
+    /// The system reports an error.
     #[error("{path}: {error}")]
     Io {
         /// The path as given, or as found in a directory.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Nothing in a directory looks like a manifest.
+    /// A directory has no manifests.
     #[error("{path}: no .yaml, .yml or .json file (or one of them with .gz) in this directory")]
     EmptyDirectory {
         /// The path as given.
         path: String,
     },
-    /// Standard input was asked for more than once.
+    /// Standard input is given more than once.
     #[error("- is given more than once: standard input can be read only once")]
     StdinTwice,
 }
@@ -39,17 +39,17 @@ pub enum OpenError {
 pub enum Input {
     /// Standard input.
     Stdin,
-    /// A file of this many bytes, which are the compressed ones if it is compressed.
+    /// A file.
     File {
         /// Its path.
         path: PathBuf,
-        /// Its size; 0 for pipes.
+        /// Its size in bytes, compressed if the file is compressed; 0 for pipes.
         n_bytes: u64,
     },
 }
 
 impl Input {
-    /// What messages call the input.
+    /// Name of the input in messages.
     pub fn name(&self) -> String {
         match self {
             Input::Stdin => "standard input".to_owned(),
@@ -57,7 +57,7 @@ impl Input {
         }
     }
 
-    /// Size in bytes, where known.
+    /// Size in bytes; 0 if unknown.
     pub fn n_bytes(&self) -> u64 {
         match self {
             Input::Stdin => 0,
@@ -65,9 +65,9 @@ impl Input {
         }
     }
 
-    /// The text of the input, decompressed if it starts like gzip.
+    /// Opens the input and decompresses gzip, which it recognizes by its first bytes.
     ///
-    /// `progress` is told how many bytes were read from the file, as they are read.
+    /// Each read calls `progress` with the number of bytes read from the file.
     ///
     /// # Errors
     /// The file cannot be opened or read.
@@ -81,7 +81,7 @@ impl Input {
     }
 }
 
-/// The inputs that `-f` arguments name, in order; directories are searched, sorted by path.
+/// The inputs that `-f` arguments name, in order; directories are searched recursively and sorted by path.
 ///
 /// # Errors
 /// A path does not exist or cannot be read, or a directory has no manifests.
@@ -121,7 +121,7 @@ fn add_directory(directory: &Path, inputs: &mut Vec<Input>) -> Result<(), OpenEr
         if name.starts_with('.') {
             continue;
         }
-        // Links to files are followed; links to directories are not, for they may go round in circles.
+        // Follows links to files, but not links to directories, which can form cycles.
         if entry.file_type().map_err(io_error)?.is_dir() {
             add_directory(&path, inputs)?;
         } else if is_manifest_name(&name)
@@ -147,7 +147,7 @@ fn open_error(path: &str, error: io::Error) -> OpenError {
     }
 }
 
-/// Tells gzip by its first bytes, whatever the file is called.
+/// Decompresses gzip, recognized by its first bytes.
 fn decompressed<'p>(source: impl Read + 'p) -> io::Result<Box<dyn Read + 'p>> {
     const MAGIC: [u8; 2] = [0x1f, 0x8b];
     let mut head = Vec::with_capacity(MAGIC.len());
@@ -162,7 +162,7 @@ fn gunzip<'p>(source: impl BufRead + 'p) -> Box<dyn Read + 'p> {
     Box::new(MultiGzDecoder::new(source))
 }
 
-/// Reports the bytes that pass.
+/// Counts the bytes read.
 struct Counted<R, F> {
     source: R,
     progress: F,
@@ -195,7 +195,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// A directory of its own for each test, removed at the end.
+    /// A temporary directory for one test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -238,10 +238,7 @@ mod tests {
     fn what_cannot_be_opened_says_so() {
         let scratch = Scratch::new("errors");
         let message = |arguments: &[String]| find_inputs(arguments).unwrap_err().to_string();
-        assert_eq!(
-            message(&["no/such.yaml".to_owned()]),
-            "no/such.yaml: no such file or directory: check the path"
-        );
+        assert_eq!(message(&["no/such.yaml".to_owned()]), "no/such.yaml: no such file or directory");
         assert_eq!(
             message(&["-".to_owned(), "-".to_owned()]),
             "- is given more than once: standard input can be read only once"

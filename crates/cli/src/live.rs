@@ -1,4 +1,4 @@
-//! Reading a live cluster: its objects, page by page, as an inventory takes them.
+//! Reads the objects of a live cluster into an inventory, page by page.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use berth_client::connect::{self, ConnectError};
 use indicatif::ProgressBar;
 use serde_json::Value;
 
-/// Objects asked for at once.
+/// Objects per page.
 const PAGE: usize = 500;
-/// A page that takes longer is not waited for.
+/// Timeout of one page.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a list is begun anew because the server no longer knows where the last page ended.
+/// Restarts of a list whose continue token has expired.
 const MAX_RESTARTS: usize = 3;
 
-/// What is read: where it is, and the `apiVersion` and `kind` of its objects, which lists leave out.
+/// A resource to read, with the `apiVersion` and `kind` of its objects: items of lists do not have them.
 struct Resource {
     path: &'static str,
     api_version: &'static str,
     kind: &'static str,
-    /// Without it there is no answer. Others may be forbidden or unknown to the server.
-    needed: bool,
+    /// Whether reading it must succeed. Other resources may be forbidden or unknown to the server.
+    required: bool,
 }
 
 const fn resource(
     path: &'static str,
     api_version: &'static str,
     kind: &'static str,
-    needed: bool,
+    required: bool,
 ) -> Resource {
-    Resource { path, api_version, kind, needed }
+    Resource { path, api_version, kind, required }
 }
 
-/// Runs of CronJobs are Jobs; when the next one comes is not known here.
+/// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
 const RESOURCES: [Resource; 11] = [
     resource("/api/v1/nodes", "v1", "Node", true),
     resource("/api/v1/namespaces", "v1", "Namespace", false),
@@ -52,22 +52,22 @@ const RESOURCES: [Resource; 11] = [
 /// Why a live cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// There is no client for it.
+    /// The client cannot be created.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server does not give what is needed.
+    /// The server refuses a required resource.
     #[error("{server}: {error}; {}", remedy(error))]
     Call {
-        /// Address of the server.
+        /// URL of the server.
         server: String,
-        /// What it said.
+        /// The error of the call.
         error: Box<CallError>,
     },
-    /// The server gives what cannot be taken in.
+    /// The server returned an object that cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The system gives no means to wait for answers.
-    #[error("cannot wait for the network: {0}")]
+    /// The async runtime cannot be created.
+    #[error("cannot create the async runtime: {0}")]
     Runtime(std::io::Error),
 }
 
@@ -75,30 +75,30 @@ fn remedy(error: &CallError) -> &'static str {
     match error.code() {
         Some(401) => "renew the credentials of the kubeconfig, or choose another context with --context",
         Some(403) => {
-            "reading a cluster needs permission to list nodes and pods, as the ClusterRole view and a role for nodes give"
+            "grant permission to list nodes and pods, for example with the ClusterRole view and a role for nodes"
         }
-        Some(429 | 500..) => "the server is in trouble: try again later",
-        Some(_) => "is this the address of a Kubernetes API server?",
+        Some(429 | 500..) => "the server is overloaded or failing: try again later",
+        Some(_) => "check that this is the address of a Kubernetes API server",
         None => {
-            "check that the server runs and that this address reaches it, or choose another context with --context"
+            "check that the server runs and is reachable at this address, or choose another context with --context"
         }
     }
 }
 
-/// Which cluster is read.
+/// The cluster to read.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// The kubeconfig file; without it the one that kubectl would use.
+    /// The kubeconfig file; without it, the one that kubectl uses.
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the file; without it the current one.
+    /// The context of the file; without it, the current context.
     pub context: Option<String>,
 }
 
 impl Live {
-    /// Reads the cluster into the inventory; tells what could not be read and is not needed.
+    /// Reads the cluster into the inventory; returns warnings about optional resources that could not be read.
     ///
     /// # Errors
-    /// The server cannot be reached, or does not give nodes and pods.
+    /// The server cannot be reached, or refuses to list nodes or pods.
     pub fn read(&self, inventory: &mut Inventory, progress: &ProgressBar) -> Result<Vec<String>, LiveError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(LiveError::Runtime)?.block_on(self.read_all(inventory, progress))
@@ -121,8 +121,8 @@ impl Live {
         for resource in &RESOURCES {
             let objects = match list(&client, resource, progress).await {
                 Ok(objects) => objects,
-                Err(error) if !resource.needed && matches!(error.code(), Some(403 | 404)) => {
-                    warnings.push(format!("{server}: {error}: going on as if there were none"));
+                Err(error) if !resource.required && matches!(error.code(), Some(403 | 404)) => {
+                    warnings.push(format!("{server}: {error}: continuing without these objects"));
                     continue;
                 }
                 Err(error) => return Err(LiveError::Call { server, error: Box::new(error) }),
@@ -143,7 +143,7 @@ impl Live {
     }
 }
 
-/// The object with its `apiVersion` and `kind`, which come first as in any manifest.
+/// The object with `apiVersion` and `kind` as its first fields.
 fn with_type(value: Value, resource: &Resource) -> Value {
     let mut typed = serde_json::Map::new();
     typed.insert("apiVersion".to_owned(), resource.api_version.into());
@@ -160,19 +160,19 @@ async fn list(
     resource: &Resource,
     progress: &ProgressBar,
 ) -> Result<Vec<Value>, CallError> {
-    let (mut objects, mut position, mut n_restarts) = (Vec::new(), String::new(), 0);
+    let (mut objects, mut continue_token, mut n_restarts) = (Vec::new(), String::new(), 0);
     loop {
-        let path = match position.as_str() {
+        let path = match continue_token.as_str() {
             "" => format!("{}?limit={PAGE}", resource.path),
-            position => format!("{}?limit={PAGE}&continue={}", resource.path, call::encoded(position)),
+            token => format!("{}?limit={PAGE}&continue={}", resource.path, call::encoded(token)),
         };
         let mut page: Value = match call::json(client, call::get(&path), TIMEOUT).await {
             Ok(page) => page,
-            // The server has forgotten the list that the last page was of.
+            // The continue token has expired.
             Err(error) if error.code() == Some(410) && n_restarts < MAX_RESTARTS => {
                 n_restarts += 1;
                 objects.clear();
-                position.clear();
+                continue_token.clear();
                 continue;
             }
             Err(error) => return Err(error),
@@ -182,7 +182,7 @@ async fn list(
             objects.extend(items);
         }
         match page.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(next) if !next.is_empty() => position = next.to_owned(),
+            Some(next) if !next.is_empty() => continue_token = next.to_owned(),
             _ => return Ok(objects),
         }
     }

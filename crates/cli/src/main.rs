@@ -1,7 +1,7 @@
-//! `berth`: decides and explains where Kubernetes pods run.
+//! `berth`: schedules Kubernetes pods, explains placements and enforces affinity rules.
 //!
 //! This file parses arguments and turns outcomes into exit codes. Each command has a file of its own under
-//! `commands`, which wires the libraries together; what people read is written under `render`.
+//! `commands`, which connects the libraries; `render` writes the text output.
 
 mod cluster;
 mod cluster_bench;
@@ -29,21 +29,21 @@ use crate::commands::{
 use crate::error::CliError;
 use crate::output::Color;
 
-/// The system's allocators take a fifth of the time where many threads make and drop many small objects, as a server and
-/// its clients do; musl's, which static binaries have, takes more.
+/// With the system allocators, a fifth of the processor time of a server and its clients goes into allocation (many threads,
+/// many small objects); musl's allocator in static binaries is slower still.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    everything is placed (simulate, up), the pod fits (explain), all rules hold (audit),
-       no differences (replay), measured (bench), ended by Ctrl-C (up, apiserver, scheduler,
-       enforcer, webhook, kubelet)
-  1    some pods are not placed (simulate, up), the pod does not fit or one of its rules no
-       longer holds (explain), rules do not hold (audit), differences were found (replay),
-       a workload is broken or a placement against its rules (bench)
-  2    bad input or usage, or a cluster that cannot be started or reached
-  141  the reader of the output went away";
+  0    success: all pods are placed (simulate, up), the pod fits (explain), no rule is violated
+       (audit), no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer,
+       webhook, kubelet)
+  1    some pods are unplaced (simulate, up), the pod does not fit or violates a rule (explain),
+       rules are violated (audit), differences were found (replay), a workload failed or a
+       placement violates a rule (bench)
+  2    invalid input or usage, or the cluster cannot be started or reached
+  141  the reader closed the output pipe";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,11 +54,11 @@ Examples:
   berth replay recording.jsonl.gz
   berth bench scale --nodes 10000 --pods 10000";
 
-/// Decides and explains where Kubernetes pods run, and runs them there
+/// Schedule Kubernetes pods, explain their placement and enforce their affinity rules
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 struct Cli {
-    /// When to colour the output; auto means on a terminal, unless NO_COLOR is set
+    /// When to color the output; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
     #[command(subcommand)]
@@ -84,12 +84,12 @@ enum Command {
     Version(version::Args),
 }
 
-/// How a command that did its work ended.
+/// Result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Everything is placed, fits, agrees.
+    /// All pods are placed, no rule is violated, no difference was found.
     Good,
-    /// Something is not placed, does not fit, differs.
+    /// A pod is unplaced, a rule is violated, or a difference was found.
     Bad,
 }
 
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
     match answer {
         Ok(Answer::Good) => ExitCode::SUCCESS,
         Ok(Answer::Bad) => ExitCode::from(1),
-        // What a shell shows for a program that SIGPIPE ended.
+        // 128 + SIGPIPE, as shells report it.
         Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(141),
         Err(error) => {
             output::error(&error);

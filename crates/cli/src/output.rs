@@ -1,4 +1,4 @@
-//! Standard output and standard error: colours, and the words messages begin with.
+//! Standard output and standard error: formats, colors and message prefixes.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
@@ -49,15 +49,15 @@ impl OutputArgs {
     }
 }
 
-/// Names in headings.
+/// Headings and names.
 pub const BOLD: Style = Style::new().bold();
-/// What went well.
+/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What did not.
+/// Failure.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// What asks for attention.
+/// Warning.
 pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
-/// What may be passed over.
+/// Secondary information.
 pub const DIM: Style = Style::new().dimmed();
 
 /// `--color`.
@@ -69,7 +69,7 @@ pub enum Color {
 }
 
 impl Color {
-    /// Makes it hold for all output from here on.
+    /// Sets the choice for all following output.
     pub fn apply(self) {
         let choice = match self {
             Color::Auto => anstream::ColorChoice::Auto,
@@ -80,13 +80,12 @@ impl Color {
     }
 }
 
-/// Standard output, which drops colours where they are not wanted. It must be flushed at the end: an
-/// error on dropping it would go unnoticed.
+/// Buffered standard output without unwanted colors. Callers must flush it: an error on drop is lost.
 pub fn stdout() -> impl Write {
     BufWriter::new(anstream::stdout().lock())
 }
 
-/// Prints the line that makes kubectl use this kubeconfig, for a shell to read.
+/// Prints the shell command that selects this kubeconfig for kubectl.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -99,7 +98,7 @@ pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a value as JSON, indented, with a line end.
+/// Writes a value as indented JSON with a line end.
 pub fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)
@@ -110,22 +109,22 @@ pub fn yaml(out: &mut impl Write, value: &impl Serialize) -> Result<(), CliError
     Ok(out.write_all(serde_saphyr::to_string(value)?.as_bytes())?)
 }
 
-/// Prints an error, each line of it on its own.
+/// Prints an error to standard error, with a prefix on each line.
 pub fn error(error: &impl Display) {
     message("error", BAD.bold(), error);
 }
 
-/// Prints a warning.
+/// Prints a warning to standard error.
 pub fn warning(text: &impl Display) {
     message("warning", ATTENTION.bold(), text);
 }
 
-/// Prints a note.
+/// Prints a note to standard error.
 pub fn note(text: &impl Display) {
     message("note", BOLD, text);
 }
 
-/// Nothing can be done when standard error is closed.
+/// Errors are ignored: there is no other output when standard error is closed.
 fn message(word: &str, style: Style, text: &impl Display) {
     let mut stderr = anstream::stderr().lock();
     for line in text.to_string().lines() {

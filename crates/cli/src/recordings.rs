@@ -1,4 +1,4 @@
-//! Recordings in files, read line by line.
+//! Reads recordings from files, line by line.
 
 use std::io::{self, BufRead, BufReader};
 
@@ -10,7 +10,7 @@ use crate::input::{Input, OpenError};
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// A directory.
-    #[error("{file}: is a directory: name the recordings in it, such as {file}/*.jsonl.gz")]
+    #[error("{file}: is a directory; list its recordings, for example {file}/*.jsonl.gz")]
     Directory {
         /// The directory.
         file: String,
@@ -18,29 +18,29 @@ pub enum RecordingError {
     /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The file cannot be read to its end.
+    /// Reading the file failed.
     #[error("{file}: {error}")]
     Read {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// A line is not a recording.
-    #[error("{file}:{line}: {path}{message}: each line must be a recording, as docs/recordings.md describes")]
+    #[error("{file}:{line}: {path}{message}: each line must be a recording (see docs/recordings.md)")]
     Line {
         /// The file.
         file: String,
         /// Line, from 1.
         line: usize,
-        /// The field, followed by a colon; empty when it is about the whole line.
+        /// The field and a colon; empty for the whole line.
         path: String,
-        /// What is wrong there.
+        /// The error.
         message: String,
     },
 }
 
-/// Recordings of one file.
+/// The recordings of one file.
 pub struct Recordings<'p> {
     file: String,
     reader: Box<dyn BufRead + 'p>,
@@ -49,7 +49,7 @@ pub struct Recordings<'p> {
 }
 
 impl<'p> Recordings<'p> {
-    /// Opens a file; `progress` is told how many bytes of it were read, as they are read.
+    /// Opens a file and calls `progress` with the number of bytes of each read.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -58,12 +58,12 @@ impl<'p> Recordings<'p> {
         Ok(Recordings { file: input.name(), reader, n_lines: 0, line: Vec::new() })
     }
 
-    /// The name of the file in messages.
+    /// Name of the file in messages.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The next recording; empty lines are passed over.
+    /// The next recording; empty lines are skipped.
     fn read(&mut self) -> Result<Option<Recording>, RecordingError> {
         loop {
             self.line.clear();
@@ -86,7 +86,7 @@ impl<'p> Recordings<'p> {
         let recording = serde_path_to_error::deserialize(&mut deserializer);
         let recording = recording.map_err(|e| {
             let path = e.path().to_string();
-            // Where the text ends early, the last step is not known and shows as a question mark.
+            // For truncated text, the last path segment is unknown and is shown as a question mark.
             let path = path.trim_end_matches(['.', '?']);
             let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
             self.broken(path, e.inner())
@@ -96,7 +96,7 @@ impl<'p> Recordings<'p> {
     }
 
     fn broken(&self, path: String, error: &serde_json::Error) -> RecordingError {
-        // The parser's line is always 1: it sees one line at a time.
+        // The parser gets one line at a time: its line number is always 1.
         let text = error.to_string();
         let message = match text.rsplit_once(" at line ") {
             Some((message, _)) => format!("{message} (column {})", error.column()),

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::summary::{Failure, Summary};
 
-/// A simulation as JSON.
+/// The report of `berth simulate`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report<'a> {
@@ -30,7 +30,7 @@ struct PodReport<'a> {
     message: String,
 }
 
-/// Whether the pod is anywhere, and since when.
+/// Whether the pod has a node: from the input, from the simulation, or none.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
@@ -40,7 +40,7 @@ enum State {
 }
 
 impl<'a> Report<'a> {
-    /// Of a simulation that has run.
+    /// The report of a finished simulation.
     pub fn new(simulation: &'a Simulation, summary: Summary, failures: Vec<Failure>) -> Report<'a> {
         let pod = |p: &'a SimulatedPod| {
             let node = p.node();

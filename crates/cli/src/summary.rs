@@ -1,4 +1,4 @@
-//! What a simulation came to, in numbers and by reason.
+//! Counts of pods after scheduling, and unplaced pods grouped by reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use berth_engine::TermSummary;
 use berth_simulate::{SimulatedPod, Simulation};
 use serde::Serialize;
 
-/// This many groups of pods that fit nowhere are explained; more would take long and be read by nobody.
+/// Number of groups of unplaced pods that are explained; an explanation costs a pass over all nodes.
 const MAX_EXPLAINED: usize = 300;
 
 /// Counts of pods.
@@ -15,15 +15,15 @@ const MAX_EXPLAINED: usize = 300;
 pub struct Summary {
     /// Number of nodes.
     pub n_nodes: usize,
-    /// Number of pods that ran already.
+    /// Number of pods that had a node before.
     pub n_running: usize,
     /// Number of pods that were placed.
     pub n_placed: usize,
-    /// Number of pods that go nowhere.
+    /// Number of unplaced pods.
     pub n_unplaced: usize,
     /// The node label whose values are the domains.
     pub topology_key: String,
-    /// Its values.
+    /// The values of the topology key on the nodes.
     pub domains: BTreeSet<String>,
     /// Pods of each workload by domain.
     pub workloads: Vec<WorkloadSummary>,
@@ -35,27 +35,27 @@ pub struct Summary {
 pub struct WorkloadSummary {
     /// Namespace.
     pub namespace: String,
-    /// Kind and name; none for all pods of the namespace that have no workload, taken together.
+    /// Kind and name; none for the group of all pods of the namespace without a workload.
     pub workload: Option<String>,
     /// Number of its pods.
     pub n_pods: usize,
-    /// Number of its pods that go nowhere.
+    /// Number of its unplaced pods.
     pub n_unplaced: usize,
-    /// Number of its pods by domain; pods on nodes without the label are in none.
+    /// Number of its pods by domain; pods on nodes without the label are not counted.
     pub by_domain: BTreeMap<String, usize>,
 }
 
-/// Pods that fit nowhere for the same reason.
+/// Unplaced pods with the same reason.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// The workload they belong to.
+    /// Their workload.
     pub workload: Option<String>,
     /// The pods, `namespace/name`.
     pub pods: Vec<String>,
     /// kube-scheduler's message.
     pub message: String,
-    /// The term that stands most in the way; none when no term of a rule is the reason.
+    /// The rule with the largest effect; none when no term of a rule is the reason.
     pub bottleneck: Option<TermSummary>,
 }
 
@@ -104,8 +104,7 @@ impl Summary {
     }
 }
 
-/// Groups the pods that go nowhere: those of one workload by message, single pods also by what stands in
-/// their way.
+/// Groups unplaced pods: pods of one workload by message, single pods by message and bottleneck.
 pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
     let unplaced: Vec<_> =
         simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();

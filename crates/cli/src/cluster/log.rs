@@ -1,26 +1,27 @@
-//! What the running parts say of themselves, to standard error: quiet unless something is wrong.
+//! Logging of the components to standard error: warnings and errors unless more is requested.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// How much is told.
+/// The verbosity.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct LogArgs {
-    /// Tell more on standard error: -v what happens, -vv why, -vvv every step
+    /// Increase verbosity of the log on standard error: -v info, -vv debug, -vvv trace
     ///
-    /// Without it, only what is wrong is told. BERTH_LOG overrules it, in the form `info,berth_scheduler=debug`.
+    /// By default, only warnings and errors are logged. The environment variable BERTH_LOG overrides this option; example:
+    /// `info,berth_scheduler=debug`.
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 impl LogArgs {
-    /// The same, but for a command whose work it is to tell what happens.
-    pub fn telling(self) -> LogArgs {
+    /// At least the level `info`, for commands whose output is the log.
+    pub fn at_least_info(self) -> LogArgs {
         LogArgs { verbose: self.verbose.max(1) }
     }
 
-    /// Makes it hold for the whole process. Asked for twice, the first stays.
+    /// Starts logging for the whole process; a second call has no effect.
     pub fn start(self) {
         let berth = match self.verbose {
             0 => "warn",
@@ -28,27 +29,16 @@ impl LogArgs {
             2 => "debug",
             _ => "trace",
         };
-        // What the client and the connections say is of interest only to who looks for every step.
+        // Logs of dependencies, such as connections, are only useful for tracing.
         let others = if self.verbose > 2 { "debug" } else { "error" };
-        let crates = [
-            "admission",
-            "apiserver",
-            "cli",
-            "client",
-            "controllers",
-            "enforcer",
-            "kubelet",
-            "mirror",
-            "scheduler",
-        ];
-        let mine = crates.map(|name| format!("berth_{name}={berth}"));
-        let default = format!("{others},berth={berth},{}", mine.join(","));
+        // A directive applies to all targets with its prefix: `berth_scheduler` and the other crates.
+        let default = format!("{others},berth={berth}");
         let filter = EnvFilter::try_from_env("BERTH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-        let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let is_colored = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
-            .with_ansi(is_coloured)
+            .with_ansi(is_colored)
             .try_init();
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments that settle what an embedded API server admits.
+//! Arguments for the admission policy of an embedded API server.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use crate::cluster::admission::{self, InProcess};
 use crate::cluster::parts::Parts;
 use crate::error::CliError;
 
-/// Admission.
+/// The admission policy.
 #[derive(Debug, clap::Args)]
 pub struct AdmissionArgs {
-    /// Admission policy (AdmissionPolicy); the default policy without it
+    /// File with an AdmissionPolicy [default: the default policy]
     ///
-    /// By default, required anti-affinity over all namespaces must be by host name, and what the dialects read
-    /// differently is warned about. Budgets and the guard of bindings are for this file to ask for.
+    /// The default policy requires the topology key kubernetes.io/hostname for required anti-affinity over all
+    /// namespaces, and warns about text that has different meanings in the two dialects. Budgets and the binding guard
+    /// are off unless enabled here.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_admission", "strict_v1"])]
     admission_config: Option<String>,
-    /// Admit whatever is valid, as --strict-v1 does
+    /// Disable admission policies; --strict-v1 implies it
     #[arg(long)]
     no_admission: bool,
 }
 
 impl AdmissionArgs {
-    /// Puts admission into a server that is about to start, and returns it if it has to be told of the cluster.
+    /// Sets the admission of a server that will start, and returns it if it must follow the cluster's state.
     ///
     /// # Errors
     /// The policy cannot be read or is not valid.
@@ -45,10 +46,10 @@ impl AdmissionArgs {
     }
 }
 
-/// Tells admission of the server's cluster, and waits until it knows everything.
+/// Starts to follow the cluster for admission, and waits until its state is complete.
 ///
 /// # Errors
-/// There is no client.
+/// The client cannot be created.
 pub async fn follow(
     admission: Arc<Admission>,
     config: kube::Config,

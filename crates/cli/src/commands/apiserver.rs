@@ -14,10 +14,10 @@ use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
 
-/// Run the embedded Kubernetes API server, with the workload controllers
+/// Run the embedded Kubernetes API server and its controllers
 ///
-/// Prints the line that makes kubectl use it. There are no nodes and no scheduler until `berth kubelet` and `berth
-/// scheduler` bring them.
+/// Prints the shell command that makes kubectl use it. It has no nodes and no scheduler: add them with `berth kubelet` and
+/// `berth scheduler`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,25 +25,25 @@ Examples:
   berth apiserver --port 6443 --data-dir ~/.local/share/berth
   berth apiserver --kubeconfig-out ./kubeconfig --controllers=false -v
 
-Exit codes: 0 ended by SIGINT or SIGTERM, 2 it could not start or go on")]
+Exit codes: 0 stopped by SIGINT or SIGTERM, 2 failed to start or to continue")]
 pub struct Args {
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
     admission: AdmissionArgs,
-    /// Run the controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, node lifecycle, garbage collection
-    /// and others
+    /// Run the controllers for Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, node lifecycle, garbage
+    /// collection and others
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     controllers: bool,
-    /// Leave Berth's extensions out: validate exactly as kube-apiserver does
+    /// Disable Berth's extensions: validate exactly as kube-apiserver does
     #[arg(long)]
     strict_v1: bool,
     #[command(flatten)]
     log: LogArgs,
 }
 
-/// Serves until told to stop.
+/// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
     let mut options = args.server.options(!args.strict_v1);

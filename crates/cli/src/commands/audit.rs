@@ -11,12 +11,12 @@ use crate::output::{self, OutputArgs};
 use crate::render::audit::{self, Audit, Summary};
 use crate::render::progress;
 
-/// Show every required rule of running pods that does not hold now
+/// List the violated rules of running pods
 ///
-/// Each pod is held against its rules on the node it runs on, as if it came there now: node selector and affinity,
-/// affinity and anti-affinity to other pods, taints, host ports, resources and topology spread. Of rules that are
-/// required during execution it is said what the enforcer would do: who goes and where to, or why nobody does.
-/// Waiting pods are not looked at. Nothing is changed.
+/// Checks the required rules of each running pod against its current node: node selector and node affinity, pod affinity
+/// and anti-affinity, taints, host ports, resources and topology spread. For violated rules that are required during
+/// execution, it shows what the enforcer would do: which pod it evicts and where that pod fits, or why it evicts none.
+/// Pending pods are ignored. The cluster is not changed.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "berth audit [OPTIONS] -f FILE...\n       berth audit [OPTIONS] --live [-f FILE...]",
@@ -26,24 +26,24 @@ Examples:
   berth audit --live --executing-only
   kubectl get nodes,namespaces,pods -A -o yaml | berth audit -f - -o json
 
-Exit codes: 0 all rules hold, 1 some do not, 2 bad input or usage
+Exit codes: 0 no rule is violated, 1 some rules are violated, 2 invalid input or usage
 
-The rules and the output of -o json are described in docs/audit.md."
+See docs/audit.md for the rules and the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Only rules that are required during execution
+    /// Check only rules that are required during execution
     #[arg(long)]
     executing_only: bool,
-    /// Take pods with no place to go to as gone all the same, as the enforcer does with this option
+    /// Evict pods even where no feasible node exists, as the enforcer does with this option
     #[arg(long)]
     evict_without_target: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Audits the cluster.
+/// Checks the rules of running pods.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     let mut simulation = args.cluster.simulation(false)?;
     let cluster = simulation.cluster();

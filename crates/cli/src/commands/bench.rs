@@ -23,12 +23,12 @@ use crate::output::{self, OutputArgs};
 use crate::render::cluster_bench as cluster_render;
 use crate::render::{bench as render, progress};
 
-/// Measure how fast decisions are made
+/// Measure scheduling performance
 ///
-/// Runs the workloads of a file of Kubernetes' scheduler_perf benchmark, each in an engine of its own, and times
-/// every decision of the measured phase, the pod's assignment included. Reading and preparing pods is not part
-/// of a decision. All nodes are considered. What the engine has no part in (queueing, preemption, churn) is
-/// reported as not supported.
+/// Runs the workloads of a scheduler_perf file of Kubernetes, each in a new engine, and measures every decision of the
+/// measured phase, including the assignment of the pod. Reading and preparing pods is not part of a decision. Every
+/// decision considers all nodes. Workloads that need more than the engine (queueing, preemption, churn) are reported as
+/// not supported.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,21 +45,21 @@ Examples:
   berth bench up --nodes 1000 --pods 10000
   berth bench webhook --connections 8
 
-Exit codes: 0 measured, 1 a workload is broken or a rule was not kept, 2 bad input or usage"
+Exit codes: 0 success, 1 a workload failed or a placement violates a rule, 2 invalid input or usage"
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A scheduler_perf file (performance-config.yaml); paths in it are relative to it
+    /// scheduler_perf file (performance-config.yaml); its paths are relative to it
     #[arg(required = true, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Run this test case only
+    /// Run only this test case
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Run the workloads of this name only
+    /// Run only workloads with this name
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
-    /// Run each workload this many times and show the medians
+    /// Number of runs of each workload; the output has the medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     repeat: u16,
     #[command(flatten)]
@@ -78,71 +78,71 @@ enum Command {
     Webhook(WebhookArgs),
 }
 
-/// Bind pods through an API server: the scheduler against a client that knows where they go
+/// Compare the scheduler's binding rate with that of a bare client
 ///
-/// The API server is a process of its own. In turn, a bare client binds pods to nodes it knows beforehand, and the
-/// scheduler binds the same pods, with inter-pod rules, after finding their nodes. Both have the same number of
-/// connections; the same observer times both, without the first tenth of each round. In the end the scheduler's placements
-/// are checked by code that is not the engine's.
+/// The API server is a separate process. In turn, a bare client binds pods to predetermined nodes, and the scheduler
+/// selects nodes for the same pods, which have inter-pod rules, and binds them. Both use the same number of connections,
+/// and the same observer measures both, without the first tenth of each round. At the end, a check that shares no code
+/// with the engine verifies the scheduler's placements.
 #[derive(Debug, clap::Args)]
 struct BindArgs {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=99_999))]
     nodes: u32,
-    /// Pods of each round
+    /// Number of pods in each round
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(2..=999_999))]
     pods: u32,
-    /// Connections that bind at a time
+    /// Number of concurrent connections
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     connections: u16,
-    /// Rounds of either
+    /// Number of rounds of each side
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Settles the sizes, labels and taints of nodes
+    /// Seed for node sizes, labels and taints
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Let a cluster of `berth up` settle under Deployments of forty classes
+/// Measure how long a `berth up` cluster takes to run Deployments with forty pod templates
 ///
-/// The cluster is a process of its own with simulated nodes. Shown are the time from the first Deployment until all
-/// pods run, the memory of the process, and how long requests took.
+/// The cluster with its simulated nodes is a separate process. The output has the time from the first Deployment until all
+/// pods run, the memory of the process, and the latency of requests.
 #[derive(Debug, clap::Args)]
 struct UpArgs {
-    /// Simulated nodes
+    /// Number of simulated nodes
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=99_999))]
     nodes: u32,
-    /// Pods of all Deployments
+    /// Total number of pods of all Deployments
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
     pods: u32,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Fill a made cluster with pods of forty classes, and check the placement
+/// Schedule pods of forty templates in a generated cluster, and check the placement
 ///
-/// Nodes are in racks of 40, racks in ten zones; some have taints, sizes and disks differ. The classes have zone
-/// affinity, hostname anti-affinity, preferences, node affinity, spread constraints, or no rules at all, and come
-/// in turn. In the end a check that shares no code with the engine looks at every required rule, all capacities
-/// and every required spread.
+/// The cluster has racks of 40 nodes in ten zones; some nodes have taints, sizes and disks differ. Pods come from the
+/// templates in turn: with zone affinity, hostname anti-affinity, preferences, node affinity, spread constraints, or no
+/// rules. At the end, a check that shares no code with the engine verifies all required rules, capacities and spread
+/// constraints.
 #[derive(Debug, clap::Args)]
 struct ScaleArgs {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
     nodes: u32,
-    /// Pods
+    /// Number of pods
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=99_999_999))]
     pods: u32,
-    /// Settles the sizes, labels and taints of nodes, and the order of pods
+    /// Seed for node sizes, labels and taints, and for the order of pods
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Read objects into an engine and show how fast that is
+/// Measure how fast objects are read into an engine
 #[derive(Debug, clap::Args)]
 struct LoadArgs {
     /// Objects in YAML or JSON: files, directories or -
@@ -152,63 +152,63 @@ struct LoadArgs {
     output: OutputArgs,
 }
 
-/// Print a made cluster as kubectl would, with everything that is of no interest to placement
+/// Print a generated cluster as kubectl does, including fields that do not affect placement
 #[derive(Debug, clap::Args)]
 struct DumpArgs {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
     nodes: u32,
-    /// Pods, which run on the nodes in turn
+    /// Number of pods; they run on the nodes in turn
     #[arg(long, value_name = "N")]
     pods: u32,
-    /// Settles the sizes, labels and taints of nodes, and the order of pods
+    /// Seed for node sizes, labels and taints, and for the order of pods
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// Do one operation many times, for tools that count instructions
+/// Repeat one engine operation, for tools that count instructions
 #[derive(Debug, clap::Args)]
 struct OpsArgs {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
     nodes: u32,
-    /// add-pod, remove-pod, decide (of a known class), decide-new (of a new class) or label-node
+    /// Operation: add-pod, remove-pod, decide (for a known rule set), decide-new (for a new rule set) or label-node
     #[arg(long)]
     op: Op,
-    /// How many times
+    /// Number of repetitions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Label many nodes anew, and show how long it takes to know which rules that breaks
+/// Measure how fast rule violations are detected after label changes on many nodes
 ///
-/// Seven of ten pods carry rules that are required during execution: on a label of their node, on a pod in their
-/// zone, on nobody of their kind on their node. The nodes lose the label, every other one its zone, and get both
-/// back. What was followed is compared with a pass over all pods every time.
+/// Seven of ten pods have rules that are required during execution: a node label, a pod in the same zone, or no similar
+/// pod on the same node. In each round the nodes lose the label, every second one also its zone, and then get both back.
+/// Each result is compared with a check of all pods.
 #[derive(Debug, clap::Args)]
 struct EnforceArgs {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
     nodes: u32,
-    /// Pods
+    /// Number of pods
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
     pods: u32,
-    /// Nodes that are labelled anew at once
+    /// Number of nodes whose labels change in each round
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=999_999))]
     changed: u32,
-    /// How often they are
+    /// Number of rounds
     #[arg(long, value_name = "N", default_value_t = 21, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Settles the sizes and taints of nodes
+    /// Seed for node sizes and taints
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Measures.
+/// Runs a benchmark.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     let mut out = output::stdout();
     let answer = match (&args.command, &args.file) {
@@ -224,28 +224,27 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
         (Some(Command::Webhook(args)), _) => bench_webhook::run(&mut out, args)?,
         (None, Some(file)) => workloads(&mut out, args, &WorkloadFile::read(file)?)?,
-        (None, None) => return Err(CliError::NotFound("no file is given".to_owned())),
+        (None, None) => return Err(CliError::NotFound("no file given".to_owned())),
     };
     out.flush()?;
     Ok(answer)
 }
 
 fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<Answer, CliError> {
-    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
-    let cases = file.cases.iter().filter(|c| is_asked(&args.case, &c.name));
-    let asked: Vec<_> = cases
+    let matches = |filter: &Option<String>, name: &str| filter.as_ref().is_none_or(|filter| filter == name);
+    let cases = file.cases.iter().filter(|c| matches(&args.case, &c.name));
+    let selected: Vec<_> = cases
         .flat_map(|case| case.workloads.iter().map(move |workload| (case, workload)))
-        .filter(|(_, workload)| is_asked(&args.workload, &workload.name))
+        .filter(|(_, workload)| matches(&args.workload, &workload.name))
         .collect();
-    if asked.is_empty() {
+    if selected.is_empty() {
         let names: Vec<_> = file.cases.iter().map(|c| c.name.as_str()).collect();
-        let text =
-            format!("{}: no such workload; the test cases are: {}", file.path.display(), names.join(", "));
+        let text = format!("{}: no matching workload; test cases: {}", file.path.display(), names.join(", "));
         return Err(CliError::NotFound(text));
     }
     let progress = progress::of_pods();
     let mut reports = Vec::new();
-    for (case, workload) in asked {
+    for (case, workload) in selected {
         reports.push(file.run(case, workload, args.repeat.into(), &mut |n_decided, n_pods| {
             progress.set_length(n_pods as u64);
             progress.set_position(n_decided as u64);

@@ -9,26 +9,26 @@ use crate::error::CliError;
 use crate::output::OutputArgs;
 use crate::render::webhook_bench as render;
 
-/// Ask a webhook about pods, over TLS with connections that are kept
+/// Measure the review rate of the webhook over persistent TLS connections
 ///
-/// The webhook is a process of its own, and so is the API server whose nodes it follows. Shown is how much it answers a
-/// second, by the clock and by its own processor time, for each kind of question and for all in turn.
+/// The webhook and the API server that it watches are separate processes. The output has the reviews per second, by wall
+/// clock and by processor time of the webhook, for each kind of review and for a mix of all.
 #[derive(Debug, clap::Args)]
 pub struct WebhookArgs {
-    /// Nodes of the cluster that the webhook follows
+    /// Number of nodes of the cluster
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(0..=99_999))]
     nodes: u32,
-    /// Reviews of each kind
+    /// Number of reviews of each kind
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=9_999_999))]
     reviews: u32,
-    /// Connections that ask at a time
+    /// Number of concurrent connections
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     connections: u16,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Measures.
+/// Runs the benchmark.
 pub fn run(out: &mut impl Write, args: &WebhookArgs) -> Result<Answer, CliError> {
     let bench = WebhookBench {
         n_nodes: args.nodes as usize,

@@ -1,4 +1,4 @@
-//! Arguments that describe a cluster, and the simulation they come to.
+//! Arguments that describe a cluster, and the simulation built from them.
 
 use std::path::PathBuf;
 
@@ -16,44 +16,44 @@ use crate::output;
 use crate::render::names::{abbreviated, counted};
 use crate::render::progress;
 
-/// More nodes than this are not made.
+/// Maximum number of simulated nodes.
 const MAX_NODES: u64 = 2_000_000;
-/// This many objects of files are named that the live cluster has already.
+/// Number of objects named in the note about objects that the live cluster already has.
 const MAX_NAMED: usize = 5;
-/// More warnings than this are only counted.
+/// Number of warnings printed; the rest is counted.
 const MAX_WARNINGS: usize = 50;
 
-/// The cluster and the rules.
+/// The cluster and the scheduling rules.
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("simulated nodes").args(["zones", "node_cpu", "node_memory", "node_pods"])
     .multiple(true).requires("nodes")))]
 pub struct ClusterArgs {
     /// Objects in YAML or JSON: files, directories (searched recursively) or - for standard input
     ///
-    /// Files may be compressed with gzip. Lists as kubectl prints them are read, and manifests as people write
-    /// them; workloads are expanded to the pods their controllers would create, pods that are there already not
-    /// a second time. With a live cluster, they add to it: what is there already stays as it is there.
+    /// Reads manifests and lists printed by kubectl, also compressed with gzip. Workloads are expanded to the pods that
+    /// their controllers create; existing pods are not duplicated. With a live cluster, the objects are added to it;
+    /// objects that the cluster already has are not replaced.
     #[arg(short, long = "filename", required_unless_present_any = ["live", "kubeconfig", "context"],
           num_args = 1.., value_name = "FILE")]
     pub files: Vec<String>,
-    /// Read the live cluster that kubectl would talk to
+    /// Read the cluster that kubectl uses
     ///
-    /// Its nodes, namespaces, pods, workloads, services and priority classes are read once; nothing is changed.
+    /// Nodes, namespaces, pods, workloads, services and priority classes are read once. The cluster is not changed.
     #[arg(long)]
     live: bool,
-    /// The kubeconfig file of the live cluster; implies --live
+    /// Kubeconfig file of the live cluster; implies --live
     ///
-    /// Without it, the files that KUBECONFIG names, or ~/.kube/config, or in a pod its service account.
+    /// By default: the files in $KUBECONFIG, else ~/.kube/config, else the service account of the pod.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig file, if not its current one; implies --live
+    /// Context of the kubeconfig [default: the current context]; implies --live
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Make this many nodes if the input has none
+    /// Number of simulated nodes to add if the input has no nodes
     ///
-    /// They run Linux on amd64 and offer 100Gi of ephemeral storage besides what the options below say.
+    /// The nodes have the operating system linux, the architecture amd64 and 100Gi of ephemeral storage.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
     #[command(flatten)]
@@ -61,18 +61,18 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The live cluster, if one is to be read.
+    /// The live cluster, if one is requested.
     fn live_cluster(&self) -> Option<Live> {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
         (self.live || kubeconfig.is_some() || context.is_some()).then_some(Live { kubeconfig, context })
     }
 
-    /// Whether a live cluster is read.
+    /// Whether a live cluster is requested.
     pub fn is_live(&self) -> bool {
         self.live_cluster().is_some()
     }
 
-    /// Reads the input and builds the cluster; warnings and notes go to standard error.
+    /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
         if let Some(live) = self.live_cluster() {
@@ -86,10 +86,10 @@ impl ClusterArgs {
         note_skipped(&inventory);
         note_already_there(&inventory);
         match (inventory.nodes.len(), self.nodes) {
-            (0, None) => output::warning(&"the input has no nodes: add them, or make some with --nodes"),
+            (0, None) => output::warning(&"the input has no nodes: add nodes, or simulate some with --nodes"),
             (0, Some(_)) | (_, None) => {}
             (n, Some(_)) => {
-                output::note(&format!("--nodes is not used: the input has {}", counted(n, "node")))
+                output::note(&format!("--nodes is ignored: the input has {}", counted(n, "node")))
             }
         }
         let settings = self.rules.settings(&inventory.scheduler_configurations)?;
@@ -106,7 +106,7 @@ impl ClusterArgs {
     }
 }
 
-/// Reads files into the inventory, showing progress.
+/// Reads files into the inventory and shows progress.
 pub(super) fn read(inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
     let inputs = find_inputs(files)?;
     let progress = progress::of_bytes(&inputs);
@@ -121,14 +121,14 @@ fn warn(warnings: &[String]) {
     warnings.iter().take(MAX_WARNINGS).for_each(output::warning);
     match warnings.len().saturating_sub(MAX_WARNINGS) {
         0 => {}
-        more => output::warning(&format!("and {more} more; simulate -o json has all")),
+        more => output::warning(&format!("{more} more warnings; `berth simulate -o json` lists all")),
     }
 }
 
 fn note_already_there(inventory: &Inventory) {
     if !inventory.already_there.is_empty() {
         let objects = abbreviated(&inventory.already_there, MAX_NAMED);
-        output::note(&format!("in the cluster already, and left as it is there: {objects}"));
+        output::note(&format!("already in the cluster, not replaced: {objects}"));
     }
 }
 
@@ -137,5 +137,5 @@ fn note_skipped(inventory: &Inventory) {
         return;
     }
     let kinds: Vec<_> = inventory.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-    output::note(&format!("kinds that are not looked at: {}", kinds.join(", ")));
+    output::note(&format!("ignored kinds: {}", kinds.join(", ")));
 }

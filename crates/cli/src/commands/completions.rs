@@ -9,7 +9,7 @@ use crate::Answer;
 use crate::error::CliError;
 use crate::output;
 
-/// Print a completion script for a shell
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -17,13 +17,13 @@ Examples:
   berth completions zsh > \"${fpath[1]}/_berth\"
   berth completions fish > ~/.config/fish/completions/berth.fish")]
 pub struct Args {
-    /// The shell
+    /// Name of the shell
     shell: Shell,
 }
 
 /// Prints the script that completes the arguments of `C`.
 pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
-    // The generator panics when it cannot write, as into a closed pipe: it writes to memory.
+    // The generator panics on write errors such as a closed pipe, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "berth", &mut script);
     let mut out = output::stdout();

@@ -1,26 +1,25 @@
-//! Arguments that say which cluster to talk to.
+//! Arguments that select the cluster.
 
 use std::path::PathBuf;
 
 use berth_client::connect::Options;
 
-/// The cluster.
+/// The connection to the API server.
 #[derive(Debug, clap::Args)]
 pub struct ConnectionArgs {
-    /// The kubeconfig file; without it $KUBECONFIG, else ~/.kube/config, else the service account of the pod
-    /// this runs in
+    /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of the pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig; its current one without it
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Another address of the API server than the kubeconfig has
+    /// URL of the API server; overrides the kubeconfig
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
 impl ConnectionArgs {
-    /// What clients are made from.
+    /// Options to create clients with.
     pub fn options(&self) -> Options {
         Options {
             kubeconfig: self.kubeconfig.clone(),

@@ -16,14 +16,14 @@ use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
 
-/// Name of the Lease unless another one is given.
+/// Default name of the Lease.
 const LEASE: &str = "berth-enforcer";
 
-/// Hold running pods to their rules required during execution, by eviction
+/// Evict running pods that violate rules required during execution
 ///
-/// A pod goes when such a rule was broken for its grace, its going makes the rule hold again, it fits elsewhere with
-/// all its rules, its PodDisruptionBudget allows it, and no more go than the limits let. Everybody who stays is told
-/// why, by an event.
+/// The enforcer evicts a pod if a rule has been violated for its grace period, the eviction fixes the rule, the pod fits on
+/// another node with all its rules, its PodDisruptionBudget allows the eviction, and no eviction limit is reached. If it
+/// does not evict a pod, an event says why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,63 +31,64 @@ Examples:
   berth enforcer --context staging --protected-namespaces monitoring
   berth enforcer --leader-elect --listen 0.0.0.0:10260 --max-cluster-share 5%
 
-A pod's own grace is in its annotation scheduling.berth.dev/eviction-grace, such as 90s.
+The annotation scheduling.berth.dev/eviction-grace sets the grace period of a pod, for example 90s.
 
-Exit codes: 0 ended by SIGINT or SIGTERM, 2 bad input or usage, or it could not go on
+Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the enforcer cannot continue
 
-docs/enforcer.md tells how it works and what its metrics mean.")]
+See docs/enforcer.md for the behavior and docs/metrics.md for the metrics.")]
 pub struct Args {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Evict nobody and write nothing: say in the log who would go
+    /// Log which pods would be evicted; evict no pod and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// How long node affinity may be broken before somebody goes
+    /// Grace period of node affinity rules: how long a violation lasts before an eviction
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     node_affinity_grace: Duration,
-    /// How long pod affinity may be broken before somebody goes
+    /// Grace period of pod affinity rules
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pod_affinity_grace: Duration,
-    /// How long pod anti-affinity may be broken before somebody goes
+    /// Grace period of pod anti-affinity rules
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pod_anti_affinity_grace: Duration,
-    /// Evict pods that fit nowhere else, too
+    /// Evict pods even where no feasible node exists
     #[arg(long)]
     evict_without_target: bool,
     /// Never evict pods of these namespaces
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     protected_namespaces: Vec<String>,
-    /// The window in which evictions are counted
+    /// Length of the sliding window for eviction limits
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     window: Duration,
-    /// Evictions per second, at most
+    /// Maximum number of evictions per second
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = rate)]
     evictions_per_second: f64,
-    /// Evictions from one node within the window, at most
+    /// Maximum number of evictions from one node within the window
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_evictions_per_node: u32,
-    /// Evictions from one namespace within the window, at most
+    /// Maximum number of evictions in one namespace within the window
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_evictions_per_namespace: u32,
-    /// The part of the cluster's pods that may go within the window, at least 5; when more would go, none does for
-    /// the length of a window. 100% is no limit
+    /// Maximum share of the cluster's pods that may be evicted within the window, at least 5 pods
+    ///
+    /// If more pods would be evicted, all evictions stop for the length of a window. 100% disables the limit.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = share)]
     max_cluster_share: f64,
-    /// The part of one workload's pods that may go within the window, at least 1. 100% is no limit
+    /// Maximum share of one workload's pods that may be evicted within the window, at least 1 pod; 100% disables the limit
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = share)]
     max_workload_share: f64,
-    /// How often in a row a workload's pods may be evicted for the same term and come back into the same violation
+    /// Maximum number of consecutive evictions of a workload's pods for the same rule if the new pods violate it again
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     max_repeats: u32,
-    /// The window in which repeats are counted
+    /// Length of the window for --max-repeats
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     repeat_window: Duration,
-    /// Namespace of the ConfigMap `berth-enforcer`, in which evictions are accounted for [default: that of the Lease]
+    /// Namespace of the ConfigMap `berth-enforcer`, which records evictions [default: namespace of the Lease]
     #[arg(long, value_name = "NAMESPACE")]
     ledger_namespace: Option<String>,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Serve /healthz, /readyz and /metrics here; without it they are served nowhere
+    /// Serve /healthz, /readyz and /metrics at this address [default: not served]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -96,9 +97,9 @@ pub struct Args {
     log: LogArgs,
 }
 
-/// Enforces until told to stop.
+/// Enforces until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
-    if args.dry_run { args.log.telling() } else { args.log }.start();
+    if args.dry_run { args.log.at_least_info() } else { args.log }.start();
     let mut options = options(args.rules.settings(&[])?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
     args.set(&mut options);
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         let config = args.connection.options().config().await?;
         let running = berth_enforcer::start(config, options, stop).await?;
         if let Some(address) = running.http_address() {
-            output::note(&format!("healthz, readyz and metrics are at http://{address}"));
+            output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         running.stopped().await.map_err(berth_enforcer::EnforcerError::from)?;
         Ok(Answer::Good)
@@ -139,21 +140,21 @@ impl Args {
     }
 }
 
-/// What an enforcer with the default limits is started with.
+/// Options with the default limits.
 pub fn options(settings: Settings) -> EnforcerOptions {
     let defaults = EnforcerOptions::default();
     let identity = identity(&defaults.identity);
     EnforcerOptions { settings, identity, ..defaults }
 }
 
-/// `10%` or `0.1`.
+/// Parses `10%` or `0.1`.
 fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse(),
     };
     let share = share.ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "write it like 10%, from 0% to 100%".to_owned())
+    share.ok_or_else(|| "must be a percentage from 0% to 100%, for example 10%".to_owned())
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_taken_over() {
+    fn flags_set_the_options() {
         let options = parsed(&[
             "--leader-elect",
             "--leader-elect-resource-namespace=berth-system",

@@ -11,15 +11,15 @@ use crate::output::{self, OutputArgs};
 use crate::render::explanation;
 use crate::render::names::abbreviated;
 
-/// This many pods are named when the one asked for is not there.
+/// Number of pods suggested when the requested pod does not exist.
 const MAX_SUGGESTIONS: usize = 5;
 
-/// Explain why a pod goes where it goes, or nowhere
+/// Explain why a pod is placed on its node, or on none
 ///
-/// Shows every term of every rule with the number of nodes it excludes and the pods that are the reason, the
-/// nodes that come nearest, and the scores of the nodes that are feasible. A waiting pod is explained in its
-/// turn: running pods are there, and so are those waiting ones that `simulate` places before it. A running pod
-/// is explained as if it were not there, and its rules are checked against the node it is on.
+/// Shows each rule with the number of nodes that it excludes and the pods that cause this, the nodes that exclude the pod for
+/// the fewest reasons, and the scores of the feasible nodes. A pending pod is explained with all running pods and with
+/// the pending pods that `berth simulate` places before it. A running pod is explained as if it were pending, and its rules are
+/// checked against its current node.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] --live [-f FILE...] POD",
@@ -30,29 +30,30 @@ Examples:
   berth explain --live team-a/web-0
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
-Exit codes: 0 the pod fits, or its rules still hold; 1 it does not, or they do not; 2 bad input or usage"
+Exit codes: 0 the pod fits, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or
+usage"
 )]
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Show this node only, with everything about it
+    /// Show only this node, with all details
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Place all other waiting pods first, not only those before it in the queue
+    /// Place all other pending pods first, not only those before it in the queue
     #[arg(long)]
     after_others: bool,
     #[command(flatten)]
     output: OutputArgs,
-    /// The pod: NAMESPACE/NAME, or NAME where no other namespace has a pod of that name
+    /// NAMESPACE/NAME of the pod, or NAME if it is unique
     #[arg(value_name = "POD")]
     pod: Option<String>,
 }
 
 /// Explains the pod.
 pub fn run(mut args: Args) -> Result<Answer, CliError> {
-    // `-f` takes all names up to the next option, and so a pod that comes right after them.
+    // `-f` takes all values up to the next option, including a pod name that follows.
     let pod = args.pod.take().or_else(|| take_last(&mut args.cluster)).ok_or_else(|| {
-        CliError::NotFound("no pod is named: write it last, as in `berth explain -f FILE web-0`".to_owned())
+        CliError::NotFound("no pod given: put it last, for example `berth explain -f FILE web-0`".to_owned())
     })?;
     let mut simulation = args.cluster.simulation(false)?;
     let (namespace, name) = find(&simulation, &pod)?;
@@ -62,9 +63,7 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
         simulation.run_before(&namespace, &name);
     }
     if let Some(node) = args.node.as_ref().filter(|n| !simulation.has_node(n)) {
-        return Err(CliError::NotFound(format!(
-            "Node {node} is not in the input: give the name of one that is"
-        )));
+        return Err(CliError::NotFound(format!("Node {node} is not in the input")));
     }
     let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
     let explained = explanation.ok_or_else(|| CliError::NotFound(not_found(&simulation, &pod, &name)))?;
@@ -82,34 +81,34 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
     Ok(if is_good { Answer::Good } else { Answer::Bad })
 }
 
-/// The last of the files, if there is input without it.
+/// The last of the files, if other input remains.
 fn take_last(cluster: &mut ClusterArgs) -> Option<String> {
     let n_needed = usize::from(!cluster.is_live());
     if cluster.files.len() > n_needed { cluster.files.pop() } else { None }
 }
 
-/// The namespace and name of the pod asked for.
-fn find(simulation: &Simulation, asked: &str) -> Result<(String, String), CliError> {
-    let (namespace, name) = match asked.split_once('/') {
+/// The namespace and name of the requested pod.
+fn find(simulation: &Simulation, requested: &str) -> Result<(String, String), CliError> {
+    let (namespace, name) = match requested.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, asked),
     };
-    let meant = |p: &&SimulatedPod| {
+    let matches = |p: &&SimulatedPod| {
         p.pod.metadata.name == name && namespace.is_none_or(|n| p.pod.metadata.namespace == n)
     };
-    let found: Vec<_> = simulation.pods().iter().filter(meant).collect();
+    let found: Vec<_> = simulation.pods().iter().filter(matches).collect();
     match found.as_slice() {
         [one] => Ok((one.pod.metadata.namespace.clone(), one.pod.metadata.name.clone())),
-        [] => Err(CliError::NotFound(not_found(simulation, asked, name))),
+        [] => Err(CliError::NotFound(not_found(simulation, requested, name))),
         several => {
             let keys: Vec<_> = several.iter().map(|p| p.pod.key()).collect();
             let keys = abbreviated(&keys, MAX_SUGGESTIONS);
-            Err(CliError::NotFound(format!("several pods are named {name}: write which: {keys}")))
+            Err(CliError::NotFound(format!("several pods have the name {name}; add the namespace: {keys}")))
         }
     }
 }
 
-fn not_found(simulation: &Simulation, asked: &str, name: &str) -> String {
+fn not_found(simulation: &Simulation, requested: &str, name: &str) -> String {
     let all = simulation.pods();
     let key = |p: &SimulatedPod| p.pod.key();
     let like = |p: &&SimulatedPod| {
@@ -118,15 +117,15 @@ fn not_found(simulation: &Simulation, asked: &str, name: &str) -> String {
     };
     let near: Vec<_> = all.iter().filter(like).map(key).collect();
     let (word, names) = match near.as_slice() {
-        [] if all.is_empty() => return format!("Pod {asked} is not in the input, which has no pods"),
-        [] => ("there are", all.iter().map(key).collect()),
+        [] if all.is_empty() => return format!("Pod {requested} is not in the input, which has no pods"),
+        [] => ("it has", all.iter().map(key).collect()),
         _ => ("did you mean", near),
     };
     let end = if word == "did you mean" { "?" } else { "" };
-    format!("Pod {asked} is not in the input: {word} {}{end}", abbreviated(&names, MAX_SUGGESTIONS))
+    format!("Pod {requested} is not in the input: {word} {}{end}", abbreviated(&names, MAX_SUGGESTIONS))
 }
 
-/// The name without what a controller appends to tell its pods apart.
+/// The name without the suffix that a controller appends.
 fn owner_part(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(owner, _)| owner)
 }

@@ -17,58 +17,59 @@ use crate::output;
 
 /// Print the manifests that install Berth on a Kubernetes cluster
 ///
-/// They are those of deploy/kustomize, with what these options change: the scheduler for pods of the schedulerName
-/// `berth`, the enforcer, and the webhook, two replicas of each. Nothing is sent anywhere.
+/// Prints the manifests of deploy/kustomize with the changes that the options request: the scheduler for pods with the
+/// schedulerName `berth`, the enforcer and the webhook, with two replicas each. The cluster is not changed.
 ///
-/// The webhook gets a certificate of an authority that is made for it; its Secret, with the key, is part of what is
-/// printed. Each time there is a new one: see --certificate.
+/// By default, each run generates a certificate authority and a certificate for the webhook. The output includes the Secret
+/// with the private key. To keep an existing certificate, see --certificate.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   berth install --image registry.example/berth:0.1.0 | kubectl apply -f -
   berth install --components scheduler --arg scheduler=--scheduler-name=default-scheduler
   berth install --arg enforcer=--dry-run --service-monitor -o json
-  berth install --certificate secret --ca-file ca.crt      # the certificate stays as it is
+  berth install --certificate secret --ca-file ca.crt      # keep the certificate
 
-Exit codes: 0 printed, 2 bad usage
+Exit codes: 0 success, 2 invalid usage
 
-docs/install.md tells what is in it, and what to do on a cluster.")]
+See docs/install.md for the manifests and the installation.")]
 pub struct Args {
-    /// The form of the manifests
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Yaml, value_name = "FORMAT")]
     output: Format,
-    /// Where everything goes
+    /// Namespace of the installation
     #[arg(short, long, default_value = NAMESPACE, value_name = "NAMESPACE", value_parser = namespace)]
     namespace: String,
-    /// The container image; deploy/Dockerfile makes it [default: berth:VERSION]
+    /// Container image; build it with deploy/Dockerfile [default: berth:VERSION]
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     image: Option<String>,
-    /// Pods of each part; the webhook has one where it guards bindings [default: 2]
+    /// Number of replicas of each component; always 1 for a webhook with the binding guard [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     replicas: Option<u16>,
-    /// Only these parts, with commas between them
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART",
+    /// Components to install, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "COMPONENT",
           default_values_t = [Component::Scheduler, Component::Enforcer, Component::Webhook])]
     components: Vec<Component>,
-    /// An argument for a part's command, such as enforcer=--dry-run; may be given several times
-    #[arg(long = "arg", value_name = "PART=ARG", value_parser = extra_arg)]
+    /// Additional argument of a component, for example enforcer=--dry-run; can be repeated
+    #[arg(long = "arg", value_name = "COMPONENT=ARG", value_parser = extra_arg)]
     extra_args: Vec<ExtraArg>,
-    /// Let the Prometheus operator find the metrics, by a ServiceMonitor
+    /// Add a ServiceMonitor for the Prometheus operator
     #[arg(long)]
     service_monitor: bool,
-    /// What the webhook is asked about, with commas between them [default: pods, and bindings if the policy guards them]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    /// Requests that the API server sends to the webhook, separated by commas [default: pods, and bindings if the policy
+    /// enables the binding guard]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WEBHOOK")]
     webhooks: Vec<Webhook>,
-    /// The webhook's policy, a file with an AdmissionPolicy
+    /// File with the AdmissionPolicy of the webhook
     #[arg(long, value_name = "FILE")]
     policy: Option<String>,
-    /// What API servers do with pods when the webhook does not answer [default: Ignore]
+    /// What the API server does if the webhook does not respond [default: ignore]
     #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
     failure_policy: Option<FailurePolicy>,
-    /// Where the webhook's certificate comes from
-    #[arg(long, value_enum, default_value_t = From::Make, value_name = "FROM")]
+    /// Source of the webhook's certificate
+    #[arg(long, value_enum, default_value_t = From::Generate, value_name = "SOURCE")]
     certificate: From,
-    /// With --certificate secret: the authority of the certificate, in PEM
+    /// With --certificate secret: PEM file of the certificate authority
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 }
@@ -81,15 +82,15 @@ enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum From {
-    /// A new one, for ten years, is part of what is printed
-    Make,
-    /// The Secret berth-webhook-tls is there, or will be
+    /// Generate a certificate that is valid for ten years and include it in the output
+    Generate,
+    /// Use the Secret berth-webhook-tls, which you provide
     Secret,
-    /// cert-manager makes the Secret and tells the API server
+    /// Let cert-manager create the Secret and configure the API server
     CertManager,
 }
 
-/// Prints the manifests. `C` is the whole command line, to which the arguments of containers have to make sense.
+/// Prints the manifests. `C` is the whole command line; it validates the arguments of the containers.
 pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
     let installation = args.installation()?;
     let objects = installation.objects()?;
@@ -97,12 +98,12 @@ pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
         check_args::<C>(extra.component, &objects)?;
     }
     print(args.output, &objects)?;
-    if let CertificateSource::Made(certificate) = &installation.certificate
+    if let CertificateSource::Generated(certificate) = &installation.certificate
         && args.components.contains(&Component::Webhook)
     {
         output::note(&format!(
-            "the webhook's certificate is new and holds until {}; its key is in the output",
-            certificate.ends
+            "generated a certificate for the webhook, valid until {}; the output contains its private key",
+            certificate.not_after
         ));
     }
     Ok(Answer::Good)
@@ -111,14 +112,15 @@ pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
 impl Args {
     fn installation(&self) -> Result<Installation, CliError> {
         if self.ca_file.is_some() && self.certificate != From::Secret {
-            return Err(CliError::Usage("--ca-file goes with --certificate secret only".to_owned()));
+            return Err(CliError::Usage("--ca-file requires --certificate secret".to_owned()));
         }
         let (policy, webhooks) = self.policy()?;
         let certificate = match self.certificate {
-            From::Make => {
+            From::Generate => {
                 let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
-                let made = Certificate::make(&self.namespace, today).map_err(InstallError::from)?;
-                CertificateSource::Made(made)
+                let certificate =
+                    Certificate::generate(&self.namespace, today).map_err(InstallError::from)?;
+                CertificateSource::Generated(certificate)
             }
             From::Secret => CertificateSource::Secret { ca_pem: self.ca_pem()? },
             From::CertManager => CertificateSource::CertManager,
@@ -129,7 +131,7 @@ impl Args {
         if let Some(extra) = self.extra_args.iter().find(|extra| !components.contains(&extra.component)) {
             let name = extra.component.name();
             return Err(CliError::Usage(format!(
-                "--arg {name}={}: there is no {name} in --components",
+                "--arg {name}={}: --components does not include {name}",
                 extra.arg
             )));
         }
@@ -147,7 +149,7 @@ impl Args {
         })
     }
 
-    /// The policy's text, and what the webhook is asked about by it.
+    /// The text of the policy, and the webhooks it needs.
     fn policy(&self) -> Result<(Option<String>, Vec<Webhook>), CliError> {
         let (mut text, mut guards_bindings) = (None, false);
         if let Some(file) = &self.policy {
@@ -174,7 +176,7 @@ impl Args {
         let pem = read(file)?;
         if !pem.contains("-----BEGIN CERTIFICATE-----") {
             let file = file.display();
-            return Err(CliError::Usage(format!("--ca-file {file}: no certificate in PEM in it")));
+            return Err(CliError::Usage(format!("--ca-file {file}: no PEM certificate found")));
         }
         Ok(Some(pem))
     }
@@ -184,7 +186,7 @@ fn read(file: &Path) -> Result<String, InstallError> {
     std::fs::read_to_string(file).map_err(|source| InstallError::File { file: file.to_owned(), source })
 }
 
-/// The container would end with the same message, which would be seen late.
+/// Rejects arguments that the container would reject later.
 fn check_args<C: CommandFactory>(component: Component, objects: &[Value]) -> Result<(), CliError> {
     let name = format!("berth-{}", component.name());
     let is_it = |o: &&Value| o["kind"] == "Deployment" && o["metadata"]["name"] == name.as_str();
@@ -222,7 +224,8 @@ fn print(format: Format, objects: &[Value]) -> Result<(), CliError> {
 }
 
 fn extra_arg(text: &str) -> Result<ExtraArg, String> {
-    let (component, arg) = text.split_once('=').ok_or("write it like enforcer=--dry-run")?;
+    let (component, arg) =
+        text.split_once('=').ok_or("must have the form COMPONENT=ARG, for example enforcer=--dry-run")?;
     Ok(ExtraArg { component: Component::from_str(component, false)?, arg: arg.to_owned() })
 }
 
@@ -233,18 +236,18 @@ fn namespace(text: &str) -> Result<String, String> {
         && text.starts_with(is_plain)
         && text.ends_with(is_plain);
     if !is_label {
-        return Err("a namespace has lower case letters, digits and '-', and 63 of them at most".to_owned());
+        return Err("must have at most 63 lowercase letters, digits and '-', and start and end with a letter or digit".to_owned());
     }
     if text == "default" || text.starts_with("kube-") {
-        // The Namespace is part of the manifests, with a label that other pods may not live up to.
-        return Err("choose a namespace of Berth's own".to_owned());
+        // The manifests contain the Namespace with a pod security label that other pods may violate.
+        return Err("choose a namespace that only Berth uses".to_owned());
     }
     Ok(text.to_owned())
 }
 
 fn image(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err("write it like registry.example/berth:0.1.0".to_owned());
+        return Err("must be an image name, for example registry.example/berth:0.1.0".to_owned());
     }
     Ok(text.to_owned())
 }

@@ -11,8 +11,8 @@ use crate::error::CliError;
 
 /// Run simulated nodes in a cluster
 ///
-/// Each registers itself, sends heartbeats, admits pods as a kubelet does, and lets them run and end. No container is
-/// run. The kubeconfig must allow to impersonate `system:node:NAME`, as an admin's does.
+/// Each node registers itself, sends heartbeats, admits pods as a kubelet does, and reports them as running and finished. It
+/// runs no containers. The kubeconfig must allow impersonation of `system:node:NAME`; an administrator's kubeconfig does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,16 +20,16 @@ Examples:
   berth kubelet --nodes 1000 --node-cpu 16 --node-memory 64Gi --start-after 2s --jitter 0.5
   berth kubelet --adopt --kubeconfig ./kubeconfig
 
-Exit codes: 0 ended by SIGINT or SIGTERM, 2 it could not start or go on")]
+Exit codes: 0 stopped by SIGINT or SIGTERM, 2 failed to start or to continue")]
 pub struct Args {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Simulate this many nodes
+    /// Number of simulated nodes
     #[arg(long, value_name = "N", required_unless_present_any = ["adopt", "adopt_selector"],
           value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
     #[command(flatten)]
-    made: NodeArgs,
+    template: NodeArgs,
     #[command(flatten)]
     adopt: AdoptArgs,
     #[command(flatten)]
@@ -38,11 +38,11 @@ pub struct Args {
     log: LogArgs,
 }
 
-/// Runs them until told to stop.
+/// Runs the nodes until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
     let options = KubeletOptions {
-        make: args.nodes.map(|n_nodes| args.made.template(n_nodes)).into_iter().collect(),
+        make: args.nodes.map(|n_nodes| args.template.template(n_nodes)).into_iter().collect(),
         adopt: args.adopt.adopt(),
         ..args.timing.options()
     };

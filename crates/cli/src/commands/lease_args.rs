@@ -1,4 +1,4 @@
-//! Arguments for running several replicas of which one leads.
+//! Arguments for leader election among replicas.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use berth_client::lease::LeaseOptions;
 use super::node_args::duration;
 use crate::error::CliError;
 
-/// The election. The Lease has the name of the command unless another one is given.
+/// Leader election. The default name of the Lease depends on the command.
 #[derive(Debug, clap::Args)]
 pub struct LeaseArgs {
-    /// Run beside other replicas: one leads, and another takes over when it fails
+    /// Enable leader election: one replica is active, and another one takes over if it fails
     #[arg(long)]
     leader_elect: bool,
-    /// Name of the Lease that the replicas share [default: berth for the scheduler, berth-enforcer for the enforcer]
+    /// Name of the Lease [default: berth for the scheduler, berth-enforcer for the enforcer]
     #[arg(long, value_name = "NAME", requires = "leader_elect")]
     leader_elect_resource_name: Option<String>,
     /// Namespace of the Lease
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", requires = "leader_elect")]
     leader_elect_resource_namespace: String,
-    /// How long the others wait for a sign of the leader before they take over
+    /// Time without a renewal after which another replica acquires the lease
     #[arg(long, value_name = "DURATION", default_value = "12s", requires = "leader_elect", value_parser = duration)]
     leader_elect_lease_duration: Duration,
-    /// How long the leader goes on without having been able to give a sign
+    /// Time without a successful renewal after which the leader stops
     #[arg(long, value_name = "DURATION", default_value = "7s", requires = "leader_elect", value_parser = duration)]
     leader_elect_renew_deadline: Duration,
-    /// Between two signs
+    /// Renewal interval of the lease
     #[arg(long, value_name = "DURATION", default_value = "2s", requires = "leader_elect", value_parser = duration)]
     leader_elect_retry_period: Duration,
 }
 
 impl LeaseArgs {
-    /// Where the Lease is, and what else whoever leads keeps.
+    /// Namespace of the Lease, and of other objects of the leader.
     pub fn namespace(&self) -> &str {
         &self.leader_elect_resource_namespace
     }
 
-    /// How to be elected, if that is wanted. `name` is the Lease's unless another one is given.
+    /// The options of leader election, if it is enabled; `name` is the default name of the Lease.
     ///
     /// # Errors
-    /// The times contradict each other.
+    /// The durations contradict each other.
     pub fn options(&self, name: &str, identity: &str) -> Result<Option<LeaseOptions>, CliError> {
         if !self.leader_elect {
             return Ok(None);
@@ -56,8 +56,8 @@ impl LeaseArgs {
             && lease.renew_deadline < lease.lease_duration;
         if !is_ordered || lease.lease_duration < Duration::from_secs(1) {
             return Err(CliError::Usage(
-                "--leader-elect-retry-period must be less than --leader-elect-renew-deadline, and that less than \
-                 --leader-elect-lease-duration, which is at least 1s"
+                "--leader-elect-retry-period must be less than --leader-elect-renew-deadline, which must be less than \
+                 --leader-elect-lease-duration, which must be at least 1s"
                     .to_owned(),
             ));
         }
@@ -65,8 +65,7 @@ impl LeaseArgs {
     }
 }
 
-/// Who this process is among replicas: machine, process, and something that tells apart processes of containers that
-/// take themselves for one machine.
+/// The identity of this replica: host name, process ID and a random part, since containers can share a host name.
 pub fn identity(default: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "berth" } else { host.trim() };

@@ -1,4 +1,4 @@
-//! The commands: each parses its arguments and wires the parts together.
+//! The commands: each parses its arguments and connects the components.
 
 mod admission_args;
 pub mod apiserver;

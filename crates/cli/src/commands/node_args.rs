@@ -1,4 +1,4 @@
-//! Arguments that describe simulated nodes and what becomes of pods on them.
+//! Arguments of simulated nodes and of the pods on them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use berth_api::object::Taint;
 use berth_api::quantity::Quantity;
 use berth_kubelet::{Adopt, KubeletOptions, NodeTemplate, PodTimings};
 
-/// More simulated nodes than this are not run in one process.
+/// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -43,19 +43,19 @@ pub struct NodeArgs {
     node_taint: Vec<Taint>,
 }
 
-/// Which existing nodes are simulated, too.
+/// Which existing nodes to simulate.
 #[derive(Debug, clap::Args)]
 pub struct AdoptArgs {
-    /// Simulate all nodes that the cluster has, and those it gets; never do this to a cluster that is in use
+    /// Simulate all existing and future nodes of the cluster; never use this on a cluster with real nodes
     #[arg(long)]
     adopt: bool,
-    /// Simulate the nodes with these labels
-    #[arg(long, value_name = "LABELS", conflicts_with = "adopt")]
+    /// Simulate the nodes that match this label selector
+    #[arg(long, value_name = "SELECTOR", conflicts_with = "adopt")]
     adopt_selector: Option<String>,
 }
 
 impl AdoptArgs {
-    /// Which.
+    /// The nodes to simulate.
     pub fn adopt(&self) -> Adopt {
         match &self.adopt_selector {
             Some(labels) => Adopt::Selected { labels: labels.clone(), names: Vec::new() },
@@ -65,31 +65,31 @@ impl AdoptArgs {
     }
 }
 
-/// How long things take in the life of a simulated pod.
+/// Durations in the life of a simulated pod.
 #[derive(Debug, clap::Args)]
 pub struct TimingArgs {
-    /// From a pod's binding to running containers
+    /// Time from the binding of a pod until its containers run
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     start_after: Duration,
-    /// From running to ready
+    /// Time from running to ready
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     ready_after: Duration,
-    /// How long the pods of Jobs run before they succeed
+    /// Run time of pods with the restart policy Never or OnFailure, such as pods of Jobs
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     run_for: Duration,
-    /// How long containers take to end after being told to; the pod's grace period bounds it
+    /// Time from the deletion of a pod until its containers stop, at most its grace period
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     stop_after: Duration,
-    /// Part of these times by which each pod deviates at random, from 0 to 1
-    #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
+    /// Maximum random deviation of --start-after and --ready-after, as a fraction from 0 to 1
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     jitter: f64,
-    /// Write the events Pulled, Created and Started of pods, ten a second at most
+    /// Create the events Pulled, Created, Started and Killing for pods, at most 10 per second
     #[arg(long)]
     pod_events: bool,
 }
 
 impl NodeArgs {
-    /// This many such nodes.
+    /// A template of this many nodes.
     pub fn template(&self, n_nodes: u64) -> NodeTemplate {
         let NodeSizeArgs { zones, node_cpu, node_memory, node_pods } = &self.size;
         let mut template = NodeTemplate::new(n_nodes as usize, *zones as usize);
@@ -104,7 +104,7 @@ impl NodeArgs {
 }
 
 impl TimingArgs {
-    /// Options with these times, and no nodes.
+    /// Options with these durations and without nodes.
     pub fn options(&self) -> KubeletOptions {
         let pods = PodTimings {
             start_after: self.start_after,
@@ -118,10 +118,10 @@ impl TimingArgs {
     }
 }
 
-/// `1s`, `500ms`, `2m 30s`.
+/// Parses `1s`, `500ms` or `2m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
-        text.parse().map_err(|_| "write it like 500ms, 10s or 1m30s".to_owned())?;
+        text.parse().map_err(|_| "must be a duration, for example 500ms, 10s or 1m30s".to_owned())?;
     Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())
 }
 
@@ -130,24 +130,29 @@ fn amount(text: &str) -> Result<Quantity, String> {
     if quantity.is_negative() { Err("must not be negative".to_owned()) } else { Ok(quantity) }
 }
 
-fn part(text: &str) -> Result<f64, String> {
-    let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
-    part.ok_or_else(|| "must be a number from 0 to 1".to_owned())
+fn fraction(text: &str) -> Result<f64, String> {
+    let fraction = text.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
+    fraction.ok_or_else(|| "must be a number from 0 to 1".to_owned())
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("write it like disk=ssd".to_owned()),
+        _ => Err("must have the form KEY=VALUE, for example disk=ssd".to_owned()),
     }
 }
 
 fn taint(text: &str) -> Result<Taint, String> {
-    let write_like = || format!("write it like dedicated=gpu:NoSchedule; effects are {}", EFFECTS.join(", "));
-    let (pair, effect) = text.rsplit_once(':').ok_or_else(write_like)?;
+    let expected = || {
+        format!(
+            "must have the form KEY[=VALUE]:EFFECT, for example dedicated=gpu:NoSchedule; effects: {}",
+            EFFECTS.join(", ")
+        )
+    };
+    let (pair, effect) = text.rsplit_once(':').ok_or_else(expected)?;
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
     if key.is_empty() || !EFFECTS.contains(&effect) {
-        return Err(write_like());
+        return Err(expected());
     }
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
 }

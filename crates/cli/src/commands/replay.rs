@@ -13,11 +13,11 @@ use crate::output::{self, Format, OutputArgs};
 use crate::recordings::{RecordingError, Recordings};
 use crate::render::{difference, progress};
 
-/// Decide recorded scenarios anew and show where the answers differ
+/// Re-run recorded scheduling decisions and show the differences
 ///
-/// A recording holds a scheduler's answers: each node's verdict or scores, the choice, the message. It is
-/// judged with Berth's extensions off. After each pod the cluster is as recorded, so that one difference does
-/// not beget others. The format is described in docs/recordings.md.
+/// A recording contains the answers of kube-scheduler: the verdict or scores of each node, the selected node and the message.
+/// Berth's extensions are disabled. After each pod, the recorded placement is applied, so that a difference does not cascade.
+/// See docs/recordings.md for the format.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,19 +25,19 @@ Examples:
   berth replay --limit 1000 -o json recording.jsonl
   zcat recording.jsonl.gz | head -100 | berth replay -
 
-Exit codes: 0 no differences, 1 differences, 2 bad input or usage")]
+Exit codes: 0 no differences, 1 differences, 2 invalid input or usage")]
 pub struct Args {
-    /// Recordings, one JSON object a line; may be compressed with gzip; - is standard input
+    /// Recordings with one JSON object per line, optionally compressed with gzip; - for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Show at most this many differences; all are counted
+    /// Maximum number of differences to show; all are counted
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// What a replay found, as JSON.
+/// The result of a replay.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Findings {
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
             }
         }
         if findings.n_scenarios == n_before {
-            output::warning(&format!("{}: no recordings in it", recordings.file()));
+            output::warning(&format!("{}: no recordings found", recordings.file()));
         }
     }
     progress.finish_and_clear();
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;
         let n_hidden = n_differences - differences.len();
         if n_hidden > 0 {
-            writeln!(out, "{n_hidden} more differences; --limit {n_differences} shows them all")?;
+            writeln!(out, "{n_hidden} more differences; use --limit {n_differences} to show all")?;
         }
         writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")
     })?;

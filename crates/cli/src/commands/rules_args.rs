@@ -1,4 +1,4 @@
-//! Arguments that settle by which rules pods are placed.
+//! Arguments for the scheduling rules.
 
 use berth_api::config::SchedulerConfig;
 use berth_api::read::{Inventory, Manifest, SourceLocation};
@@ -8,30 +8,31 @@ use super::cluster_args::read;
 use crate::error::CliError;
 use crate::output;
 
-/// The rules.
+/// The scheduling rules.
 #[derive(Debug, clap::Args)]
 pub struct RulesArgs {
-    /// Scheduler configuration (KubeSchedulerConfiguration v1); the defaults of kube-scheduler without it
+    /// File with a KubeSchedulerConfiguration v1 [default: the defaults of kube-scheduler]
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Leave Berth's extensions out: decide exactly as kube-scheduler does
+    /// Disable Berth's extensions: decide exactly as kube-scheduler does
     ///
-    /// The proposals' fields are ignored with a warning, Gt and Lt in pod affinity are errors, and no namespace
-    /// is exempt from anti-affinity.
+    /// Fields of the design proposals are ignored with a warning, Gt and Lt in pod affinity are errors, and no namespace is
+    /// exempt from anti-affinity.
     #[arg(long)]
     strict_v1: bool,
-    /// Pods in these namespaces neither block nor are blocked by anti-affinity, that of v1 fields included
+    /// Exempt the pods of these namespaces from anti-affinity: they neither block other pods nor are blocked
     ///
-    /// Without it, pods in kube-system are exempt from anti-affinity in the proposals' fields only.
+    /// The list applies to v1 fields and to fields of the design proposals. By default, only kube-system is exempt, and only
+    /// for fields of the proposals.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, conflicts_with = "strict_v1")]
     exempt_namespaces: Option<Vec<String>>,
 }
 
 impl RulesArgs {
-    /// The settings; `in_input` are the scheduler configurations found among other objects.
+    /// The settings; `in_input` are the scheduler configurations among the input objects.
     ///
     /// # Errors
-    /// The configuration cannot be read, is not valid, or there are several.
+    /// The configuration cannot be read or is invalid, or there are several.
     pub fn settings(&self, in_input: &[Manifest]) -> Result<Settings, CliError> {
         let config = self.scheduler_config(in_input)?;
         if self.strict_v1 {
@@ -63,7 +64,7 @@ impl RulesArgs {
         };
         if let [first, ..] = in_input {
             output::note(&format!(
-                "{}: KubeSchedulerConfiguration is not used: --config is given",
+                "{}: KubeSchedulerConfiguration is ignored: --config is set",
                 first.source
             ));
         }

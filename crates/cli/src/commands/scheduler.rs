@@ -15,14 +15,14 @@ use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
 
-/// Name of the Lease unless another one is given.
+/// Default name of the Lease.
 const LEASE: &str = "berth";
 
-/// Schedule the pods of a cluster
+/// Schedule the pods of a Kubernetes cluster
 ///
-/// Serves the pods whose schedulerName is `berth`, or what --scheduler-name or the profiles of --config say. Pods of
-/// other schedulers count, and are left alone. To take over a cluster, stop its scheduler and serve
-/// `default-scheduler`.
+/// Schedules pods with the schedulerName `berth`, or with the names given by --scheduler-name or by the profiles of --config. It
+/// considers pods of other schedulers in its decisions, but never binds them. To replace kube-scheduler, stop it and use
+/// --scheduler-name default-scheduler.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,22 +30,22 @@ Examples:
   berth scheduler --context staging --scheduler-name default-scheduler
   berth scheduler --leader-elect --listen 0.0.0.0:10259 --config scheduler.yaml -v
 
-Exit codes: 0 ended by SIGINT or SIGTERM, 2 bad input or usage, or it could not go on
+Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the scheduler cannot continue
 
-docs/scheduler.md tells how it works and what its metrics mean.")]
+See docs/scheduler.md for the behavior and docs/metrics.md for the metrics.")]
 pub struct Args {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Serve pods of this schedulerName; may be given several times if the configuration has one profile [default:
-    /// berth, or the names of the profiles of --config]
+    /// Schedule pods with this schedulerName; can be repeated if the configuration has one profile [default: berth, or
+    /// the profiles of --config]
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Pods bound at a time, each over a connection of its own
+    /// Number of concurrent bind requests, each over its own connection
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
-    /// Serve /healthz, /readyz and /metrics here; without it they are served nowhere
+    /// Serve /healthz, /readyz and /metrics at this address [default: not served]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct Args {
     log: LogArgs,
 }
 
-/// Schedules until told to stop.
+/// Schedules until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
     let settings = args.rules.settings(&[])?;
@@ -67,17 +67,17 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         let config = args.connection.options().config().await?;
         let running = berth_scheduler::start(config, options, stop).await?;
         if let Some(address) = running.http_address() {
-            output::note(&format!("healthz, readyz and metrics are at http://{address}"));
+            output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         running.stopped().await.map_err(berth_scheduler::SchedulerError::from)?;
         Ok(Answer::Good)
     })
 }
 
-/// What a scheduler is started with that serves these names, or else those of the configuration, or else `defaults`.
+/// Options of a scheduler for these scheduler names, else those of the configuration, else `defaults`.
 ///
 /// # Errors
-/// Names are given, and the configuration has several profiles.
+/// Names are given and the configuration has several profiles.
 pub fn options(
     mut settings: Settings,
     names: &[String],
@@ -94,7 +94,8 @@ pub fn options(
             let profiles: Vec<_> =
                 settings.config.profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
             return Err(CliError::Usage(format!(
-                "--scheduler-name is given, but the configuration has several profiles ({}): leave it out, or keep one",
+                "--scheduler-name requires a configuration with one profile, but it has several ({}): remove the option or the \
+                 other profiles",
                 profiles.join(", ")
             )));
         };
@@ -108,11 +109,11 @@ pub fn options(
     Ok(SchedulerOptions { settings, scheduler_name: None, identity, ..defaults })
 }
 
-/// The default profile of a configuration file, for pods that ask for Berth by name, unless one is called so.
+/// A copy of the default profile with the name `berth`, unless the configuration has a profile of that name.
 fn alias(settings: &Settings) -> Option<Profile> {
     let profiles = &settings.config.profiles;
-    let is_called = |name: &str| profiles.iter().find(|p| p.scheduler_name == name);
-    let default = is_called(DEFAULT_SCHEDULER_NAME).filter(|_| is_called(SCHEDULER_NAME).is_none())?;
+    let named = |name: &str| profiles.iter().find(|p| p.scheduler_name == name);
+    let default = named(DEFAULT_SCHEDULER_NAME).filter(|_| named(SCHEDULER_NAME).is_none())?;
     Some(Profile { scheduler_name: SCHEDULER_NAME.to_owned(), ..default.clone() })
 }
 

@@ -1,31 +1,31 @@
-//! Arguments of an API server.
+//! Arguments of the embedded API server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use berth_apiserver::ServerOptions;
 
-/// Where the API server is, and where it keeps things.
+/// Address and storage of the API server.
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
-    /// The address to listen on; any other than a loopback address lets the network in
+    /// Address to listen on; an address other than loopback exposes the API server to the network
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     listen: IpAddr,
-    /// The port to listen on; 0 takes a free one, or the last one again with --data-dir
+    /// Port to listen on; 0 selects a free port, or with --data-dir the port of the last run
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Keep everything in this directory and go on from there; without it all is gone in the end
+    /// Store the state in this directory and continue from it; without it, state is lost on exit
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Write the admin's kubeconfig to this file; by default into the data directory, or a temporary one
+    /// Write the administrator's kubeconfig to this file [default: in the data directory or a temporary directory]
     ///
-    /// A file that Berth did not write is never overwritten.
+    /// An existing file is overwritten only if Berth wrote it.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
 }
 
 impl ServerArgs {
-    /// What the server is started with.
+    /// Options of the server.
     pub fn options(&self, extensions: bool) -> ServerOptions {
         ServerOptions {
             listen: SocketAddr::new(self.listen, self.port),

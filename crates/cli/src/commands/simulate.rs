@@ -14,10 +14,10 @@ use crate::render::progress;
 use crate::report::Report;
 use crate::summary::{Summary, failures};
 
-/// Place every waiting pod and show where each goes
+/// Place all pending pods and show the result
 ///
-/// Running pods stay where they are. The others are placed by priority, and in input order among equals; those
-/// that fit nowhere are tried again as long as others find a place.
+/// Running pods stay on their nodes. Pending pods are placed by priority, then in input order. Pods that do not fit are
+/// retried as long as other pods are placed.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "berth simulate [OPTIONS] -f FILE...\n       berth simulate [OPTIONS] --live [-f FILE...]",
@@ -30,14 +30,14 @@ Examples:
   berth simulate -f nodes.yaml -f app.yaml -o yaml > placed.yaml
   berth simulate -f nodes.yaml -f placed.yaml -f more.yaml
 
-Exit codes: 0 everything is placed, 1 some pods are not, 2 bad input or usage
+Exit codes: 0 all pods are placed, 1 some pods are unplaced, 2 invalid input or usage
 
-The output of -o json is described in docs/simulate-json.md."
+See docs/simulate-json.md for the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// The node label by whose values pods are counted in the summary
+    /// Node label whose values are the columns of the summary
     #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
     topology_key: String,
     /// Output format
@@ -47,13 +47,13 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Pods and their nodes, a summary by topology domain, and why pods fit nowhere
+    /// Pods and their nodes, a summary by topology domain, and the reasons for unplaced pods
     Table,
-    /// The same with more columns
+    /// The table with more columns
     Wide,
-    /// One JSON object
+    /// The whole report as JSON
     Json,
-    /// All pods as they were given, with spec.nodeName set where a node was found
+    /// All pods as manifests, with spec.nodeName set for placed pods
     Yaml,
 }
 
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     Ok(if is_good { Answer::Good } else { Answer::Bad })
 }
 
-/// The pods that were to be placed.
+/// The pods that were pending.
 fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
     let waiting = simulation.pods().iter().filter(|p| !p.was_running);
     let row = |p: &SimulatedPod| Row {

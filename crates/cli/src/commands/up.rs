@@ -40,15 +40,14 @@ use crate::render::names::counted;
 use crate::render::placement::{self, Columns};
 use crate::render::progress;
 
-/// This many nodes are made when nothing else is asked for.
+/// Number of simulated nodes without --nodes and --from.
 const DEFAULT_NODES: u64 = 3;
 
-/// Run a Kubernetes cluster with simulated nodes, scheduled by Berth
+/// Run a Kubernetes cluster with simulated nodes in one process
 ///
-/// One process: an API server with the workload controllers, simulated nodes, the scheduler, which serves pods of the
-/// schedulerNames `default-scheduler` and `berth`, and the enforcer, which evicts pods whose rules required during
-/// execution do not hold any more. Prints the line that makes kubectl use it, and goes on until
-/// Ctrl-C.
+/// The process runs the API server with its controllers, simulated nodes, the scheduler for pods with the schedulerName
+/// `default-scheduler` or `berth`, and the enforcer. It prints the shell command that makes kubectl use the cluster, and runs
+/// until Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -58,36 +57,36 @@ Examples:
   kubectl get nodes,namespaces,pods -A -o yaml > cluster.yaml; berth up --from cluster.yaml
   berth up --from cluster.yaml -f new-deployment.yaml --exit-when-settled
 
-Exit codes: 0 ended by SIGINT or SIGTERM, or settled with all pods placed; 1 settled with pods that are not placed,
-or not settled in time; 2 bad input or usage, or a part that could not go on")]
+Exit codes: 0 stopped by SIGINT or SIGTERM, or settled with all pods placed; 1 settled with unplaced pods, or timed out; 2
+invalid input or usage, or a component failed")]
 pub struct Args {
-    /// Simulate this many nodes [default: 3, or none with --from]
+    /// Number of simulated nodes [default: 3, or 0 with --from]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_NODES))]
     nodes: Option<u64>,
     #[command(flatten)]
-    made: NodeArgs,
-    /// Start with the nodes, pods and other objects of a real cluster, as kubectl prints them: files, directories or -
+    template: NodeArgs,
+    /// Import the objects of a real cluster, as printed by kubectl: files, directories or - for standard input
     ///
-    /// The nodes are simulated under their own names and the pods go on running where they are.
+    /// The nodes are simulated under their own names, and the pods keep running on them.
     #[arg(long, num_args = 1.., value_name = "DUMP")]
     from: Vec<String>,
-    /// Apply these manifests in the beginning: files, directories or -
+    /// Apply these manifests at startup: files, directories or - for standard input
     #[arg(short, long = "filename", num_args = 1.., value_name = "FILE")]
     files: Vec<String>,
-    /// End when every pod is placed and started, or known to fit nowhere, and show where everything went
+    /// Exit when every pod runs or is known to be unschedulable, and show the placement
     #[arg(long)]
     exit_when_settled: bool,
-    /// With --exit-when-settled: end with exit code 1 after this long
+    /// With --exit-when-settled: exit with code 1 after this time
     #[arg(long, value_name = "DURATION", requires = "exit_when_settled", value_parser = duration)]
     timeout: Option<Duration>,
-    /// With --exit-when-settled: the node label by whose values pods are counted
+    /// With --exit-when-settled: node label whose values are the columns of the summary
     #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
     topology_key: String,
-    /// Serve pods of this schedulerName; may be given several times [default: default-scheduler and berth, or those
-    /// of --config]
+    /// Schedule pods with this schedulerName; can be repeated [default: default-scheduler and berth, or the profiles of
+    /// --config]
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
-    /// Do not hold running pods to their rules required during execution
+    /// Do not run the enforcer
     #[arg(long)]
     no_enforcer: bool,
     #[command(flatten)]
@@ -98,14 +97,14 @@ pub struct Args {
     admission: AdmissionArgs,
     #[command(flatten)]
     timing: TimingArgs,
-    /// Do not show how the cluster is doing
+    /// Do not show the live summary
     #[arg(long)]
     no_summary: bool,
     #[command(flatten)]
     log: LogArgs,
 }
 
-/// What was read before anything is started.
+/// The input, read before the cluster starts.
 struct Input {
     settings: Settings,
     is_configured: bool,
@@ -113,7 +112,7 @@ struct Input {
     manifests: Vec<Manifest>,
 }
 
-/// Runs the cluster until told to stop, or until it has settled.
+/// Runs the cluster until SIGINT or SIGTERM, or until it has settled.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
     let (mut configurations, mut dump, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
@@ -182,7 +181,7 @@ async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) 
             None => None,
         };
         output::kubeconfig_line(server.kubeconfig_path())?;
-        output::note(&format!("ready after {:.1} s at {}", begin.elapsed().as_secs_f64(), server.url()));
+        output::note(&format!("ready in {} at {}", duration_text(begin.elapsed()), server.url()));
         let shown = Shown { scheduler: snapshot, enforcer: enforced };
         let work = attend(args, client, manifests, ran, shown, &stop);
         tokio::select! {
@@ -208,8 +207,8 @@ fn start_parts(
         |stop| berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
     parts.start("controllers", running);
     let kubelet = KubeletOptions {
-        make: args.n_made_nodes().map(|n| args.made.template(n)).into_iter().collect(),
-        // There is nobody else to run the nodes of a dump, of manifests, or of the last time.
+        make: args.n_simulated_nodes().map(|n| args.template.template(n)).into_iter().collect(),
+        // No other kubelet runs the nodes of a dump, of manifests, or of an earlier run.
         adopt: Adopt::All,
         credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),
         admission: settings,
@@ -221,19 +220,19 @@ fn start_parts(
 }
 
 impl Args {
-    fn n_made_nodes(&self) -> Option<u64> {
+    fn n_simulated_nodes(&self) -> Option<u64> {
         let default = if self.from.is_empty() { DEFAULT_NODES } else { 0 };
         Some(self.nodes.unwrap_or(default)).filter(|n| *n > 0)
     }
 }
 
-/// What the parts show of themselves.
+/// Snapshots that the components publish.
 struct Shown {
     scheduler: watch::Receiver<Snapshot>,
     enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
 }
 
-/// What is done while the parts run.
+/// Applies the manifests and shows the summary while the components run.
 async fn attend(
     args: &Args,
     client: Client,
@@ -257,7 +256,7 @@ async fn attend(
             return Ok(Answer::Good);
         }
         let rest = Rest {
-            n_nodes: args.n_made_nodes().unwrap_or(0) as usize,
+            n_nodes: args.n_simulated_nodes().unwrap_or(0) as usize,
             is_scheduler_idle: || std::future::ready(is_idle(&scheduler.borrow())),
             timeout: args.timeout,
         };
@@ -271,29 +270,29 @@ async fn attend(
     }
 }
 
-/// Whether no pod waits for its turn or for another try.
+/// Whether no pod is queued for a scheduling attempt.
 fn is_idle(scheduler: &Snapshot) -> bool {
     let QueueCounts { active, backoff, busy, .. } = scheduler.queue;
     scheduler.is_ready() && active + backoff + busy == 0
 }
 
-/// Tells what became of the manifests.
+/// Prints notes about the applied manifests.
 fn tell(applied: Applied) {
     let Applied { n_objects, warnings, skipped, namespaces } = applied;
     warnings.iter().for_each(output::warning);
     if !namespaces.is_empty() {
-        output::note(&format!("namespaces that no manifest makes were made: {}", namespaces.join(", ")));
+        output::note(&format!("created missing namespaces: {}", namespaces.join(", ")));
     }
     if !skipped.is_empty() {
         let kinds: Vec<_> = skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-        output::note(&format!("kinds that the API server does not have: {}", kinds.join(", ")));
+        output::note(&format!("ignored kinds that the API server does not serve: {}", kinds.join(", ")));
     }
     if n_objects > 0 {
         output::note(&format!("{} applied", counted(n_objects, "object")));
     }
 }
 
-/// Shows where everything went.
+/// Shows the placement of all pods.
 async fn show(
     args: &Args,
     client: &Client,
@@ -307,13 +306,13 @@ async fn show(
     placement::write(&mut out, &outcome.rows, Columns::Narrow, &outcome.summary, &outcome.failures)?;
     out.flush()?;
     if let Waited::TimedOut(why) = waited {
-        output::warning(&format!("not settled in time: {why}"));
+        output::warning(&format!("timed out before the cluster settled: {why}"));
     }
     let is_good = *waited == Waited::Settled && outcome.summary.n_unplaced == 0;
     Ok(if is_good { Answer::Good } else { Answer::Bad })
 }
 
-/// The pods that have a node.
+/// The pods that already have a node.
 async fn placed_pods(client: &Client) -> Result<HashSet<Key>, CliError> {
     let pods: Vec<Pod> = list(client, "/api/v1/pods").await?;
     Ok(pods.iter().filter(|p| p.node().is_some()).map(Pod::key).collect())

@@ -16,53 +16,53 @@ use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
 
-/// Answers to these names with a certificate of its own.
+/// Names in the generated certificate.
 const OWN_NAMES: [&str; 4] =
     ["localhost", "127.0.0.1", "berth-webhook.berth-system.svc", "berth-webhook.berth-system"];
 
-/// Answer the admission webhooks of a cluster
+/// Serve admission webhooks
 ///
-/// Serves /validate-pods, /mutate-pods, /validate-bindings and /validate-nodes over TLS. Which of them are called, and
-/// what happens when they do not answer, stands in the webhook configurations of the cluster.
+/// Serves /validate-pods, /mutate-pods, /validate-bindings and /validate-nodes over TLS. The webhook configurations of the
+/// cluster define which of them the API server calls, and what it does if the webhook does not respond.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   berth webhook --cert-file tls.crt --key-file tls.key --config policy.yaml
   berth webhook --listen 127.0.0.1:9443 --write-ca ca.crt --context staging -v
 
-Exit codes: 0 ended by SIGINT or SIGTERM, 2 bad input or usage, or it could not go on
+Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the webhook cannot continue
 
-docs/admission.md has the rules, the policy file and the webhook configurations.")]
+See docs/admission.md for the rules, the policy file and the webhook configurations.")]
 pub struct Args {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Serve webhooks here, over TLS; port 0 takes a free one
+    /// Address to serve webhooks on, over TLS; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9443))]
     listen: SocketAddr,
-    /// The certificate chain (PEM), the server's own first; read again when it changes
+    /// PEM file with the certificate chain, server certificate first; reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "key_file")]
     cert_file: Option<PathBuf>,
-    /// The key (PEM) of the certificate; read again when it changes
+    /// PEM file with the private key; reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// Without --cert-file: write the certificate to this file that callers must trust (caBundle)
+    /// Without --cert-file: write the generated certificate authority (caBundle) to this file
     #[arg(long, value_name = "FILE", conflicts_with = "cert_file")]
     write_ca: Option<PathBuf>,
-    /// Without --cert-file: answer to these host names and addresses [default: localhost, 127.0.0.1 and the Service
-    /// berth-webhook in berth-system]
+    /// Without --cert-file: host names and addresses in the generated certificate [default: localhost, 127.0.0.1 and the
+    /// Service berth-webhook in berth-system]
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "cert_file")]
     tls_name: Vec<String>,
-    /// The policy (AdmissionPolicy); the default policy without it
+    /// File with an AdmissionPolicy [default: the default policy]
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Serve /healthz, /readyz and /metrics here without TLS; without it, they are served with TLS only
+    /// Serve /healthz, /readyz and /metrics at this address without TLS [default: only over TLS, with the webhooks]
     #[arg(long, value_name = "ADDRESS:PORT")]
     health_listen: Option<SocketAddr>,
     #[command(flatten)]
     log: LogArgs,
 }
 
-/// Serves until told to stop.
+/// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<Answer, CliError> {
     args.log.start();
     let policy = admission::policy(args.config.as_deref())?;
@@ -78,13 +78,13 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         if let (Some(path), Some(ca)) = (&args.write_ca, server.ca_pem()) {
             fs::write(path, ca).map_err(|source| ServerError::Write { path: path.clone(), source })?;
         }
-        output::note(&format!("webhooks are at https://{}", server.address()));
+        output::note(&format!("serving webhooks at https://{}", server.address()));
         if let Some(address) = server.health_address() {
-            output::note(&format!("healthz, readyz and metrics are at http://{address}"));
+            output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         let mut parts = Parts::new(stop.child_token());
         parts.start("state", |stop| admission::follow(client, admission, stop));
-        parts.start("server", |_| server.stopped());
+        parts.start("webhook server", |_| server.stopped());
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
             failed = parts.failed() => failed,

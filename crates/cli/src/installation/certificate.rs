@@ -1,7 +1,7 @@
-//! A certificate authority of the webhook's own, and the one certificate it signs.
+//! Generates a certificate authority and the webhook's certificate.
 //!
-//! The authority's key is thrown away: nobody can sign another certificate with it, and a new certificate comes with
-//! a new authority.
+//! The key of the authority is discarded after signing: it cannot sign other certificates, and a new certificate needs a
+//! new authority.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,45 +13,45 @@ use serde_json::{Value, json};
 
 use super::{NAMESPACE, TLS_SECRET};
 
-/// There is no renewal without a new installation.
+/// Validity; only a new installation renews the certificate.
 const YEARS: i32 = 10;
 
-/// What made no certificate.
+/// The certificate cannot be generated.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make a certificate for {host}: {source}")]
+#[error("cannot generate a certificate for {host}: {source}")]
 pub struct CertificateError {
     host: String,
     source: rcgen::Error,
 }
 
-/// A certificate for the webhook's Service, its key, and the authority that signed it; all in PEM.
+/// A certificate for the webhook's Service, its key and its authority, all in PEM.
 #[derive(Clone)]
 pub struct Certificate {
     ca_pem: String,
     pem: String,
     key_pem: String,
-    /// The first day on which it no longer holds, as `2036-11-21`.
-    pub ends: String,
+    /// The day on which its validity ends, such as `2036-11-21`.
+    pub not_after: String,
 }
 
 impl std::fmt::Debug for Certificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the key.
-        f.debug_struct("Certificate").field("ends", &self.ends).finish_non_exhaustive()
+        // Without the key.
+        f.debug_struct("Certificate").field("not_after", &self.not_after).finish_non_exhaustive()
     }
 }
 
 impl Certificate {
-    /// A new one, for the webhook's Service in this namespace, from this day on.
+    /// Generates a certificate for the webhook's Service in this namespace.
     ///
     /// # Errors
-    /// The namespace is no part of a host name, or there is no randomness.
-    pub fn make(namespace: &str, today: jiff::civil::Date) -> Result<Certificate, CertificateError> {
+    /// The namespace is not valid in a host name, or the system has no randomness.
+    pub fn generate(namespace: &str, today: jiff::civil::Date) -> Result<Certificate, CertificateError> {
         let host = host(namespace);
-        make(&host, today).map_err(|source| CertificateError { host, source })
+        generate(&host, today).map_err(|source| CertificateError { host, source })
     }
 
-    /// The Secret, in the namespace of the files.
+    /// The Secret, in the default namespace of the manifests.
     pub fn secret(&self) -> Value {
         json!({
             "apiVersion": "v1",
@@ -70,29 +70,29 @@ impl Certificate {
         })
     }
 
-    /// What API servers check the certificate by.
+    /// The `caBundle` that the API server verifies the certificate with.
     pub fn ca_bundle(&self) -> String {
         bundle(&self.ca_pem)
     }
 }
 
-/// As `caBundle` and Secrets hold PEM.
+/// PEM as `caBundle` and Secrets encode it.
 pub fn bundle(pem: &str) -> String {
     STANDARD.encode(pem)
 }
 
-/// The name API servers call the webhook by.
+/// The host name of the webhook's Service.
 pub fn host(namespace: &str) -> String {
     format!("berth-webhook.{namespace}.svc")
 }
 
-fn make(host: &str, today: jiff::civil::Date) -> Result<Certificate, rcgen::Error> {
+fn generate(host: &str, today: jiff::civil::Date) -> Result<Certificate, rcgen::Error> {
     let year = i32::from(today.year());
     let month = u8::try_from(today.month()).unwrap_or(1);
-    // The same day in every year: there is no 29th in most Februaries.
+    // A day that exists in every year and month.
     let day = u8::try_from(today.day()).unwrap_or(1).min(28);
-    let lasting = |params: &mut CertificateParams| {
-        // Clocks differ: it holds since the first of the month.
+    let set_validity = |params: &mut CertificateParams| {
+        // Valid from the first of the month: clocks differ.
         params.not_before = date_time_ymd(year, month, 1);
         params.not_after = date_time_ymd(year + YEARS, month, day);
     };
@@ -100,7 +100,7 @@ fn make(host: &str, today: jiff::civil::Date) -> Result<Certificate, rcgen::Erro
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     ca.distinguished_name = named("berth webhook CA");
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    lasting(&mut ca);
+    set_validity(&mut ca);
     let ca_key = KeyPair::generate()?;
     let ca_pem = ca.self_signed(&ca_key)?.pem();
 
@@ -108,11 +108,11 @@ fn make(host: &str, today: jiff::civil::Date) -> Result<Certificate, rcgen::Erro
     params.distinguished_name = named("berth webhook");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    lasting(&mut params);
+    set_validity(&mut params);
     let key = KeyPair::generate()?;
     let pem = params.signed_by(&key, &Issuer::new(ca, ca_key))?.pem();
-    let ends = format!("{:04}-{month:02}-{day:02}", year + YEARS);
-    Ok(Certificate { ca_pem, pem, key_pem: key.serialize_pem(), ends })
+    let not_after = format!("{:04}-{month:02}-{day:02}", year + YEARS);
+    Ok(Certificate { ca_pem, pem, key_pem: key.serialize_pem(), not_after })
 }
 
 fn named(common_name: &str) -> DistinguishedName {

@@ -1,7 +1,6 @@
-//! The manifests of `deploy/kustomize`, with what an installation changes in them.
+//! The manifests of `deploy/kustomize`, configured for an installation.
 //!
-//! The files are part of the binary. A change is made to the objects that were read from them, never to text, so that
-//! whatever is printed is as well formed as they are.
+//! The binary contains the files. All changes apply to the parsed objects, never to text: the output is always well formed.
 
 mod certificate;
 
@@ -13,12 +12,12 @@ use serde_json::{Value, json};
 
 pub use certificate::{Certificate, CertificateError};
 
-/// The namespace in the files.
+/// The namespace in the manifests.
 pub const NAMESPACE: &str = "berth-system";
-/// The Secret that the webhook reads its certificate from.
+/// The Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "berth-webhook-tls";
 
-/// The webhook that judges pods.
+/// Name of the webhook for pods.
 const PODS_WEBHOOK: &str = "pods.scheduling.berth.dev";
 
 const NAMESPACE_FILE: &str = include_str!("../../../../deploy/kustomize/base/namespace.yaml");
@@ -27,19 +26,19 @@ const SERVICE_MONITOR_FILE: &str =
 const CERT_MANAGER_FILE: &str =
     include_str!("../../../../deploy/kustomize/components/cert-manager/certificate.yaml");
 
-/// A part of Berth that is installed.
+/// A component of Berth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Component {
-    /// Decides where pods run
+    /// Schedules pods
     Scheduler,
-    /// Evicts pods whose rules no longer hold
+    /// Evicts pods that violate rules required during execution
     Enforcer,
-    /// Judges pods before they are stored
+    /// Checks pods before the API server stores them
     Webhook,
 }
 
 impl Component {
-    /// As the command is called, the label and the end of names.
+    /// Name of the command; also the label value and the suffix of object names.
     pub fn name(self) -> &'static str {
         match self {
             Component::Scheduler => "scheduler",
@@ -57,21 +56,21 @@ impl Component {
     }
 }
 
-/// What the webhook is asked about.
+/// A webhook configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Webhook {
-    /// Pods, and workloads for warnings
+    /// Validate pods, and return warnings for workloads
     Pods,
-    /// Bindings; the policy needs bindingGuard: {enabled: true}
+    /// Validate bindings; the policy needs bindingGuard: {enabled: true}
     Bindings,
-    /// What nodes do, for API servers without NodeRestriction
+    /// Restrict nodes, for API servers without NodeRestriction
     Nodes,
-    /// New pods, for API servers that do not merge matchLabelKeys
+    /// Merge matchLabelKeys of new pods, for API servers that do not merge them
     MatchLabelKeys,
 }
 
 impl Webhook {
-    /// The file of those that are not in the base.
+    /// The manifest file; none if the base contains the webhook.
     fn file(self) -> Option<&'static str> {
         match self {
             Webhook::Pods => None,
@@ -88,12 +87,12 @@ impl Webhook {
     }
 }
 
-/// What API servers do when the webhook does not answer.
+/// What the API server does if the webhook does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailurePolicy {
-    /// Take the pod as it is
+    /// Accept the request
     Ignore,
-    /// Refuse the pod
+    /// Reject the request
     Fail,
 }
 
@@ -106,78 +105,78 @@ impl FailurePolicy {
     }
 }
 
-/// What the webhook's certificate comes from.
+/// Source of the webhook's certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
-    /// A Secret with a new certificate is part of the manifests.
-    Made(Certificate),
-    /// The Secret is somebody else's; `ca_pem` is what the API server checks its certificate by.
+    /// The manifests contain a Secret with a generated certificate.
+    Generated(Certificate),
+    /// The user provides the Secret.
     Secret {
-        /// Certificates in PEM; none: what the API server trusts anyway.
+        /// PEM certificates of its authority; none: the API server's default trust.
         ca_pem: Option<String>,
     },
-    /// cert-manager makes the Secret and tells the API server.
+    /// cert-manager creates the Secret and sets the `caBundle`.
     CertManager,
 }
 
-/// An argument of a component, beyond those in the files.
+/// An additional argument of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraArg {
-    /// Whose.
+    /// The component.
     pub component: Component,
     /// The argument, such as `--dry-run`.
     pub arg: String,
 }
 
-/// What is installed.
+/// The configuration of an installation.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// Its parts.
+    /// The installed components.
     pub components: Vec<Component>,
-    /// Where everything that has a namespace goes.
+    /// The namespace of all namespaced objects.
     pub namespace: String,
-    /// The container image of all parts.
+    /// The container image of all components.
     pub image: Option<String>,
-    /// Pods of each part; of the webhook there is one where it guards bindings.
+    /// Replicas of each component; a webhook with the binding guard always has one.
     pub replicas: Option<u16>,
-    /// Arguments added to those in the files, in this order.
+    /// Additional arguments, in this order.
     pub extra_args: Vec<ExtraArg>,
-    /// Whether there is a ServiceMonitor.
+    /// Whether to add a ServiceMonitor.
     pub service_monitor: bool,
-    /// What the webhook is asked about.
+    /// The webhook configurations.
     pub webhooks: Vec<Webhook>,
     /// The webhook's policy, as YAML.
     pub policy: Option<String>,
-    /// What becomes of pods without an answer of the webhook.
+    /// The failure policy of the webhook for pods.
     pub failure_policy: Option<FailurePolicy>,
-    /// Where the webhook's certificate comes from.
+    /// Source of the webhook's certificate.
     pub certificate: CertificateSource,
 }
 
-/// Why there are no manifests.
+/// Why the manifests cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The manifests in the binary cannot be read; a test rules it out.
+    /// The manifests in the binary cannot be parsed; a test excludes this.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// No certificate.
+    /// The certificate cannot be generated.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A file that was named.
+    /// A file given by the user cannot be read.
     #[error("{}: {source}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
 impl Installation {
-    /// All objects, in an order in which they can be created.
+    /// All objects, in the order in which to create them.
     ///
     /// # Errors
-    /// A file of the binary cannot be read.
+    /// A manifest in the binary cannot be parsed.
     pub fn objects(&self) -> Result<Vec<Value>, InstallError> {
         let mut objects = read(NAMESPACE_FILE)?;
         for component in &self.components {
@@ -192,7 +191,7 @@ impl Installation {
             self.add_webhooks(&mut objects)?;
             self.certify(&mut objects)?;
         }
-        // What others refer to comes first, and the webhook is asked last of all.
+        // Referenced objects come first; webhook configurations come last, after the webhook exists.
         objects.sort_by_key(|object| rank(object["kind"].as_str().unwrap_or_default()));
         if self.namespace != NAMESPACE {
             objects.iter_mut().for_each(|object| rename(object, &self.namespace));
@@ -203,7 +202,7 @@ impl Installation {
     fn configure(&self, component: Component, objects: &mut [Value]) {
         for object in objects.iter_mut().filter(|o| o["kind"] == "Deployment") {
             if component == Component::Webhook && self.webhooks.contains(&Webhook::Bindings) {
-                // What was allowed is remembered in one process.
+                // The binding guard keeps its state in one process.
                 object["spec"]["replicas"] = 1.into();
             } else if let Some(replicas) = self.replicas {
                 object["spec"]["replicas"] = replicas.into();
@@ -243,7 +242,7 @@ impl Installation {
 
     fn certify(&self, objects: &mut Vec<Value>) -> Result<(), InstallError> {
         let ca_bundle = match &self.certificate {
-            CertificateSource::Made(certificate) => {
+            CertificateSource::Generated(certificate) => {
                 objects.push(certificate.secret());
                 Some(certificate.ca_bundle())
             }
@@ -296,7 +295,7 @@ fn rank(kind: &str) -> u8 {
     }
 }
 
-/// The namespace stands alone wherever it stands, or in the host name of the webhook's Service.
+/// Replaces the default namespace, which occurs as a value or in the host name of the webhook's Service.
 fn rename(value: &mut Value, namespace: &str) {
     match value {
         Value::String(text) if text == NAMESPACE => namespace.clone_into(text),
