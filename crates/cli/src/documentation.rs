@@ -1,5 +1,4 @@
-//! The documents say what the command line says: every command in them is one that there is, and docs/flags.md has
-//! every flag.
+//! Tests that the documents match the command line: all commands in them are valid, and docs/flags.md lists all flags.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,17 +15,17 @@ use blocks::{blocks, commands, repository};
 #[allow(dead_code)]
 mod blocks;
 
-/// How a command of Berth's begins.
-const BEGINNINGS: [&[&str]; 4] =
+/// Prefixes of Berth commands.
+const PREFIXES: [&[&str]; 4] =
     [&["berth"], &["cargo", "run", "--release", "--"], &["valgrind"], &["perf", "record"]];
 
 #[test]
-fn every_command_in_the_documents_is_understood() {
+fn all_commands_in_the_documents_are_valid() {
     let mut wrong = String::new();
     let mut n_commands = 0;
     for block in blocks().into_iter().filter(|block| block.language == "sh") {
-        for mut words in commands(&block.text, &BEGINNINGS) {
-            // What is said to the tool that runs Berth comes before.
+        for mut words in commands(&block.text, &PREFIXES) {
+            // Arguments of the tool that runs Berth precede it.
             if let Some(at) = words.iter().position(|word| word == "berth") {
                 words.drain(..=at);
             }
@@ -44,7 +43,7 @@ fn every_command_in_the_documents_is_understood() {
 }
 
 #[test]
-fn containers_in_the_documents_have_arguments_that_there_are() {
+fn arguments_of_containers_in_the_documents_are_valid() {
     let mut n_containers = 0;
     for block in blocks().into_iter().filter(|block| block.language == "yaml") {
         read_manifests::<ReadError>(block.text.as_bytes(), &block.place(), &mut |manifest| {
@@ -71,8 +70,8 @@ fn containers_in_the_documents_have_arguments_that_there_are() {
 fn the_list_of_flags_is_complete() {
     let mut command = Cli::command();
     command.build();
-    let mut text = "# Flags\n\nEvery command with its flags, made from the command line itself: `BERTH_UPDATE_GOLDEN=1 cargo \
-                    test -p berth-cli\nthe_list_of_flags`. `berth help COMMAND` says the same, with examples.\n"
+    let mut text = "# Flags\n\nAll commands with their flags, generated from the command line. `berth help COMMAND` shows the same text with \
+                    examples.\n\nTo update this file, run `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli the_list_of_flags`.\n"
         .to_owned();
     for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
         describe(subcommand, "berth", 2, &mut text);
@@ -85,7 +84,7 @@ fn the_list_of_flags_is_complete() {
     let first = text.lines().zip(written.lines()).find(|(made, written)| made != written);
     assert!(
         text == written,
-        "docs/flags.md is not what the command line has, first {first:?}; BERTH_UPDATE_GOLDEN=1 writes it anew"
+        "docs/flags.md differs from the command line, first in {first:?}; BERTH_UPDATE_GOLDEN=1 updates it"
     );
 }
 
@@ -96,7 +95,7 @@ fn describe(command: &Command, before: &str, level: usize, text: &mut String) {
     let args: Vec<_> =
         command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_everywhere(arg)).collect();
     if !args.is_empty() {
-        text.push_str("\n| flag | default | what it does |\n|---|---|---|\n");
+        text.push_str("\n| flag | default | description |\n|---|---|---|\n");
     }
     for arg in args {
         let help = arg.get_long_help().or(arg.get_help()).map(plain).unwrap_or_default();
@@ -107,7 +106,7 @@ fn describe(command: &Command, before: &str, level: usize, text: &mut String) {
     }
 }
 
-/// `--help` and `--color` say the same of every command.
+/// `--help` and `--color` are the same for all commands.
 fn is_everywhere(arg: &Arg) -> bool {
     arg.is_global_set()
         || matches!(arg.get_action(), ArgAction::Help | ArgAction::Version)
@@ -141,7 +140,7 @@ fn possible(arg: &Arg) -> String {
     if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) }
 }
 
-/// On one line, paragraphs as sentences, and without what would end a cell of a table.
+/// The text on one line, with paragraphs as sentences and escaped for a table cell.
 fn plain(text: &StyledStr) -> String {
     let on_one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = text.to_string().replace('|', "\\|");

@@ -82,7 +82,7 @@ pub enum CliError {
     Usage(String),
     /// A component of a running cluster failed.
     #[error("{name}: {reason}")]
-    Part {
+    Component {
         /// Name of the component.
         name: &'static str,
         /// The error.
@@ -90,13 +90,8 @@ pub enum CliError {
     },
     /// The API server cannot be started.
     #[error(transparent)]
-<<<<<<< HEAD
     Start(#[from] berth_apiserver::StartError),
-    /// Nodes cannot be simulated.
-=======
-    Start(#[from] berth_minicluster::StartError),
     /// Simulated nodes cannot run.
->>>>>>> f05ffa9 (Help of all commands in plain technical English)
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),
     /// The scheduler failed.
@@ -110,13 +105,8 @@ pub enum CliError {
     Enforcer(#[from] berth_enforcer::EnforcerError),
     /// A dump cannot be imported.
     #[error(transparent)]
-<<<<<<< HEAD
     Import(#[from] berth_apiserver::ImportError),
-    /// No manifests for an installation.
-=======
-    Import(#[from] berth_minicluster::ImportError),
     /// The installation manifests cannot be generated.
->>>>>>> f05ffa9 (Help of all commands in plain technical English)
     #[error(transparent)]
     Install(#[from] InstallError),
     /// The client for a cluster cannot be created.

@@ -87,14 +87,14 @@ fn remedy(error: &CallError) -> &'static str {
 
 /// The cluster to read.
 #[derive(Clone, Debug, Default)]
-pub struct Live {
+pub struct LiveCluster {
     /// The kubeconfig file; without it, the one that kubectl uses.
     pub kubeconfig: Option<PathBuf>,
     /// The context of the file; without it, the current context.
     pub context: Option<String>,
 }
 
-impl Live {
+impl LiveCluster {
     /// Reads the cluster into the inventory; returns warnings about optional resources that could not be read.
     ///
     /// # Errors

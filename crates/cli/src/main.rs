@@ -86,11 +86,11 @@ enum Command {
 
 /// Result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum ExitStatus {
     /// All pods are placed, no rule is violated, no difference was found.
-    Good,
+    Success,
     /// A pod is unplaced, a rule is violated, or a difference was found.
-    Bad,
+    Failure,
 }
 
 fn main() -> ExitCode {
@@ -114,8 +114,8 @@ fn main() -> ExitCode {
         Command::Version(args) => version::run(&args),
     };
     match answer {
-        Ok(Answer::Good) => ExitCode::SUCCESS,
-        Ok(Answer::Bad) => ExitCode::from(1),
+        Ok(ExitStatus::Success) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Failure) => ExitCode::from(1),
         // 128 + SIGPIPE, as shells report it.
         Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(141),
         Err(error) => {

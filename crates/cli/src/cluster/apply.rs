@@ -1,7 +1,7 @@
-//! Manifests to an API server, by server-side apply.
+//! Applies manifests with server-side apply.
 //!
-//! Namespaces and what others refer to come first, all else in input order. Every object is tried, and what was
-//! refused is told together.
+//! Namespaces and other referenced objects come first, the rest in input order. An error does not stop the other objects;
+//! all rejections are reported together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,30 +12,30 @@ use kube::client::{Body, Client};
 use kube::core::Status;
 use serde_json::{Value, json};
 
-/// The name under which fields are applied.
+/// The field manager.
 const FIELD_MANAGER: &str = "berth-up";
 const JSON: &str = "application/json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Why manifests were not applied.
+/// Why manifests cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// The API server refused some.
-    #[error("{}", Refusal::all(.0))]
-    Refused(Vec<Refusal>),
-    /// The API server cannot be asked.
+    /// The API server rejected objects.
+    #[error("{}", Rejection::all(.0))]
+    Rejected(Vec<Rejection>),
+    /// A request failed.
     #[error("{0}")]
     Client(#[from] Box<kube::Error>),
 }
 
-/// An object that the API server refused, one line for each field concerned.
+/// An object that the API server rejected, with one line per invalid field.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct Rejection {
     lines: Vec<String>,
 }
 
-impl Refusal {
-    fn new(manifest: &Manifest, status: &Status) -> Refusal {
+impl Rejection {
+    fn new(manifest: &Manifest, status: &Status) -> Rejection {
         let place = format!("{}: {manifest}", manifest.source);
         let causes = status.details.iter().flat_map(|d| &d.causes);
         let of_fields = causes.filter(|c| !c.field.is_empty());
@@ -43,58 +43,58 @@ impl Refusal {
         if lines.is_empty() {
             lines.push(format!("{place}: {}", status.message));
         }
-        Refusal { lines }
+        Rejection { lines }
     }
 
-    fn all(refusals: &[Refusal]) -> String {
-        refusals.iter().flat_map(|r| &r.lines).cloned().collect::<Vec<_>>().join("\n")
+    fn all(rejections: &[Rejection]) -> String {
+        rejections.iter().flat_map(|r| &r.lines).cloned().collect::<Vec<_>>().join("\n")
     }
 }
 
-/// What was done.
+/// The result of applying manifests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Objects created or changed.
     pub n_objects: usize,
-    /// What the API server warned of, with the object.
+    /// Warnings of the API server, with the object.
     pub warnings: Vec<String>,
-    /// How many objects there were of kinds that the API server does not have, by kind and version.
+    /// Number of ignored objects by kind and version: kinds that the API server does not serve.
     pub skipped: BTreeMap<String, usize>,
-    /// Namespaces that objects name and no manifest makes: made without being asked.
+    /// Namespaces that were created because objects use them and no manifest defines them.
     pub namespaces: Vec<String>,
 }
 
-/// Applies them.
+/// Applies the manifests.
 ///
 /// # Errors
-/// The API server refused objects, each of which is named, or is not to be reached.
+/// The API server rejected objects, or a request failed.
 pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Applied, ApplyError> {
     manifests.sort_by_key(rank);
-    manifests.iter_mut().for_each(|m| make_new(&mut m.value));
+    manifests.iter_mut().for_each(|m| clear_server_fields(&mut m.value));
     let mut applier = Applier { client, resources: HashMap::new(), applied: Applied::default() };
-    applier.make_namespaces(&manifests).await?;
-    let mut refused = Vec::new();
+    applier.create_namespaces(&manifests).await?;
+    let mut rejected = Vec::new();
     for manifest in &manifests {
         if let Err(status) = applier.apply(manifest).await? {
-            refused.push(Refusal::new(manifest, &status));
+            rejected.push(Rejection::new(manifest, &status));
         }
     }
-    if refused.is_empty() { Ok(applier.applied) } else { Err(ApplyError::Refused(refused)) }
+    if rejected.is_empty() { Ok(applier.applied) } else { Err(ApplyError::Rejected(rejected)) }
 }
 
-/// Takes away what an API server has written, should the object have been read from one: it would be another object.
-fn make_new(object: &mut Value) {
-    const WRITTEN: [&str; 5] =
+/// Removes the fields that an API server has written if the object was read from one: applying creates a new object.
+fn clear_server_fields(object: &mut Value) {
+    const SERVER_FIELDS: [&str; 5] =
         ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink"];
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-    WRITTEN.iter().for_each(|field| drop(metadata.remove(*field)));
+    SERVER_FIELDS.iter().for_each(|field| drop(metadata.remove(*field)));
     if metadata.remove("uid").is_some() {
-        // Owners are named by uid, and get new ones too.
+        // References to owners have uids, which also change.
         metadata.remove("ownerReferences");
     }
 }
 
-/// What other objects need to be there comes before them; webhooks, which see every object from then on, last.
+/// Apply order: referenced objects first; webhooks, which then receive requests for all objects, last.
 fn rank(manifest: &Manifest) -> u8 {
     match manifest.kind.as_str() {
         "Namespace" => 0,
@@ -104,7 +104,7 @@ fn rank(manifest: &Manifest) -> u8 {
     }
 }
 
-/// Where the objects of a kind are.
+/// The resource of a kind.
 #[derive(Clone, Debug)]
 struct Resource {
     plural: String,
@@ -113,7 +113,7 @@ struct Resource {
 
 struct Applier<'a> {
     client: &'a Client,
-    /// By version and kind; none for what the API server does not have.
+    /// By version and kind; none for kinds that the API server does not serve.
     resources: HashMap<(String, String), Option<Resource>>,
     applied: Applied,
 }
@@ -130,7 +130,7 @@ impl Resource {
     }
 }
 
-/// Names are checked by the API server; here they must only not become another path.
+/// Percent-encodes a path segment; the API server validates names.
 fn escaped(name: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b':' => char::from(byte).to_string(),
@@ -139,25 +139,25 @@ fn escaped(name: &str) -> String {
     name.bytes().map(escape).collect()
 }
 
-/// What the API server says to a change.
-struct Reply {
-    /// Whether it was made.
-    answer: Result<(), Status>,
+/// The response to a change.
+struct Response {
+    /// The error status, if the change was rejected.
+    result: Result<(), Status>,
     /// The texts of `Warning` headers.
     warnings: Vec<String>,
 }
 
 impl Applier<'_> {
-    async fn make_namespaces(&mut self, manifests: &[Manifest]) -> Result<(), ApplyError> {
-        let made: BTreeSet<_> =
+    async fn create_namespaces(&mut self, manifests: &[Manifest]) -> Result<(), ApplyError> {
+        let defined: BTreeSet<_> =
             manifests.iter().filter(|m| m.kind == "Namespace").map(Manifest::name).collect();
-        let mut named: BTreeSet<_> =
+        let mut used: BTreeSet<_> =
             manifests.iter().map(Manifest::namespace).filter(|n| !n.is_empty()).collect();
-        named.retain(|name| !made.contains(name));
-        for name in named {
+        used.retain(|name| !defined.contains(name));
+        for name in used {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let created = self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await?;
-            if created.answer.is_ok() {
+            if created.result.is_ok() {
                 self.applied.namespaces.push(name.to_owned());
             }
         }
@@ -174,8 +174,8 @@ impl Applier<'_> {
             return Ok(Ok(()));
         };
         let collection = resource.path(&manifest.api_version, manifest.namespace());
-        let answer = match manifest.name() {
-            // Without a name it can only be created, under the name that generateName asks for.
+        let response = match manifest.name() {
+            // Without a name, it can only be created; the API server generates the name.
             "" => self.send(Method::POST, &collection, JSON, &manifest.value).await?,
             name => {
                 let name = escaped(name);
@@ -183,11 +183,11 @@ impl Applier<'_> {
                 self.send(Method::PATCH, &path, APPLY, &manifest.value).await?
             }
         };
-        let Reply { answer, warnings } = answer;
+        let Response { result, warnings } = response;
         self.applied
             .warnings
             .extend(warnings.into_iter().map(|w| format!("{}: {manifest}: {w}", manifest.source)));
-        Ok(answer.map(|_| self.applied.n_objects += 1))
+        Ok(result.map(|_| self.applied.n_objects += 1))
     }
 
     async fn resource(&mut self, api_version: &str, kind: &str) -> Result<Option<Resource>, ApplyError> {
@@ -209,13 +209,14 @@ impl Applier<'_> {
         self.resources.insert(key, found.clone());
         Ok(found)
     }
+
     async fn send(
         &self,
         method: Method,
         path: &str,
         content_type: &str,
         body: &Value,
-    ) -> Result<Reply, ApplyError> {
+    ) -> Result<Response, ApplyError> {
         let client_error = |error| ApplyError::Client(Box::new(error));
         let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, content_type);
         let request = request.body(Body::from(body.to_string().into_bytes()));
@@ -225,14 +226,14 @@ impl Applier<'_> {
         let headers = head.headers.get_all(WARNING).iter().filter_map(|h| h.to_str().ok());
         let warnings = headers.map(warning_text).collect();
         if head.status.is_success() {
-            return Ok(Reply { answer: Ok(()), warnings });
+            return Ok(Response { result: Ok(()), warnings });
         }
         let bytes = body.collect_bytes().await.map_err(client_error)?;
         let status = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             Status::failure(&text, head.status.as_str()).with_code(head.status.as_u16())
         });
-        Ok(Reply { answer: Err(status), warnings })
+        Ok(Response { result: Err(status), warnings })
     }
 }
 
@@ -264,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_from_a_cluster_is_applied_as_new() {
+    fn fields_written_by_a_server_are_removed() {
         let mut object =
             json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "ownerReferences": [{}]}});
-        make_new(&mut object);
+        clear_server_fields(&mut object);
         assert_eq!(object, json!({"metadata": {"name": "p"}}));
         let written = json!({"metadata": {"name": "p", "ownerReferences": [{}]}});
         let mut object = written.clone();
-        make_new(&mut object);
+        clear_server_fields(&mut object);
         assert_eq!(object, written);
     }
 

@@ -1,11 +1,11 @@
-//! What the commands that run a cluster, or parts of one, have in common.
+//! What commands that run a cluster or its components share.
 
 pub mod admission;
 pub mod apply;
+pub mod components;
 pub mod log;
 pub mod observed;
 pub mod outcome;
 pub mod overview;
-pub mod parts;
 pub mod runtime;
 pub mod settled;

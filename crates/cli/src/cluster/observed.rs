@@ -1,4 +1,4 @@
-//! Nodes and pods as the API server tells of them, as far as a summary needs them.
+//! Nodes and pods from watch events, with the fields that summaries need.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +25,7 @@ pub struct Pod {
     pub status: Status,
 }
 
-/// What the spec of a pod says of its place.
+/// The spec of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
@@ -33,7 +33,7 @@ pub struct PodSpec {
     pub priority: Option<i32>,
 }
 
-/// The status of either.
+/// The status of a node or pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -53,7 +53,7 @@ pub struct Condition {
     pub message: Option<String>,
 }
 
-/// What both say of themselves.
+/// The metadata of a node or pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
@@ -78,7 +78,7 @@ pub struct OwnerReference {
 }
 
 impl Metadata {
-    /// The owner that made the object.
+    /// The controlling owner.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
@@ -107,37 +107,37 @@ impl Status {
 }
 
 impl Node {
-    /// Whether its kubelet says that it is ready.
+    /// Whether the condition `Ready` is true.
     pub fn is_ready(&self) -> bool {
         self.status.condition("Ready").is_some_and(|c| c.status == "True")
     }
 }
 
-/// How far a pod has come.
+/// The stage of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// No scheduler has spoken of it.
+    /// No scheduler has processed it.
     New,
-    /// It fits nowhere at present, or its scheduling gates hold it.
-    Waiting,
-    /// It has a node, which has not started it.
+    /// It is unschedulable or has scheduling gates.
+    Pending,
+    /// It has a node and has not started.
     Bound,
     /// It runs.
     Running,
-    /// It ended well.
+    /// It succeeded.
     Succeeded,
-    /// It ended badly.
+    /// It failed.
     Failed,
     /// It is being deleted.
     Terminating,
 }
 
 impl Stage {
-    /// As summaries call it.
+    /// Name in summaries.
     pub fn name(self) -> &'static str {
         match self {
             Stage::New => "new",
-            Stage::Waiting => "pending",
+            Stage::Pending => "pending",
             Stage::Bound => "starting",
             Stage::Running => "running",
             Stage::Succeeded => "succeeded",
@@ -148,7 +148,7 @@ impl Stage {
 }
 
 impl Pod {
-    /// How far it has come.
+    /// The stage.
     pub fn stage(&self) -> Stage {
         match self.status.phase.as_deref() {
             Some("Succeeded") => Stage::Succeeded,
@@ -156,23 +156,23 @@ impl Pod {
             _ if self.metadata.deletion_timestamp.is_some() => Stage::Terminating,
             Some("Running") => Stage::Running,
             _ if self.node().is_some() => Stage::Bound,
-            _ if self.refusal().is_some() => Stage::Waiting,
+            _ if self.unscheduled_condition().is_some() => Stage::Pending,
             _ => Stage::New,
         }
     }
 
-    /// The node it has been given.
+    /// Its node.
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The condition that says why it has no node.
-    pub fn refusal(&self) -> Option<&Condition> {
+    /// The condition `PodScheduled` if it is false: why the pod has no node.
+    pub fn unscheduled_condition(&self) -> Option<&Condition> {
         let condition = self.status.condition("PodScheduled")?;
         (condition.status == "False").then_some(condition)
     }
 
-    /// Whether a node is being cleared for it.
+    /// Whether a nominated node waits for the termination of preempted pods.
     pub fn is_nominated(&self) -> bool {
         self.node().is_none() && self.status.nominated_node_name.as_ref().is_some_and(|n| !n.is_empty())
     }
@@ -191,16 +191,16 @@ pub type Key = (String, String);
 pub struct Observed {
     pub nodes: BTreeMap<String, Node>,
     pub pods: HashMap<Key, Pod>,
-    /// Pods that were seen to be given a node.
+    /// Number of observed bindings.
     pub n_bound: u64,
-    /// Grows with every change.
+    /// Increases with every event.
     pub version: u64,
     has_nodes: bool,
     has_pods: bool,
 }
 
 impl Observed {
-    /// Takes in a change of the nodes.
+    /// Applies an event of a node.
     pub fn node_event(&mut self, event: Event<Node>) {
         self.version += 1;
         match event {
@@ -213,7 +213,7 @@ impl Observed {
         }
     }
 
-    /// Takes in a change of the pods.
+    /// Applies an event of a pod.
     pub fn pod_event(&mut self, event: Event<Pod>) {
         self.version += 1;
         match event {
@@ -240,7 +240,7 @@ impl Observed {
         self.pods.insert(pod.key(), pod);
     }
 
-    /// Whether nodes and pods were told of at all.
+    /// Whether nodes and pods have been listed.
     pub fn is_complete(&self) -> bool {
         self.has_nodes && self.has_pods
     }
@@ -253,12 +253,13 @@ impl Observed {
         for pod in self.pods.values() {
             let stage = pod.stage();
             *tally.stages.entry(stage).or_default() += 1;
-            if stage == Stage::Waiting {
-                let message = pod.refusal().and_then(|c| c.message.as_deref()).unwrap_or_default();
+            if stage == Stage::Pending {
+                let message =
+                    pod.unscheduled_condition().and_then(|c| c.message.as_deref()).unwrap_or_default();
                 *messages.entry(message).or_default() += 1;
             }
         }
-        // The most frequent, and of equally frequent ones the first by text.
+        // The most frequent message; ties are broken by text.
         let top = messages.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(a.0)));
         tally.top_message = top.map(|(message, n_pods)| (message.to_owned(), n_pods));
         tally
@@ -274,7 +275,7 @@ pub struct Tally {
     pub n_ready: usize,
     /// Pods by stage; stages without pods are left out.
     pub stages: BTreeMap<Stage, usize>,
-    /// What is said of most of the pods that wait, and of how many of them.
+    /// The most frequent message of pending pods, and their number.
     pub top_message: Option<(String, usize)>,
 }
 
@@ -300,21 +301,21 @@ mod tests {
         observed.pod_event(Event::Applied(pod));
     }
 
-    fn waiting(name: &str, message: &str) -> Pod {
+    fn pending(name: &str, message: &str) -> Pod {
         let condition = json!({"type": "PodScheduled", "status": "False", "message": message});
         pod(name, json!({}), json!({"phase": "Pending", "conditions": [condition]}))
     }
 
     #[test]
-    fn pods_are_counted_by_how_far_they_came() {
+    fn pods_are_counted_by_stage() {
         let mut observed = Observed::default();
         set(&mut observed, pod("new", json!({}), json!({"phase": "Pending"})));
         set(&mut observed, pod("bound", json!({"nodeName": "n"}), json!({"phase": "Pending"})));
         set(&mut observed, pod("running", json!({"nodeName": "n"}), json!({"phase": "Running"})));
-        ["x", "y"].iter().for_each(|name| set(&mut observed, waiting(name, "0/3 nodes")));
-        set(&mut observed, waiting("z", "gated"));
+        ["x", "y"].iter().for_each(|name| set(&mut observed, pending(name, "0/3 nodes")));
+        set(&mut observed, pending("z", "gated"));
         let tally = observed.tally();
-        let expected = [(Stage::New, 1), (Stage::Waiting, 3), (Stage::Bound, 1), (Stage::Running, 1)];
+        let expected = [(Stage::New, 1), (Stage::Pending, 3), (Stage::Bound, 1), (Stage::Running, 1)];
         assert_eq!(tally.stages, BTreeMap::from(expected));
         assert_eq!(tally.n_pods(), 6);
         assert_eq!(tally.top_message, Some(("0/3 nodes".to_owned(), 2)));

@@ -1,4 +1,4 @@
-//! Where everything went in a cluster that has come to rest, in the form `simulate` shows it.
+//! The placement of a settled cluster, in the form that `simulate` shows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -7,18 +7,18 @@ use super::settled::Workload;
 use crate::render::placement::Row;
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
-/// Where everything went.
+/// The placement.
 pub struct Outcome {
-    /// Pods that were not there already.
+    /// Pods that had no node at startup.
     pub rows: Vec<Row>,
-    /// All pods in numbers.
+    /// Counts of all pods.
     pub summary: Summary,
-    /// Pods that are nowhere, by workload and reason.
+    /// Unplaced pods by workload and reason.
     pub failures: Vec<Failure>,
 }
 
 impl Outcome {
-    /// Of what is observed. `ran` are the pods that had a node from the beginning.
+    /// The placement of the observed pods. `ran` are the pods that had a node at startup.
     pub fn new(
         observed: &Observed,
         workloads: &[Workload],
@@ -90,7 +90,7 @@ impl Outcome {
     }
 
     fn add_failure(&mut self, pod: &Pod, row: &Row) {
-        let message = pod.refusal().and_then(|c| c.message.clone()).unwrap_or_default();
+        let message = pod.unscheduled_condition().and_then(|c| c.message.clone()).unwrap_or_default();
         let name = format!("{}/{}", row.namespace, row.name);
         let alike = |f: &&mut Failure| f.workload == row.workload && f.message == message;
         match self.failures.iter_mut().find(alike).filter(|_| row.workload.is_some()) {
@@ -105,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// Which workload made which.
+/// Workloads by uid.
 struct Owners<'a> {
     by_uid: HashMap<&'a str, &'a Workload>,
 }
@@ -115,14 +115,14 @@ impl Owners<'_> {
         Owners { by_uid: workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect() }
     }
 
-    /// Kind and name of the workload that is nobody's part, such as `Deployment web`.
+    /// Kind and name of the topmost workload, such as `Deployment web`.
     fn workload_of(&self, pod: &Pod) -> Option<String> {
         let mut owner = pod.metadata.controller()?;
-        // A ReplicaSet's Deployment; deeper than that nothing is nested.
+        // The Deployment of a ReplicaSet; there are no deeper levels.
         if let Some(above) = self.by_uid.get(owner.uid.as_str()).and_then(|w| w.metadata.controller()) {
             owner = above;
         }
-        // A static pod's node is no workload.
+        // A static pod is owned by its node, which is not a workload.
         (owner.kind != "Node").then(|| format!("{} {}", owner.kind, owner.name))
     }
 }

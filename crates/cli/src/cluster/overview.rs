@@ -1,4 +1,4 @@
-//! Follows nodes and pods, shows how they are doing, and tells when the cluster has come to rest.
+//! Watches nodes and pods, shows the live summary, and detects when the cluster has settled.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -13,53 +13,53 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::observed::{Node, Observed, Pod};
-use super::settled::{COLLECTIONS, Workload, restless_pods, restless_workload};
-use crate::render::live::{Enforced, Live};
+use super::settled::{COLLECTIONS, Workload, unsettled_pods, unsettled_workload};
+use crate::render::status_line::{EnforcerStatus, StatusLine};
 
-/// Events taken at a time.
+/// Maximum number of events per batch.
 const MAX_EVENTS: usize = 4096;
-/// Between two questions whether the cluster is at rest.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The rate of bindings is that of the last this long.
-const RATE_OVER: Duration = Duration::from_secs(1);
+/// Interval between two checks whether the cluster has settled.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Length of the period over which the rate of bindings is measured.
+const RATE_PERIOD: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_LIST_BYTES: usize = 1 << 30;
 
-/// What is seen of a cluster.
+/// A watched cluster with its live summary.
 pub struct Overview {
     client: Client,
     nodes: WatchStream<Node>,
     pods: WatchStream<Pod>,
     observed: Observed,
-    live: Live,
+    status_line: StatusLine,
     rate: Rate,
     enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
 }
 
-/// What [`Overview::until_settled`] waits for.
-pub struct Rest<I> {
-    /// Nodes that have to be ready.
+/// When [`Overview::until_settled`] considers the cluster settled.
+pub struct SettleCriteria<I> {
+    /// Minimum number of ready nodes.
     pub n_nodes: usize,
-    /// Whether the scheduler has nothing to do: no pod waits for its turn, and none for another try.
+    /// Whether the scheduler is idle: no pod is queued for an attempt.
     pub is_scheduler_idle: I,
-    /// How long to wait.
+    /// Maximum time to wait.
     pub timeout: Option<Duration>,
 }
 
-/// How waiting ended.
+/// The result of waiting.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// The cluster is at rest.
+pub enum SettleResult {
+    /// The cluster has settled.
     Settled,
-    /// It was not in time; this was going on.
+    /// The timeout passed; the reason why the cluster had not settled.
     TimedOut(String),
 }
 
 impl Overview {
-    /// Begins to follow. Where there is an enforcer, what it does is shown as well.
+    /// Starts to watch. The summary includes the enforcer, if there is one.
     pub fn start(
         client: Client,
-        live: Live,
+        status_line: StatusLine,
         enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
     ) -> Overview {
         Overview {
@@ -67,30 +67,30 @@ impl Overview {
             pods: watch(client.clone(), WatchOptions::new("/api/v1/pods")),
             client,
             observed: Observed::default(),
-            live,
+            status_line,
             rate: Rate::default(),
             enforcer,
         }
     }
 
-    /// What was seen so far.
+    /// The observed nodes and pods.
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
 
-    /// Lets something else be written to standard error, past the summary.
-    pub fn aside(&self, write: impl FnOnce()) {
-        self.live.aside(write);
+    /// Runs `write`, which writes to standard error, without disturbing the summary.
+    pub fn suspend(&self, write: impl FnOnce()) {
+        self.status_line.suspend(write);
     }
 
-    /// Takes the summary off the screen.
+    /// Removes the summary.
     pub fn clear(&mut self) {
-        self.live.clear();
+        self.status_line.clear();
     }
 
-    /// Takes in events until `end` does.
+    /// Processes events until `end` completes.
     pub async fn until<T>(&mut self, end: impl Future<Output = T>) -> T {
-        let mut show = ticks(self.live.every());
+        let mut show = ticks(self.status_line.interval());
         tokio::pin!(end);
         loop {
             tokio::select! {
@@ -101,58 +101,64 @@ impl Overview {
         }
     }
 
-    /// Takes in events until the cluster is at rest: all pods are placed, and started where their node is ready, or
-    /// known to fit nowhere; and no controller is about to change any.
+    /// Processes events until the cluster has settled: each pod runs, has ended, is unschedulable, or is on a node that is
+    /// not ready; and no controller has pending work.
     ///
     /// # Errors
-    /// The workloads cannot be listed.
-    pub async fn until_settled<F>(&mut self, rest: Rest<impl Fn() -> F>) -> Result<Waited, CallError>
+    /// Listing the workloads fails.
+    pub async fn until_settled<F>(
+        &mut self,
+        criteria: SettleCriteria<impl Fn() -> F>,
+    ) -> Result<SettleResult, CallError>
     where
         F: Future<Output = bool>,
     {
         let begin = Instant::now();
-        let mut show = ticks(self.live.every());
-        let mut look = ticks(LOOK_EVERY);
-        // Seen at rest, at this version. Only when nothing changed until the next look, it is.
-        let mut seen_at_rest = None;
+        let mut show = ticks(self.status_line.interval());
+        let mut check = ticks(CHECK_INTERVAL);
+        // The version at which the last check succeeded. A second check at the same version confirms it.
+        let mut settled_at = None;
         loop {
             tokio::select! {
                 () = self.events() => {}
                 _ = show.tick() => self.show(),
-                _ = look.tick() => {
+                _ = check.tick() => {
                     let version = self.observed.version;
-                    let Some(why) = self.why_restless(&rest).await? else {
-                        if seen_at_rest == Some(version) {
-                            return Ok(Waited::Settled);
+                    let Some(why) = self.unsettled_reason(&criteria).await? else {
+                        if settled_at == Some(version) {
+                            return Ok(SettleResult::Settled);
                         }
-                        seen_at_rest = Some(version);
+                        settled_at = Some(version);
                         continue;
                     };
-                    seen_at_rest = None;
-                    tracing::debug!("not at rest: {why}");
-                    if rest.timeout.is_some_and(|timeout| begin.elapsed() > timeout) {
-                        return Ok(Waited::TimedOut(why));
+                    settled_at = None;
+                    tracing::debug!("not settled: {why}");
+                    if criteria.timeout.is_some_and(|timeout| begin.elapsed() > timeout) {
+                        return Ok(SettleResult::TimedOut(why));
                     }
                 }
             }
         }
     }
 
-    async fn why_restless<F>(&self, rest: &Rest<impl Fn() -> F>) -> Result<Option<String>, CallError>
+    async fn unsettled_reason<F>(
+        &self,
+        criteria: &SettleCriteria<impl Fn() -> F>,
+    ) -> Result<Option<String>, CallError>
     where
         F: Future<Output = bool>,
     {
-        if let Some(why) = restless_pods(&self.observed, rest.n_nodes) {
+        if let Some(why) = unsettled_pods(&self.observed, criteria.n_nodes) {
             return Ok(Some(why));
         }
-        if !(rest.is_scheduler_idle)().await {
-            return Ok(Some("the scheduler has pods to look at".to_owned()));
+        if !(criteria.is_scheduler_idle)().await {
+            return Ok(Some("the scheduler has queued pods".to_owned()));
         }
         let workloads = workloads(&self.client).await?;
-        Ok(restless_workload(&workloads, &self.observed))
+        Ok(unsettled_workload(&workloads, &self.observed))
     }
 
-    /// Takes in what has come, after waiting for something to come.
+    /// Waits for events and applies them.
     async fn events(&mut self) {
         let (mut nodes, mut pods) = (Vec::new(), Vec::new());
         let n_taken = tokio::select! {
@@ -160,7 +166,7 @@ impl Overview {
             n = self.pods.next_many(&mut pods, MAX_EVENTS) => n,
         };
         if n_taken == 0 {
-            // The runtime shuts down: nothing comes any more.
+            // The runtime shuts down: there are no more events.
             std::future::pending::<()>().await;
         }
         nodes.into_iter().for_each(|event| self.observed.node_event(event));
@@ -170,8 +176,8 @@ impl Overview {
     fn show(&mut self) {
         let rate = self.rate.per_second(self.observed.n_bound);
         if self.observed.is_complete() {
-            let enforced = self.enforcer.as_ref().map(|enforcer| Enforced::of(&enforcer.borrow()));
-            self.live.show(&self.observed.tally(), rate, &enforced.unwrap_or_default());
+            let status = self.enforcer.as_ref().map(|enforcer| EnforcerStatus::new(&enforcer.borrow()));
+            self.status_line.show(&self.observed.tally(), rate, &status.unwrap_or_default());
         }
     }
 }
@@ -188,10 +194,10 @@ struct List<T> {
     items: Vec<T>,
 }
 
-/// All objects of a collection, at once.
+/// All objects of a collection, in one page.
 ///
 /// # Errors
-/// They cannot be listed.
+/// The request fails.
 pub async fn list<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>, CallError> {
     let bytes = call::send(client, call::get(path), REQUEST_TIMEOUT, MAX_LIST_BYTES).await?;
     let list: List<T> = serde_json::from_slice(&bytes).map_err(|error| CallError::Answer {
@@ -205,7 +211,7 @@ pub async fn list<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Ve
 /// All workloads.
 ///
 /// # Errors
-/// They cannot be listed.
+/// The request fails.
 pub async fn workloads(client: &Client) -> Result<Vec<Workload>, CallError> {
     let mut workloads = Vec::new();
     for (kind, path) in COLLECTIONS {
@@ -215,7 +221,7 @@ pub async fn workloads(client: &Client) -> Result<Vec<Workload>, CallError> {
     Ok(workloads)
 }
 
-/// A count that grows, as a rate.
+/// The rate of an increasing count.
 #[derive(Default)]
 struct Rate {
     since: Option<(Instant, u64)>,
@@ -230,7 +236,7 @@ impl Rate {
             return 0.0;
         };
         let elapsed = now.duration_since(begin);
-        if elapsed >= RATE_OVER {
+        if elapsed >= RATE_PERIOD {
             self.per_second = count.saturating_sub(before) as f64 / elapsed.as_secs_f64();
             self.since = Some((now, count));
         }

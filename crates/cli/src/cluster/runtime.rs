@@ -1,4 +1,4 @@
-//! The runtime that the parts of a cluster share, and how signals end it.
+//! The async runtime that the components share, and its shutdown by signals.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::CliError;
 
-/// Parts that have not ended this long after the command did are given up.
-const GRACE: Duration = Duration::from_secs(5);
-/// What a shell shows for a program that SIGINT ended.
+/// How long to wait for remaining tasks after the command.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// 128 + SIGINT, as shells report it.
 const INTERRUPTED: i32 = 130;
 
-/// Runs a command to its end on a runtime of its own. The token is cancelled by the first SIGINT or SIGTERM; a
-/// second one ends the process where it is.
+/// Runs a command on a new runtime. The first SIGINT or SIGTERM cancels the token; the second one exits the process
+/// immediately.
 ///
 /// # Errors
-/// Those of the command; the system gives no threads or signals.
+/// The command fails, or threads or signal handlers cannot be created.
 pub fn run<F, T>(command: impl FnOnce(CancellationToken) -> F) -> Result<T, CliError>
 where
     F: Future<Output = Result<T, CliError>>,
@@ -31,7 +31,7 @@ where
         tokio::spawn(cancel_on_signal(interrupt, terminate, stop.clone()));
         command(stop).await
     });
-    runtime.shutdown_timeout(GRACE);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     outcome
 }
 

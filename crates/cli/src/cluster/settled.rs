@@ -1,4 +1,4 @@
-//! Whether a cluster has come to rest: nobody is about to make, place, start or end a pod.
+//! Whether a cluster has settled: no component is about to create, schedule, start or stop a pod.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::observed::{Metadata, Observed, Pod, Stage};
 
-/// A workload as far as it says what its controller is about to do.
+/// A workload, with the fields that show pending work of its controller.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Workload {
@@ -17,7 +17,7 @@ pub struct Workload {
     pub status: Status,
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
@@ -28,7 +28,7 @@ pub struct Spec {
     pub completions: Option<i64>,
 }
 
-/// What its controller last saw.
+/// The state that the controller last observed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -42,7 +42,7 @@ pub struct Status {
     pub conditions: Vec<super::observed::Condition>,
 }
 
-/// Collections of workloads, with the kind of what is in them.
+/// Kinds of workloads with the paths of their collections.
 pub const COLLECTIONS: [(&str, &str); 6] = [
     ("Deployment", "/apis/apps/v1/deployments"),
     ("ReplicaSet", "/apis/apps/v1/replicasets"),
@@ -52,28 +52,28 @@ pub const COLLECTIONS: [(&str, &str); 6] = [
     ("ReplicationController", "/api/v1/replicationcontrollers"),
 ];
 
-/// What keeps the nodes and pods from being at rest, in words; none when they are. `n_nodes` are expected
-/// at least.
-pub fn restless_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
+/// Why the nodes and pods have not settled; none if they have. At least `n_nodes` nodes are expected.
+pub fn unsettled_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
     if !observed.is_complete() {
-        return Some("nodes and pods are being listed".to_owned());
+        return Some("nodes and pods have not been listed".to_owned());
     }
     let tally = observed.tally();
     let n_expected = n_nodes.max(tally.n_nodes);
     if tally.n_ready < n_expected {
         return Some(format!("{} of {n_expected} nodes are ready", tally.n_ready));
     }
-    let restless = observed.pods.values().filter_map(|pod| Some((pod.key(), why_restless(pod, observed)?)));
-    let ((namespace, name), why) = restless.min()?;
+    let unsettled =
+        observed.pods.values().filter_map(|pod| Some((pod.key(), unsettled_reason(pod, observed)?)));
+    let ((namespace, name), why) = unsettled.min()?;
     Some(format!("Pod {namespace}/{name} {why}"))
 }
 
-fn why_restless(pod: &Pod, observed: &Observed) -> Option<&'static str> {
+fn unsettled_reason(pod: &Pod, observed: &Observed) -> Option<&'static str> {
     match pod.stage() {
-        Stage::New => Some("has not been looked at"),
-        Stage::Waiting if pod.is_nominated() => Some("waits for a node to be cleared"),
+        Stage::New => Some("has not been scheduled"),
+        Stage::Pending if pod.is_nominated() => Some("waits for preempted pods to terminate"),
         Stage::Terminating => Some("is being deleted"),
-        // On a node that is not ready it would wait for ever.
+        // On a node that is not ready it would never start.
         Stage::Bound if pod.node().and_then(|n| observed.nodes.get(n)).is_some_and(|n| n.is_ready()) => {
             Some("is starting")
         }
@@ -81,18 +81,18 @@ fn why_restless(pod: &Pod, observed: &Observed) -> Option<&'static str> {
     }
 }
 
-/// What keeps the workloads from being at rest, in words; none when they are.
+/// Why the workloads have not settled; none if they have.
 ///
-/// A workload whose own pods wait for a place is at rest: its controller waits for them.
-pub fn restless_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
+/// A workload with unschedulable pods has settled: its controller waits for them.
+pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
     let by_uid: HashMap<_, _> = workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect();
-    let mut waiting = HashSet::new();
-    for pod in observed.pods.values().filter(|p| p.stage() == Stage::Waiting) {
+    let mut stuck = HashSet::new();
+    for pod in observed.pods.values().filter(|p| p.stage() == Stage::Pending) {
         let mut owner = pod.metadata.controller();
-        // A pod's ReplicaSet, and that one's Deployment.
+        // The pod's ReplicaSet and its Deployment.
         for _ in 0..2 {
             let Some(reference) = owner else { break };
-            waiting.insert(reference.uid.as_str());
+            stuck.insert(reference.uid.as_str());
             owner = by_uid.get(reference.uid.as_str()).and_then(|w| w.metadata.controller());
         }
     }
@@ -100,23 +100,23 @@ pub fn restless_workload(workloads: &[Workload], observed: &Observed) -> Option<
     for owner in observed.pods.values().filter_map(|p| p.metadata.controller()) {
         *n_pods.entry(&owner.uid).or_default() += 1;
     }
-    let restless = workloads.iter().find_map(|workload| {
+    let unsettled = workloads.iter().find_map(|workload| {
         let uid = workload.metadata.uid.as_str();
-        // Workloads were listed just now; what is known of pods may be older.
+        // The list of workloads is newer than the observed pods.
         let n_seen = n_pods.get(uid).copied().unwrap_or(0);
         if n_seen < workload.n_own_pods() {
-            return Some((workload, "has pods that have not been seen yet".to_owned()));
+            return Some((workload, "has pods that have not been observed".to_owned()));
         }
-        Some((workload, workload.why_restless(waiting.contains(uid))?))
+        Some((workload, workload.unsettled_reason(stuck.contains(uid))?))
     });
-    restless.map(|(workload, why)| {
+    unsettled.map(|(workload, why)| {
         let Metadata { namespace, name, .. } = &workload.metadata;
         format!("{} {namespace}/{name} {why}", workload.kind)
     })
 }
 
 impl Workload {
-    /// How many pods there are that it controls itself.
+    /// Number of pods that it controls directly.
     fn n_own_pods(&self) -> i64 {
         match self.kind {
             "ReplicaSet" | "StatefulSet" | "ReplicationController" => self.status.replicas,
@@ -126,8 +126,8 @@ impl Workload {
         }
     }
 
-    /// `is_stuck` tells that a pod of it fits nowhere.
-    fn why_restless(&self, is_stuck: bool) -> Option<String> {
+    /// Why it has not settled; `is_stuck` means that one of its pods is unschedulable.
+    fn unsettled_reason(&self, is_stuck: bool) -> Option<String> {
         let Workload { kind, metadata, spec, status } = self;
         if metadata.deletion_timestamp.is_some() {
             return Some("is being deleted".to_owned());
@@ -139,11 +139,11 @@ impl Workload {
             let parallelism = spec.parallelism.unwrap_or(1);
             let left = spec.completions.map_or(parallelism, |n| n - status.succeeded);
             let wanted = parallelism.min(left);
-            let is_restless = !is_over && !spec.suspend && (status.active < wanted || wanted == 0);
-            return is_restless.then(|| format!("has {} of {wanted} pods", status.active));
+            let is_unsettled = !is_over && !spec.suspend && (status.active < wanted || wanted == 0);
+            return is_unsettled.then(|| format!("has {} of {wanted} pods", status.active));
         }
         if status.observed_generation < metadata.generation {
-            return Some("has not been looked at".to_owned());
+            return Some("has not been processed".to_owned());
         }
         let wanted = spec.replicas.unwrap_or(1);
         match *kind {
@@ -160,7 +160,7 @@ impl Workload {
             "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet"
                 if !spec.paused && status.replicas != wanted =>
             {
-                Some(format!("has {} pods and wants {wanted}", status.replicas))
+                Some(format!("has {} pods, desired: {wanted}", status.replicas))
             }
             _ => None,
         }
@@ -180,7 +180,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
     }
 
-    fn waiting(name: &str) -> Pod {
+    fn pending(name: &str) -> Pod {
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
         pod(name, json!({}), json!({"phase": "Pending", "conditions": [condition]}))
     }
@@ -203,25 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_at_rest_when_running_or_refused() {
+    fn pods_have_settled_when_running_or_unschedulable() {
         let check = |pods, expected: Option<&str>| {
-            assert_eq!(restless_pods(&observed(pods), 1).as_deref(), expected);
+            assert_eq!(unsettled_pods(&observed(pods), 1).as_deref(), expected);
         };
         let bound = json!({"nodeName": "n"});
         let running = pod("r", bound.clone(), json!({"phase": "Running"}));
-        check(vec![running.clone(), waiting("w")], None);
-        check(vec![running, pod("p", json!({}), json!({}))], Some("Pod a/p has not been looked at"));
+        check(vec![running.clone(), pending("w")], None);
+        check(vec![running, pod("p", json!({}), json!({}))], Some("Pod a/p has not been scheduled"));
         check(vec![pod("p", bound, json!({"phase": "Pending"}))], Some("Pod a/p is starting"));
         check(vec![pod("p", json!({"nodeName": "gone"}), json!({}))], None);
-        let mut nominated = waiting("p");
+        let mut nominated = pending("p");
         nominated.status.nominated_node_name = Some("n".to_owned());
-        check(vec![nominated], Some("Pod a/p waits for a node to be cleared"));
-        assert_eq!(restless_pods(&observed(vec![]), 2).as_deref(), Some("1 of 2 nodes are ready"));
-        assert!(restless_pods(&Observed::default(), 0).is_some());
+        check(vec![nominated], Some("Pod a/p waits for preempted pods to terminate"));
+        assert_eq!(unsettled_pods(&observed(vec![]), 2).as_deref(), Some("1 of 2 nodes are ready"));
+        assert!(unsettled_pods(&Observed::default(), 0).is_some());
     }
 
     #[test]
-    fn a_deployment_is_at_rest_when_rolled_out_or_stuck() {
+    fn a_deployment_has_settled_when_rolled_out_or_stuck() {
         let replica_set = json!({"uid": "rs", "ownerReferences": [{"uid": "d", "controller": true}]});
         let replica_set = workload("ReplicaSet", replica_set, json!({"replicas": 0}), json!({}));
         let deployment = |generation: i64, n_updated: i64, n_replicas: i64| {
@@ -236,31 +236,31 @@ mod tests {
         };
         let check = |deployment, pods, expected: Option<&str>| {
             let workloads = [deployment, replica_set.clone()];
-            assert_eq!(restless_workload(&workloads, &observed(pods)).as_deref(), expected);
+            assert_eq!(unsettled_workload(&workloads, &observed(pods)).as_deref(), expected);
         };
         check(deployment(2, 3, 3), vec![], None);
-        check(deployment(3, 3, 3), vec![], Some("Deployment a/web has not been looked at"));
+        check(deployment(3, 3, 3), vec![], Some("Deployment a/web has not been processed"));
         check(deployment(2, 1, 4), vec![], Some("Deployment a/web has 1 of 3 pods"));
-        check(deployment(2, 3, 4), vec![], Some("Deployment a/web has 4 pods and wants 3"));
-        check(deployment(2, 1, 4), vec![waiting("surge")], None);
+        check(deployment(2, 3, 4), vec![], Some("Deployment a/web has 4 pods, desired: 3"));
+        check(deployment(2, 1, 4), vec![pending("surge")], None);
         let unseen =
             workload("ReplicaSet", json!({"uid": "x"}), json!({"replicas": 1}), json!({"replicas": 1}));
         assert_eq!(
-            restless_workload(&[unseen], &observed(vec![])).as_deref(),
-            Some("ReplicaSet a/web has pods that have not been seen yet")
+            unsettled_workload(&[unseen], &observed(vec![])).as_deref(),
+            Some("ReplicaSet a/web has pods that have not been observed")
         );
     }
 
     #[test]
-    fn jobs_and_daemon_sets_are_at_rest_when_their_pods_are_there() {
-        const NOT_SEEN: &str = "Job a/web has pods that have not been seen yet";
+    fn jobs_and_daemon_sets_have_settled_when_their_pods_exist() {
+        const NOT_OBSERVED: &str = "Job a/web has pods that have not been observed";
         let check = |kind, spec, status, expected: Option<&str>| {
             let workload = workload(kind, json!({"uid": "u"}), spec, status);
-            assert_eq!(restless_workload(&[workload], &observed(vec![])).as_deref(), expected);
+            assert_eq!(unsettled_workload(&[workload], &observed(vec![])).as_deref(), expected);
         };
         let spec = json!({"parallelism": 2, "completions": 5});
         check("Job", spec.clone(), json!({"succeeded": 1}), Some("Job a/web has 0 of 2 pods"));
-        check("Job", spec.clone(), json!({"active": 1, "succeeded": 4}), Some(NOT_SEEN));
+        check("Job", spec.clone(), json!({"active": 1, "succeeded": 4}), Some(NOT_OBSERVED));
         check("Job", spec.clone(), json!({"succeeded": 5}), Some("Job a/web has 0 of 0 pods"));
         let complete = json!({"succeeded": 5, "conditions": [{"type": "Complete", "status": "True"}]});
         check("Job", spec, complete, None);

@@ -1,9 +1,9 @@
-//! `berth bench bind`: how fast the scheduler binds, by how fast pods can be bound at all.
+//! `berth bench bind`: the binding rate of the scheduler, relative to that of a bare client.
 //!
-//! The same pods are bound to the same API server in turn by a bare client, which knows their nodes beforehand and
-//! does nothing but bind, and by the scheduler. Both have the same number of connections, and both are timed by the
-//! same observer, which is told of every binding by a watch. The first tenth of the bindings of a round is not timed: in
-//! that time connections are made, and the scheduler meets each class of pods for the first time.
+//! A bare client, which only sends bindings for predetermined nodes, and the scheduler bind the same pods at the same API
+//! server in turn. Both use the same number of connections, and the same observer, which watches the pods, measures both.
+//! The first tenth of the bindings of a round is not measured: it includes the setup of connections and the scheduler's first
+//! decision for each pod template.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -23,87 +23,88 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::ClusterBenchError;
-use super::child::{Room, Server, own_cpu_time};
+use super::child::{Server, TempDir, own_cpu_time};
 use super::load::{create, each, namespace_objects, node_objects, pod_object, post};
 use crate::cluster::observed::{Observed, Pod};
 
-/// Connections that nodes and pods are created with.
+/// Connections that create nodes and pods.
 const N_CREATORS: usize = 8;
-/// A round may take this long.
+/// Maximum duration of a phase of a round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
-/// This part of the bindings of a round comes before those that are timed.
+/// One of this many bindings is not measured.
 const WARM_UP: usize = 10;
-/// The name of a scheduler that there is not.
-const NOBODY: &str = "nobody";
+/// A scheduler name that no scheduler serves.
+const NO_SCHEDULER: &str = "no-scheduler";
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Bind {
     /// Nodes.
     pub n_nodes: usize,
-    /// Pods of a round.
+    /// Pods per round.
     pub n_pods: usize,
-    /// Connections that bind at a time.
+    /// Concurrent connections.
     pub n_connections: usize,
-    /// Rounds of either.
+    /// Rounds per binder.
     pub n_rounds: usize,
-    /// Settles the nodes' sizes, labels and taints.
+    /// Seed for node sizes, labels and taints.
     pub seed: u64,
 }
 
-/// Who binds.
+/// The client that binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Who {
-    /// Knows where, and only binds.
+pub enum Binder {
+    /// Sends bindings for predetermined nodes.
     BareClient,
-    /// Finds out where.
+    /// Selects the nodes and binds.
     Scheduler,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Nodes.
     pub nodes: usize,
-    /// Pods of a round.
+    /// Pods per round.
     pub pods: usize,
-    /// Connections that bind at a time.
+    /// Concurrent connections.
     pub connections: usize,
     /// In the order they were run.
     pub rounds: Vec<Round>,
-    /// Median of the bare client's rates, in pods a second.
+    /// Median rate of the bare client, in pods per second.
     pub bare_client_per_second: f64,
-    /// Median of the scheduler's.
+    /// Median rate of the scheduler.
     pub scheduler_per_second: f64,
-    /// The latter by the former.
+    /// The scheduler's rate divided by the bare client's.
     pub ratio: f64,
-    /// Median of the processor time a pod took with the bare client, of the API server and the client together.
+    /// Median CPU time per pod with the bare client, of the API server and the client together.
     pub bare_client_cpu_us: Option<f64>,
-    /// The same with the scheduler.
+    /// Median CPU time per pod with the scheduler.
     pub scheduler_cpu_us: Option<f64>,
-    /// The former by the latter: what `ratio` is where nothing else uses the processors.
+    /// The bare client's CPU time divided by the scheduler's: equals `ratio` on an otherwise idle machine.
     pub cpu_ratio: Option<f64>,
     /// Peak memory of the API server.
     pub server_peak_rss_bytes: Option<u64>,
-    /// What the independent check found in the scheduler's placements.
+    /// Findings of the independent check of the scheduler's placements.
     pub check: Findings,
 }
 
 /// One round.
 #[derive(Debug, Serialize)]
 pub struct Round {
-    /// Who bound.
-    pub who: Who,
-    /// Pods a second, over the timed bindings.
+    /// The client.
+    #[serde(rename = "who")]
+    pub binder: Binder,
+    /// Pods per second, over the measured bindings.
     pub per_second: f64,
-    /// How long a request to bind took the bare client.
+    /// Latency of the bare client's requests.
     pub requests: Option<Figures>,
-    /// Processor time of the API server a timed pod; on Linux only, as is the next.
+    /// CPU time of the API server per measured pod; Linux only, like the next field.
     pub server_cpu_us: Option<f64>,
-    /// Processor time of who bound and of the observer.
+    /// CPU time of this process, the binder and the observer, per measured pod.
     pub own_cpu_us: Option<f64>,
-    /// Processors in use by both meanwhile.
+    /// Cores used by both processes.
     pub cores: Option<f64>,
 }
 
@@ -120,14 +121,15 @@ struct Task {
     node: String,
 }
 
-/// Measures; `progress` is told of bound pods out of all.
+/// Runs the benchmark; calls `progress` with the numbers of bound pods and of all pods.
 ///
 /// # Errors
-/// The API server cannot be started or refuses something; pods are not bound in time.
+/// The API server cannot be started or rejects a request, or pods are not bound in time.
 pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, ClusterBenchError> {
-    let room = Room::new().map_err(|e| ClusterBenchError::Size(format!("no room for files: {e}")))?;
-    let kubeconfig = room.file("kubeconfig");
-    // Without controllers nobody else has work to do, and nobody misses the nodes' heartbeats.
+    let directory = TempDir::new()
+        .map_err(|e| ClusterBenchError::Other(format!("cannot create a temporary directory: {e}")))?;
+    let kubeconfig = directory.file("kubeconfig");
+    // Without controllers, no other component uses the API server, and nodes need no heartbeats.
     let server = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
     let options = Options { kubeconfig: Some(kubeconfig), ..Options::default() };
     let client = options.client().await?;
@@ -135,15 +137,15 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     create(&client, node_objects(bind.seed, bind.n_nodes), N_CREATORS).await?;
 
     let Made { mut cluster, classes, prepared } = make(bind.n_nodes, bind.seed);
-    let concerned: Vec<usize> = (0..classes.len()).filter(|i| has_rules(&classes[*i])).collect();
+    let with_rules: Vec<usize> = (0..classes.len()).filter(|i| has_rules(&classes[*i])).collect();
     let mut tasks = Vec::with_capacity(bind.n_pods);
     for i in 0..bind.n_pods {
-        let class = concerned[i % concerned.len()];
+        let class = with_rules[i % with_rules.len()];
         let name = pod_name(&classes[class].template.metadata.name, i);
         let outcome = cluster.place_prepared(&prepared[class].named(&name));
         let node = outcome.node().map(str::to_owned).ok_or_else(|| {
-            ClusterBenchError::Size(format!(
-                "pod {i} fits on none of {} nodes: ask for fewer pods",
+            ClusterBenchError::Other(format!(
+                "pod {i} fits on none of the {} nodes: use fewer pods",
                 bind.n_nodes
             ))
         })?;
@@ -155,16 +157,17 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     let mut rounds = Vec::new();
     let n_all = 2 * bind.n_rounds * bind.n_pods;
     for i in 0..2 * bind.n_rounds {
-        let who = if i % 2 == 0 { Who::BareClient } else { Who::Scheduler };
-        rounds.push(bench.round(who, &|n_bound| progress(i * bind.n_pods + n_bound, n_all)).await?);
+        let binder = if i % 2 == 0 { Binder::BareClient } else { Binder::Scheduler };
+        rounds.push(bench.round(binder, &|n_bound| progress(i * bind.n_pods + n_bound, n_all)).await?);
     }
-    let rate = |who| median(rounds.iter().filter(|r| r.who == who).map(|r| r.per_second));
-    let (bare, scheduler) = (rate(Who::BareClient), rate(Who::Scheduler));
-    let cpu = |who| {
-        let of_round: Option<Vec<f64>> = rounds.iter().filter(|r| r.who == who).map(Round::cpu_us).collect();
+    let rate = |binder| median(rounds.iter().filter(|r| r.binder == binder).map(|r| r.per_second));
+    let (bare, scheduler) = (rate(Binder::BareClient), rate(Binder::Scheduler));
+    let cpu = |binder| {
+        let of_round: Option<Vec<f64>> =
+            rounds.iter().filter(|r| r.binder == binder).map(Round::cpu_us).collect();
         of_round.map(|us| median(us.into_iter()))
     };
-    let (bare_cpu, scheduler_cpu) = (cpu(Who::BareClient), cpu(Who::Scheduler));
+    let (bare_cpu, scheduler_cpu) = (cpu(Binder::BareClient), cpu(Binder::Scheduler));
     Ok(Report {
         nodes: bind.n_nodes,
         pods: bind.n_pods,
@@ -181,7 +184,7 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     })
 }
 
-/// Pods with affinity or anti-affinity to pods. Those that need pods of a class without such rules would wait for ever.
+/// Whether the pods have inter-pod rules that pods of the same benchmark can fulfil.
 fn has_rules(class: &Class) -> bool {
     class.kind.is_inter_pod() && class.kind != Kind::ZoneAffinityToOther
 }
@@ -207,8 +210,8 @@ struct Bench {
 }
 
 impl Bench {
-    async fn round(&mut self, who: Who, progress: &dyn Fn(usize)) -> Result<Round, ClusterBenchError> {
-        let scheduler_name = if who == Who::Scheduler { "berth" } else { NOBODY };
+    async fn round(&mut self, binder: Binder, progress: &dyn Fn(usize)) -> Result<Round, ClusterBenchError> {
+        let scheduler_name = if binder == Binder::Scheduler { "berth" } else { NO_SCHEDULER };
         let pod = |task: &Task| {
             let class = &self.classes[task.class];
             let path = format!("/api/v1/namespaces/{}/pods", class.template.metadata.namespace);
@@ -216,19 +219,19 @@ impl Bench {
         };
         create(&self.client, self.tasks.iter().map(pod).collect(), N_CREATORS).await?;
         let mut observer = Observer::start(self.client.clone(), &self.server, self.tasks.len());
-        observer.until(|o| o.observed.pods.len() >= self.tasks.len(), "all pods are there", progress).await?;
+        observer.until(|o| o.observed.pods.len() >= self.tasks.len(), "all pods exist", progress).await?;
 
         let config = self.options.config().await?;
         let stop = CancellationToken::new();
         let n_tasks = self.tasks.len();
         let all_bound = observer.until(|o| o.bound.len() >= n_tasks, "all pods are bound", progress);
-        let requests = match who {
-            Who::BareClient => {
+        let requests = match binder {
+            Binder::BareClient => {
                 let (requests, bound) = tokio::join!(self.bind_all(&config), all_bound);
                 bound?;
                 Some(requests?)
             }
-            Who::Scheduler => {
+            Binder::Scheduler => {
                 let options = SchedulerOptions {
                     bind_concurrency: self.bind.n_connections,
                     ..SchedulerOptions::default()
@@ -241,14 +244,14 @@ impl Bench {
             }
         };
         self.clear(&mut observer, progress).await?;
-        let (round, bound) = (observer.round(who, requests), observer.bound);
-        if who == Who::Scheduler {
+        let (round, bound) = (observer.round(binder, requests), observer.bound);
+        if binder == Binder::Scheduler {
             self.check(&bound);
         }
         Ok(round)
     }
 
-    /// As a client that has nothing else to do: one connection to a worker, one request at a time.
+    /// Binds with one connection per worker and one request at a time.
     async fn bind_all(&self, config: &kube::Config) -> Result<Figures, ClusterBenchError> {
         let clients: Result<Vec<_>, _> =
             (0..self.bind.n_connections).map(|_| connect::client(config.clone())).collect();
@@ -275,7 +278,7 @@ impl Bench {
         Ok(samples.await?.figures())
     }
 
-    /// Looks at the placement with code that is not the engine's.
+    /// Checks the placement with code that is independent of the engine.
     fn check(&mut self, bound: &[(String, String)]) {
         let class_of = |name: &str| {
             let (app, _) = name.rsplit_once('-')?;
@@ -310,26 +313,26 @@ impl Bench {
     }
 }
 
-/// A moment, and the processor time used until then.
+/// A point in time with the CPU times until then.
 #[derive(Clone, Copy)]
-struct Moment {
+struct Sample {
     at: Instant,
     server_cpu: Option<Duration>,
     own_cpu: Option<Duration>,
 }
 
-/// Watches pods being bound.
+/// Watches bindings.
 struct Observer<'a> {
     pods: WatchStream<Pod>,
     observed: Observed,
     seen: HashSet<String>,
-    /// Names of pods and their nodes, in the order they were told of.
+    /// Names of pods and their nodes, in the order of the events.
     bound: Vec<(String, String)>,
     server: &'a Server,
     n_pods: usize,
-    /// When the last binding of the warm-up was told, and the last of all.
-    begin: Option<Moment>,
-    end: Option<Moment>,
+    /// After the last binding of the warm-up, and after the last binding.
+    begin: Option<Sample>,
+    end: Option<Sample>,
 }
 
 impl Observer<'_> {
@@ -346,13 +349,13 @@ impl Observer<'_> {
         }
     }
 
-    /// Bindings before those that are timed; the last of them begins the time.
+    /// Number of bindings before the measurement.
     fn n_warm_up(&self) -> usize {
         (self.n_pods / WARM_UP).max(1)
     }
 
-    fn now(&self) -> Moment {
-        Moment { at: Instant::now(), server_cpu: self.server.cpu_time(), own_cpu: own_cpu_time() }
+    fn now(&self) -> Sample {
+        Sample { at: Instant::now(), server_cpu: self.server.cpu_time(), own_cpu: own_cpu_time() }
     }
 
     async fn until(
@@ -371,7 +374,7 @@ impl Observer<'_> {
                 progress(self.bound.len());
             }
         };
-        let late = |_| ClusterBenchError::TooLate { what: what.to_owned(), seconds: ROUND_TIMEOUT.as_secs() };
+        let late = |_| ClusterBenchError::Timeout { what: what.to_owned(), seconds: ROUND_TIMEOUT.as_secs() };
         tokio::time::timeout(ROUND_TIMEOUT, watched).await.map_err(late)
     }
 
@@ -390,10 +393,10 @@ impl Observer<'_> {
         self.observed.pod_event(event);
     }
 
-    fn round(&self, who: Who, requests: Option<Figures>) -> Round {
+    fn round(&self, binder: Binder, requests: Option<Figures>) -> Round {
         let (Some(begin), Some(end)) = (self.begin, self.end) else {
             return Round {
-                who,
+                binder,
                 per_second: 0.0,
                 requests,
                 server_cpu_us: None,
@@ -407,7 +410,7 @@ impl Observer<'_> {
         let server_cpu = used(begin.server_cpu, end.server_cpu);
         let own_cpu = used(begin.own_cpu, end.own_cpu);
         Round {
-            who,
+            binder,
             per_second: n_timed / seconds,
             requests,
             server_cpu_us: server_cpu.map(|s| s * 1e6 / n_timed),

@@ -1,4 +1,4 @@
-//! Parts of a cluster as processes of their own, which end with the benchmark.
+//! Components of a cluster as child processes, which are killed at the end of the benchmark.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,33 +8,33 @@ use std::time::Duration;
 
 use super::ClusterBenchError;
 
-/// A directory that is removed in the end.
-pub struct Room(PathBuf);
+/// A temporary directory, removed on drop.
+pub struct TempDir(PathBuf);
 
-impl Room {
-    /// Makes one.
+impl TempDir {
+    /// Creates the directory.
     ///
     /// # Errors
-    /// The system does not let it.
-    pub fn new() -> std::io::Result<Room> {
+    /// The directory cannot be created.
+    pub fn new() -> std::io::Result<TempDir> {
         let path = std::env::temp_dir().join(format!("berth-bench-{}", std::process::id()));
         fs::create_dir_all(&path)?;
-        Ok(Room(path))
+        Ok(TempDir(path))
     }
 
-    /// A file in it.
+    /// Path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-impl Drop for Room {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A `berth` of its own that serves a cluster.
+/// A child process `berth`.
 pub struct Server {
     child: Child,
 }
@@ -43,7 +43,7 @@ impl Server {
     /// Starts `berth ARGS` and waits until it has written its kubeconfig to this file.
     ///
     /// # Errors
-    /// It cannot be started or ends.
+    /// The process cannot be started or ends.
     pub fn start(args: &[&str], kubeconfig: &Path) -> Result<Server, ClusterBenchError> {
         let command = args.join(" ");
         let fail = |reason: String| ClusterBenchError::Child { command: command.clone(), reason };
@@ -59,17 +59,17 @@ impl Server {
         let stdout = child.stdout.take();
         let server = Server { child };
         let mut lines = stdout.map(|out| BufReader::new(out).lines()).into_iter().flatten();
-        // It prints this one line, and nothing after it: nobody has to go on reading.
+        // The process prints nothing after this line: the pipe can be dropped.
         match lines.find(|line| line.as_ref().is_ok_and(|l| l.starts_with("export KUBECONFIG="))) {
             Some(_) => Ok(server),
-            None => Err(fail("it ended before it was ready; its messages are above".to_owned())),
+            None => Err(fail("exited before it was ready; its messages are above".to_owned())),
         }
     }
 
-    /// Starts `berth ARGS` and does not wait for anything.
+    /// Starts `berth ARGS` without waiting.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The process cannot be started.
     pub fn spawn(args: &[&str]) -> Result<Server, ClusterBenchError> {
         let command = args.join(" ");
         let spawned = std::env::current_exe().and_then(|program| {
@@ -81,7 +81,7 @@ impl Server {
         }
     }
 
-    /// The most memory it had in use, in bytes; on Linux only.
+    /// Peak memory in bytes; Linux only.
     pub fn peak_rss_bytes(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -89,7 +89,7 @@ impl Server {
         kibibytes.checked_mul(1024)
     }
 
-    /// The processor time it has used; on Linux only.
+    /// CPU time; Linux only.
     pub fn cpu_time(&self) -> Option<Duration> {
         cpu_time(&self.child.id().to_string())
     }
@@ -102,16 +102,16 @@ impl Drop for Server {
     }
 }
 
-/// The processor time this process has used; on Linux only.
+/// CPU time of this process; Linux only.
 pub fn own_cpu_time() -> Option<Duration> {
     cpu_time("self")
 }
 
 fn cpu_time(process: &str) -> Option<Duration> {
-    // In every Linux there is, whatever the kernel's own tick.
+    // The unit of /proc, independent of the kernel's tick.
     const TICKS_PER_SECOND: u64 = 100;
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold spaces. Behind it the state is field 3, and the times are 14 and 15.
+    // The process name, in parentheses, can contain spaces. After it, the state is field 3, and the times are 14 and 15.
     let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Duration::from_millis((ticks(14)? + ticks(15)?) * (1000 / TICKS_PER_SECOND)))

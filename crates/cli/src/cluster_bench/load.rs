@@ -1,4 +1,4 @@
-//! What is put into a cluster: the nodes and pod classes of `bench scale`, and requests by several connections.
+//! Objects for a cluster, from the generator of `bench scale`, and concurrent requests.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-/// A request may take this long, however busy the machine is.
+/// Timeout of a request.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
-/// Does `work` on all items, `n_workers` at a time, each in a task of its own, in order. Gives how long each took.
+/// Runs `work` on all items in order with `n_workers` concurrent tasks, and returns the durations.
 ///
 /// # Errors
-/// The first error; what was begun is not waited for.
+/// The first error; other tasks are aborted.
 pub async fn each<T, F, E>(
     items: Vec<T>,
     n_workers: usize,
@@ -52,7 +52,7 @@ where
     }
     let mut all = Samples::default();
     while let Some(joined) = workers.join_next().await {
-        // A worker that panicked has told so; what it did not do is missed by whoever counts.
+        // A panic is already printed, and the caller notices missing results.
         if let Ok(samples) = joined {
             all.extend(&samples?);
         }
@@ -60,10 +60,10 @@ where
     Ok(all)
 }
 
-/// Sends an object.
+/// Creates an object.
 ///
 /// # Errors
-/// The server refuses it.
+/// The request fails.
 pub async fn post(client: &Client, path: &str, object: &Value) -> Result<(), CallError> {
     let request = call::with_body(Method::POST, path, JSON, object.to_string().into_bytes());
     call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(drop)
@@ -72,7 +72,7 @@ pub async fn post(client: &Client, path: &str, object: &Value) -> Result<(), Cal
 /// Creates objects, each at its path.
 ///
 /// # Errors
-/// The server refuses one.
+/// A request fails.
 pub async fn create(
     client: &Client,
     objects: Vec<(String, Value)>,
@@ -89,13 +89,13 @@ pub async fn create(
     .await
 }
 
-/// The namespaces of the classes.
+/// The namespaces of the pod templates.
 pub fn namespace_objects() -> Vec<(String, Value)> {
     let object = |name: String| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     namespaces().into_iter().map(|n| ("/api/v1/namespaces".to_owned(), object(n.metadata.name))).collect()
 }
 
-/// Nodes that say they are ready.
+/// Nodes with the condition `Ready`.
 pub fn node_objects(seed: u64, n_nodes: usize) -> Vec<(String, Value)> {
     let object = |i| {
         let node = nodes::node(seed, i);
@@ -110,7 +110,7 @@ pub fn node_objects(seed: u64, n_nodes: usize) -> Vec<(String, Value)> {
     (0..n_nodes).map(|i| ("/api/v1/nodes".to_owned(), object(i))).collect()
 }
 
-/// A pod of a class, for a scheduler of this name.
+/// A pod of a template for this scheduler.
 pub fn pod_object(class: &Class, name: &str, scheduler: &str) -> Value {
     let mut template: Pod = class.template.clone();
     name.clone_into(&mut template.metadata.name);
@@ -121,7 +121,7 @@ pub fn pod_object(class: &Class, name: &str, scheduler: &str) -> Value {
     object
 }
 
-/// A Deployment of pods of a class.
+/// A Deployment of a pod template.
 pub fn deployment_object(class: &Class, n_replicas: usize) -> Value {
     let pod = pod_object(class, "", "default-scheduler");
     let labels = &pod["metadata"]["labels"];

@@ -1,4 +1,4 @@
-//! Benchmarks of whole clusters. The API server is a process of its own, as on a machine that is somebody else's.
+//! Benchmarks of whole clusters, with the API server as a separate process.
 
 pub mod bind;
 mod child;
@@ -9,35 +9,35 @@ pub mod webhook;
 use berth_client::call::CallError;
 use berth_client::connect::ConnectError;
 
-/// Why nothing was measured.
+/// Why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterBenchError {
-    /// A process cannot be started, or did not get ready.
+    /// A process cannot be started, or did not become ready.
     #[error("berth {command}: {reason}")]
     Child {
-        /// What was started.
+        /// Its arguments.
         command: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// There is no client.
+    /// The client cannot be created.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The scheduler cannot go on.
+    /// The scheduler failed.
     #[error(transparent)]
     Scheduler(#[from] berth_scheduler::SchedulerError),
     /// A request failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// What was waited for did not happen.
-    #[error("not within {seconds} s: {what}")]
-    TooLate {
-        /// What was waited for.
+    /// A condition was not met in time.
+    #[error("timed out after {seconds} s waiting until {what}")]
+    Timeout {
+        /// The condition.
         what: String,
-        /// How long.
+        /// The timeout.
         seconds: u64,
     },
-    /// More was asked for than there is room.
+    /// Any other error.
     #[error("{0}")]
-    Size(String),
+    Other(String),
 }

@@ -1,4 +1,4 @@
-//! `berth bench up`: how long a cluster of `berth up` takes to settle under Deployments with all kinds of rules.
+//! `berth bench up`: how long a `berth up` cluster takes to run Deployments with all kinds of rules.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -13,79 +13,79 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ClusterBenchError;
-use super::child::{Room, Server, own_cpu_time};
+use super::child::{Server, TempDir, own_cpu_time};
 use super::load::{TIMEOUT, create, deployment_object, namespace_objects};
 use crate::cluster::observed::{Observed, Stage};
-use crate::cluster::overview::{Overview, Rest, Waited};
-use crate::render::live::Live;
+use crate::cluster::overview::{Overview, SettleCriteria, SettleResult};
+use crate::render::status_line::StatusLine;
 
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
-/// Between two requests that show how long others have to wait.
-const PROBE_EVERY: Duration = Duration::from_millis(50);
+/// Interval between two requests that measure the latency.
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Settle {
     /// Simulated nodes.
     pub n_nodes: usize,
     /// Pods of all Deployments.
     pub n_pods: usize,
-    /// Whether progress is shown.
-    pub live: bool,
+    /// Whether to show the live summary.
+    pub show_summary: bool,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Nodes.
     pub nodes: usize,
-    /// Pods there are in the end.
+    /// Pods at the end.
     pub pods: usize,
-    /// Pods that run in the end.
+    /// Running pods at the end.
     pub running: usize,
-    /// Pods that fit nowhere in the end.
+    /// Unplaced pods at the end.
     pub unplaced: usize,
-    /// From the start of the process to a server that answers.
+    /// From the start of the process until the API server responds.
     pub ready_seconds: f64,
-    /// From the start of the process to the last node's readiness.
+    /// From the start of the process until all nodes are ready.
     pub nodes_ready_seconds: f64,
-    /// From the first Deployment to all pods running and everything at rest.
+    /// From the creation of the first Deployment until the cluster has settled.
     pub settled_seconds: f64,
-    /// Pods by that time.
+    /// Pods divided by that time.
     pub pods_per_second: f64,
-    /// Peak memory of the one process that is the cluster.
+    /// Peak memory of the cluster process.
     pub peak_rss_bytes: Option<u64>,
-    /// Its processor time by the time that passed.
+    /// Its CPU time divided by the elapsed time.
     pub cores: f64,
-    /// Processor time of this process, which watches, by the time that passed.
+    /// CPU time of this process, the observer, divided by the elapsed time.
     pub own_cores: f64,
-    /// What a request for one pod took meanwhile, seen from outside.
+    /// Latency of external GET requests meanwhile.
     pub probe: Figures,
-    /// What requests took, seen by the API server, by verb.
+    /// Latency of requests by verb, measured by the API server.
     pub latencies: Vec<Latency>,
 }
 
-/// Durations of requests of one verb. The bounds are those of the server's histogram: the smallest that is not
-/// exceeded, in seconds; none beyond the largest.
+/// Latency of requests of one verb, as upper bounds of the server's histogram buckets in seconds; none above the largest bucket.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// Verb.
     pub verb: String,
     /// Requests.
     pub requests: u64,
-    /// What half of them do not exceed.
+    /// Upper bound of the median.
     pub p50_seconds: Option<f64>,
-    /// What 99% do not exceed.
+    /// Upper bound of the 99th percentile.
     pub p99_seconds: Option<f64>,
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// The cluster cannot be started, refuses something, or does not settle.
+/// The cluster cannot be started, rejects a request, or does not settle.
 pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
-    let room = Room::new().map_err(|e| ClusterBenchError::Size(format!("no room for files: {e}")))?;
-    let kubeconfig = room.file("kubeconfig");
+    let directory = TempDir::new()
+        .map_err(|e| ClusterBenchError::Other(format!("cannot create a temporary directory: {e}")))?;
+    let kubeconfig = directory.file("kubeconfig");
     let n_nodes = settle.n_nodes.to_string();
     let zones = settle.n_nodes.min(10).to_string();
     let started = Instant::now();
@@ -105,10 +105,10 @@ pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
     let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
     let ready = started.elapsed();
 
-    let mut overview = Overview::start(client.clone(), Live::new(settle.live), None);
+    let mut overview = Overview::start(client.clone(), StatusLine::new(settle.show_summary), None);
     let idle = || async { true };
-    let rest = |n_nodes| Rest { n_nodes, is_scheduler_idle: idle, timeout: Some(SETTLE_TIMEOUT) };
-    wait(&mut overview, rest(settle.n_nodes), "nodes are ready").await?;
+    let rest = |n_nodes| SettleCriteria { n_nodes, is_scheduler_idle: idle, timeout: Some(SETTLE_TIMEOUT) };
+    wait(&mut overview, rest(settle.n_nodes), "all nodes are ready").await?;
     let nodes_ready = started.elapsed();
 
     create(&client, namespace_objects(), 1).await?;
@@ -154,13 +154,13 @@ pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
 
 async fn wait<F: Future<Output = bool>>(
     overview: &mut Overview,
-    rest: Rest<impl Fn() -> F>,
+    rest: SettleCriteria<impl Fn() -> F>,
     what: &str,
 ) -> Result<(), ClusterBenchError> {
     match overview.until_settled(rest).await? {
-        Waited::Settled => Ok(()),
-        Waited::TimedOut(why) => Err(ClusterBenchError::TooLate {
-            what: format!("{what}: {why}"),
+        SettleResult::Settled => Ok(()),
+        SettleResult::TimedOut(why) => Err(ClusterBenchError::Timeout {
+            what: format!("{what} ({why})"),
             seconds: SETTLE_TIMEOUT.as_secs(),
         }),
     }
@@ -170,7 +170,7 @@ fn n_without_node(observed: &Observed) -> usize {
     observed.pods.values().filter(|pod| pod.node().is_none()).count()
 }
 
-/// Asks for a small object again and again; how long that takes is what somebody at a terminal would wait.
+/// Reads a small object repeatedly to measure the latency that an external client observes.
 async fn probe(client: Client, stop: CancellationToken) -> Samples {
     let mut samples = Samples::default();
     loop {
@@ -181,12 +181,12 @@ async fn probe(client: Client, stop: CancellationToken) -> Samples {
         }
         tokio::select! {
             () = stop.cancelled() => return samples,
-            () = tokio::time::sleep(PROBE_EVERY) => {}
+            () = tokio::time::sleep(PROBE_INTERVAL) => {}
         }
     }
 }
 
-/// Out of `apiserver_request_duration_seconds` of the server's metrics, without watches, which last.
+/// Reads `apiserver_request_duration_seconds` from the metrics, without the long-running watches.
 fn latencies(metrics: &str) -> Vec<Latency> {
     let mut buckets: BTreeMap<String, HashMap<String, u64>> = BTreeMap::new();
     for line in metrics.lines() {

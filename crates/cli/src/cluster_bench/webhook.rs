@@ -1,4 +1,4 @@
-//! `berth bench webhook`: reviews per second of processor time, over TLS with connections that are kept.
+//! `berth bench webhook`: reviews per second of CPU time, over persistent TLS connections.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,69 +12,72 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ClusterBenchError;
-use super::child::{Room, Server};
+use super::child::{Server, TempDir};
 use super::load::{TIMEOUT, create, each, node_objects};
 
 const N_CREATORS: usize = 16;
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// Reviews before the clock runs.
-const N_WARM: usize = 500;
+/// Reviews before the measurement.
+const N_WARM_UP: usize = 500;
 const POLICY: &str = "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionPolicy\nbudgets:\n- namespaces: [budgeted]\n  \
                       blastRadius: {nodes: 1000000}\n";
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookBench {
-    /// Nodes of the cluster that the webhook follows.
+    /// Nodes of the cluster.
     pub n_nodes: usize,
     /// Reviews of each kind.
     pub n_reviews: usize,
-    /// Connections that ask at a time.
+    /// Concurrent connections.
     pub n_connections: usize,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Nodes.
     pub nodes: usize,
     /// Connections.
     pub connections: usize,
-    /// By kind of question, and all in turn.
+    /// By kind of review, and all kinds in turn.
     pub kinds: Vec<Kind>,
 }
 
-/// Questions of one kind.
+/// Reviews of one kind.
 #[derive(Debug, Serialize)]
 pub struct Kind {
-    /// What was asked.
+    /// Description of the reviewed pod.
     pub what: &'static str,
-    /// How often.
+    /// Number of reviews.
     pub reviews: usize,
-    /// By the clock, with the client on the same machine.
+    /// Reviews per second of elapsed time, with the client on the same machine.
     pub per_second: f64,
-    /// By the webhook process's own processor time: what one core of its own would answer.
+    /// Reviews per second of the webhook's CPU time: the rate of a dedicated core.
     pub per_cpu_second: Option<f64>,
-    /// How long an answer took.
+    /// Latency of a review.
     pub latency: Figures,
 }
 
-/// A question, and whether it is to be allowed.
-struct Question {
+/// A request with its expected answer.
+struct ReviewRequest {
     path: &'static str,
     body: String,
     allowed: bool,
 }
 
-/// Starts an API server and a webhook, each a process, and asks.
+/// Starts an API server and a webhook as processes, and sends reviews.
 ///
 /// # Errors
-/// A process does not start, or something is answered wrongly.
+/// A process does not start, or an answer is wrong.
 pub async fn run(bench: WebhookBench) -> Result<Report, ClusterBenchError> {
-    let io = |error: std::io::Error| ClusterBenchError::Size(format!("no place for files: {error}"));
-    let room = Room::new().map_err(io)?;
-    let (kubeconfig, ca, policy) = (room.file("kubeconfig"), room.file("ca.crt"), room.file("policy.yaml"));
+    let io = |error: std::io::Error| {
+        ClusterBenchError::Other(format!("cannot create a temporary directory: {error}"))
+    };
+    let directory = TempDir::new().map_err(io)?;
+    let (kubeconfig, ca, policy) =
+        (directory.file("kubeconfig"), directory.file("ca.crt"), directory.file("policy.yaml"));
     fs::write(&policy, POLICY).map_err(io)?;
     let _api = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
     let options = Options { kubeconfig: Some(kubeconfig.clone()), ..Options::default() };
@@ -95,7 +98,7 @@ pub async fn run(bench: WebhookBench) -> Result<Report, ClusterBenchError> {
         "--config",
         &policy,
     ])?;
-    let trusting = room.file("webhook-kubeconfig");
+    let trusting = directory.file("webhook-kubeconfig");
     let config = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: w\nclusters:\n- name: w\n  cluster:\n    server: https://{address}\n    \
          certificate-authority: {ca_file}\nusers:\n- name: w\n  user: {{}}\ncontexts:\n- name: w\n  context: {{cluster: w, \
@@ -110,14 +113,14 @@ pub async fn run(bench: WebhookBench) -> Result<Report, ClusterBenchError> {
     }
 
     let mut kinds = Vec::new();
-    let mut all: Vec<Question> = Vec::new();
-    for (what, make) in questions() {
+    let mut all: Vec<ReviewRequest> = Vec::new();
+    for (what, make) in requests() {
         let of_kind = |n: usize| (0..n).map(|_| make()).collect::<Vec<_>>();
-        ask(&clients, of_kind(N_WARM)).await?;
+        send_reviews(&clients, of_kind(N_WARM_UP)).await?;
         kinds.push(measure(what, &webhook, &clients, of_kind(bench.n_reviews)).await?);
     }
     for _ in 0..bench.n_reviews {
-        all.extend(questions().map(|(_, make)| make()));
+        all.extend(requests().map(|(_, make)| make()));
     }
     kinds.push(measure("all of these in turn", &webhook, &clients, all).await?);
     Ok(Report { nodes: bench.n_nodes, connections: bench.n_connections, kinds })
@@ -133,7 +136,7 @@ async fn is_ready(options: &Options) -> Result<(), ClusterBenchError> {
         }
         if begin.elapsed() > READY_TIMEOUT {
             let what = "the webhook is ready".to_owned();
-            return Err(ClusterBenchError::TooLate { what, seconds: READY_TIMEOUT.as_secs() });
+            return Err(ClusterBenchError::Timeout { what, seconds: READY_TIMEOUT.as_secs() });
         }
         tokio::time::sleep(POLL).await;
     }
@@ -143,58 +146,61 @@ async fn measure(
     what: &'static str,
     webhook: &Server,
     clients: &[Client],
-    questions: Vec<Question>,
+    requests: Vec<ReviewRequest>,
 ) -> Result<Kind, ClusterBenchError> {
-    let reviews = questions.len();
+    let reviews = requests.len();
     let (before, begin) = (webhook.cpu_time(), Instant::now());
-    let latency = ask(clients, questions).await?;
+    let latency = send_reviews(clients, requests).await?;
     let seconds = begin.elapsed().as_secs_f64();
     let used = webhook.cpu_time().zip(before).map(|(after, before)| (after - before).as_secs_f64());
     let per_cpu_second = used.filter(|used| *used > 0.0).map(|used| reviews as f64 / used);
     Ok(Kind { what, reviews, per_second: reviews as f64 / seconds, per_cpu_second, latency })
 }
 
-/// Asks over all connections at once; every answer is looked at.
-async fn ask(clients: &[Client], questions: Vec<Question>) -> Result<Figures, ClusterBenchError> {
+/// Sends the reviews over all connections concurrently and checks every answer.
+async fn send_reviews(
+    clients: &[Client],
+    requests: Vec<ReviewRequest>,
+) -> Result<Figures, ClusterBenchError> {
     let clients = clients.to_vec();
     let n_connections = clients.len();
-    let asked = each(questions, n_connections, move |worker, questions, i| {
+    let samples = each(requests, n_connections, move |worker, requests, i| {
         let client = clients[worker].clone();
         async move {
-            let Question { path, body, allowed } = &questions[i];
+            let ReviewRequest { path, body, allowed } = &requests[i];
             let request =
                 call::with_body(http::Method::POST, path, "application/json", body.clone().into_bytes());
             let review: Value = call::json(&client, request, TIMEOUT).await?;
             if review["response"]["allowed"] == *allowed {
                 return Ok(());
             }
-            Err(ClusterBenchError::Size(format!("{path} was answered {review}; expected allowed: {allowed}")))
+            Err(ClusterBenchError::Other(format!("{path} answered {review}; expected allowed: {allowed}")))
         }
     });
-    Ok(asked.await?.figures())
+    Ok(samples.await?.figures())
 }
 
-type Make = fn() -> Question;
+type Make = fn() -> ReviewRequest;
 
-/// The kinds of questions.
-fn questions() -> [(&'static str, Make); 5] {
+/// The kinds of reviews.
+fn requests() -> [(&'static str, Make); 5] {
     [
-        ("a pod without rules", || review("/validate-pods", "default", json!({}), json!({}), true)),
-        ("an annotation, with a dialect warning", || {
+        ("pod without rules", || review("/validate-pods", "default", json!({}), json!({}), true)),
+        ("annotation with a dialect warning", || {
             let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [
                 {"labelSelector": {"matchLabels": {"app": "web"}}, "namespaces": [], "topologyKey": "kubernetes.io/hostname"}]}});
             let annotations = json!({"scheduling.berth.dev/affinity": affinity.to_string()});
             review("/validate-pods", "default", json!({"annotations": annotations}), json!({}), true)
         }),
-        ("anti-affinity that the guard denies", || {
+        ("anti-affinity denied by the policy", || {
             let term = json!({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "topology.kubernetes.io/zone"});
             review("/validate-pods", "default", json!({}), anti_affinity(term), false)
         }),
-        ("anti-affinity by zone, with a budget", || {
+        ("zone anti-affinity with a budget", || {
             let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "topology.kubernetes.io/zone"});
             review("/validate-pods", "budgeted", json!({}), anti_affinity(term), true)
         }),
-        ("matchLabelKeys to be merged", || {
+        ("merge of matchLabelKeys", || {
             let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname",
                 "matchLabelKeys": ["pod-template-hash"]});
             review("/mutate-pods", "default", json!({}), anti_affinity(term), true)
@@ -206,8 +212,8 @@ fn anti_affinity(term: Value) -> Value {
     json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
 
-/// The creation of a pod as a ReplicaSet makes it, about 3 kB.
-fn review(path: &'static str, namespace: &str, metadata: Value, spec: Value, allowed: bool) -> Question {
+/// The creation of a pod by a ReplicaSet, about 3 kB.
+fn review(path: &'static str, namespace: &str, metadata: Value, spec: Value, allowed: bool) -> ReviewRequest {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -259,5 +265,5 @@ fn review(path: &'static str, namespace: &str, metadata: Value, spec: Value, all
             "system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"]},
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }});
-    Question { path, body: body.to_string(), allowed }
+    ReviewRequest { path, body: body.to_string(), allowed }
 }

@@ -7,7 +7,7 @@ use berth_apiserver::ServerOptions;
 use berth_client::connect;
 
 use crate::cluster::admission::{self, InProcess};
-use crate::cluster::parts::Parts;
+use crate::cluster::components::Components;
 use crate::error::CliError;
 
 /// The admission policy.
@@ -53,13 +53,13 @@ impl AdmissionArgs {
 pub async fn follow(
     admission: Arc<Admission>,
     config: kube::Config,
-    parts: &mut Parts,
+    components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(config)?;
     let told = admission.clone();
-    parts.start("admission", |stop| admission::follow(client, told, stop));
+    components.start("admission", |stop| admission::follow(client, told, stop));
     tokio::select! {
         () = admission.complete() => Ok(()),
-        failed = parts.failed() => failed,
+        failed = components.failed() => failed,
     }
 }

@@ -7,9 +7,9 @@ use futures::FutureExt;
 
 use super::admission_args::{self, AdmissionArgs};
 use super::server_args::ServerArgs;
-use crate::Answer;
+use crate::ExitStatus;
+use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
-use crate::cluster::parts::Parts;
 use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
@@ -44,30 +44,30 @@ pub struct Args {
 }
 
 /// Serves until SIGINT or SIGTERM.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let mut options = args.server.options(!args.strict_v1);
     let follows = args.admission.put_into(&mut options, !args.strict_v1)?;
     runtime::run(async |stop| {
         let server = ApiServer::start(options).await?;
-        let mut parts = Parts::new(stop.child_token());
+        let mut components = Components::new(stop.child_token());
         if args.controllers {
             let client = connect::client(server.admin_config())?;
             let running = |stop| {
                 berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>)
             };
-            parts.start("controllers", running);
+            components.start("controllers", running);
         }
         if let Some(admission) = follows {
-            admission_args::follow(admission, server.admin_config(), &mut parts).await?;
+            admission_args::follow(admission, server.admin_config(), &mut components).await?;
         }
         output::kubeconfig_line(server.kubeconfig_path())?;
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            failed = parts.failed() => failed,
+            failed = components.failed() => failed,
         };
-        parts.end().await;
+        components.stop().await;
         server.shutdown().await;
-        ended.map(|()| Answer::Good)
+        ended.map(|()| ExitStatus::Success)
     })
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 
 use super::cluster_args::ClusterArgs;
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
 use crate::render::audit::{self, Audit, Summary};
@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 /// Checks the rules of running pods.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut simulation = args.cluster.simulation(false)?;
     let cluster = simulation.cluster();
     let violations = violations(cluster, args.executing_only);
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     let mut out = output::stdout();
     args.output.write(&mut out, &audit, |out| audit::write(out, &audit))?;
     out.flush()?;
-    Ok(if audit.violations.is_empty() { Answer::Good } else { Answer::Bad })
+    Ok(if audit.violations.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 fn violations(cluster: &mut Cluster, executing_only: bool) -> Vec<Violation> {

@@ -12,7 +12,7 @@ use berth_bench::{dump, measure};
 use serde_json::json;
 
 use super::bench_webhook::{self, WebhookArgs};
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::runtime;
 use crate::cluster_bench;
 use crate::cluster_bench::bind::Bind;
@@ -209,14 +209,14 @@ struct EnforceArgs {
 }
 
 /// Runs a benchmark.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     let answer = match (&args.command, &args.file) {
         (Some(Command::Scale(args)), _) => scale(&mut out, args)?,
         (Some(Command::Load(args)), _) => load(&mut out, args)?,
         (Some(Command::Dump(args)), _) => {
             dump::write(&mut out, args.nodes as usize, args.pods as usize, args.seed)?;
-            Answer::Good
+            ExitStatus::Success
         }
         (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
         (Some(Command::Enforce(args)), _) => enforce(&mut out, args)?,
@@ -230,7 +230,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     Ok(answer)
 }
 
-fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<Answer, CliError> {
+fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<ExitStatus, CliError> {
     let matches = |filter: &Option<String>, name: &str| filter.as_ref().is_none_or(|filter| filter == name);
     let cases = file.cases.iter().filter(|c| matches(&args.case, &c.name));
     let selected: Vec<_> = cases
@@ -253,20 +253,20 @@ fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<A
     progress.finish_and_clear();
     args.output.write(out, &reports, |out| render::workloads(out, &reports))?;
     let is_broken = reports.iter().any(|r| r.status == Status::Failed);
-    Ok(if is_broken { Answer::Bad } else { Answer::Good })
+    Ok(if is_broken { ExitStatus::Failure } else { ExitStatus::Success })
 }
 
-fn scale(out: &mut impl Write, args: &ScaleArgs) -> Result<Answer, CliError> {
+fn scale(out: &mut impl Write, args: &ScaleArgs) -> Result<ExitStatus, CliError> {
     let scale = Scale { nodes: args.nodes as usize, pods: args.pods as usize, seed: args.seed };
     let progress = progress::of_pods();
     progress.set_length(scale.pods as u64);
     let report = scale::run(scale, &mut |n_decided| progress.set_position(n_decided as u64));
     progress.finish_and_clear();
     args.output.write(out, &report, |out| render::scale(out, &report))?;
-    Ok(if report.check.n_violations > 0 { Answer::Bad } else { Answer::Good })
+    Ok(if report.check.n_violations > 0 { ExitStatus::Failure } else { ExitStatus::Success })
 }
 
-fn load(out: &mut impl Write, args: &LoadArgs) -> Result<Answer, CliError> {
+fn load(out: &mut impl Write, args: &LoadArgs) -> Result<ExitStatus, CliError> {
     let inputs = find_inputs(&args.files)?;
     let progress = progress::of_bytes(&inputs);
     let mut loader = Loader::default();
@@ -276,10 +276,10 @@ fn load(out: &mut impl Write, args: &LoadArgs) -> Result<Answer, CliError> {
     progress.finish_and_clear();
     let report = loader.report();
     args.output.write(out, &report, |out| render::load(out, &report))?;
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }
 
-fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<Answer, CliError> {
+fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<ExitStatus, CliError> {
     let figures = Bench::new(args.nodes as usize).repeat(args.op, args.count as usize).figures();
     let peak_rss_bytes = measure::peak_rss_bytes();
     let report = json!({"op": args.op.to_string(), "nodes": args.nodes, "count": figures.decisions,
@@ -287,10 +287,10 @@ fn ops(out: &mut impl Write, args: &OpsArgs) -> Result<Answer, CliError> {
         "max_us": figures.max_us, "peak_rss_bytes": peak_rss_bytes});
     args.output
         .write(out, &report, |out| render::operation(out, args.op, args.nodes, &figures, peak_rss_bytes))?;
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }
 
-fn enforce(out: &mut impl Write, args: &EnforceArgs) -> Result<Answer, CliError> {
+fn enforce(out: &mut impl Write, args: &EnforceArgs) -> Result<ExitStatus, CliError> {
     let enforce = Enforce {
         nodes: args.nodes as usize,
         pods: args.pods as usize,
@@ -302,10 +302,10 @@ fn enforce(out: &mut impl Write, args: &EnforceArgs) -> Result<Answer, CliError>
     let report = enforce::run(enforce, &mut |n_rounds| progress.set_position(n_rounds as u64));
     progress.finish_and_clear();
     args.output.write(out, &report, |out| render::enforce(out, &report))?;
-    Ok(if report.is_right { Answer::Good } else { Answer::Bad })
+    Ok(if report.is_right { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
-fn bind(out: &mut impl Write, args: &BindArgs) -> Result<Answer, CliError> {
+fn bind(out: &mut impl Write, args: &BindArgs) -> Result<ExitStatus, CliError> {
     let bind = Bind {
         n_nodes: args.nodes as usize,
         n_pods: args.pods as usize,
@@ -326,11 +326,11 @@ fn bind(out: &mut impl Write, args: &BindArgs) -> Result<Answer, CliError> {
     })?;
     progress.finish_and_clear();
     args.output.write(out, &report, |out| cluster_render::bind(out, &report))?;
-    Ok(if report.check.n_violations > 0 { Answer::Bad } else { Answer::Good })
+    Ok(if report.check.n_violations > 0 { ExitStatus::Failure } else { ExitStatus::Success })
 }
 
-fn settle(out: &mut impl Write, args: &UpArgs) -> Result<Answer, CliError> {
-    let settle = Settle { n_nodes: args.nodes as usize, n_pods: args.pods as usize, live: true };
+fn settle(out: &mut impl Write, args: &UpArgs) -> Result<ExitStatus, CliError> {
+    let settle = Settle { n_nodes: args.nodes as usize, n_pods: args.pods as usize, show_summary: true };
     let report = runtime::run(async |stop| {
         tokio::select! {
             report = cluster_bench::settle::run(settle) => Ok(report?),
@@ -338,5 +338,5 @@ fn settle(out: &mut impl Write, args: &UpArgs) -> Result<Answer, CliError> {
         }
     })?;
     args.output.write(out, &report, |out| cluster_render::settle(out, &report))?;
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::runtime;
 use crate::cluster_bench::webhook::{self, WebhookBench};
 use crate::error::CliError;
@@ -29,7 +29,7 @@ pub struct WebhookArgs {
 }
 
 /// Runs the benchmark.
-pub fn run(out: &mut impl Write, args: &WebhookArgs) -> Result<Answer, CliError> {
+pub fn run(out: &mut impl Write, args: &WebhookArgs) -> Result<ExitStatus, CliError> {
     let bench = WebhookBench {
         n_nodes: args.nodes as usize,
         n_reviews: args.reviews as usize,
@@ -42,5 +42,5 @@ pub fn run(out: &mut impl Write, args: &WebhookArgs) -> Result<Answer, CliError>
         }
     })?;
     args.output.write(out, &report, |out| render::write(out, &report))?;
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }

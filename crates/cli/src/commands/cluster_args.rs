@@ -11,7 +11,7 @@ use super::node_args::NodeSizeArgs;
 use super::rules_args::RulesArgs;
 use crate::error::CliError;
 use crate::input::find_inputs;
-use crate::live::Live;
+use crate::live::LiveCluster;
 use crate::output;
 use crate::render::names::{abbreviated, counted};
 use crate::render::progress;
@@ -62,9 +62,10 @@ pub struct ClusterArgs {
 
 impl ClusterArgs {
     /// The live cluster, if one is requested.
-    fn live_cluster(&self) -> Option<Live> {
+    fn live_cluster(&self) -> Option<LiveCluster> {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
-        (self.live || kubeconfig.is_some() || context.is_some()).then_some(Live { kubeconfig, context })
+        (self.live || kubeconfig.is_some() || context.is_some())
+            .then_some(LiveCluster { kubeconfig, context })
     }
 
     /// Whether a live cluster is requested.

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output;
 
@@ -22,12 +22,12 @@ pub struct Args {
 }
 
 /// Prints the script that completes the arguments of `C`.
-pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
+pub fn run<C: CommandFactory>(args: &Args) -> Result<ExitStatus, CliError> {
     // The generator panics on write errors such as a closed pipe, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "berth", &mut script);
     let mut out = output::stdout();
     out.write_all(&script)?;
     out.flush()?;
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }

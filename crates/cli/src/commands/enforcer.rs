@@ -10,7 +10,7 @@ use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
 use super::rules_args::RulesArgs;
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
@@ -98,7 +98,7 @@ pub struct Args {
 }
 
 /// Enforces until SIGINT or SIGTERM.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if args.dry_run { args.log.at_least_info() } else { args.log }.start();
     let mut options = options(args.rules.settings(&[])?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         running.stopped().await.map_err(berth_enforcer::EnforcerError::from)?;
-        Ok(Answer::Good)
+        Ok(ExitStatus::Success)
     })
 }
 

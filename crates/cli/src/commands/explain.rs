@@ -5,7 +5,7 @@ use std::io::Write;
 use berth_simulate::{SimulatedPod, Simulation};
 
 use super::cluster_args::ClusterArgs;
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
 use crate::render::explanation;
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// Explains the pod.
-pub fn run(mut args: Args) -> Result<Answer, CliError> {
+pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     // `-f` takes all values up to the next option, including a pod name that follows.
     let pod = args.pod.take().or_else(|| take_last(&mut args.cluster)).ok_or_else(|| {
         CliError::NotFound("no pod given: put it last, for example `berth explain -f FILE web-0`".to_owned())
@@ -78,7 +78,7 @@ pub fn run(mut args: Args) -> Result<Answer, CliError> {
         Some(_) => is_node_known && explanation.broken.is_empty(),
         None => explanation.outcome.node().is_some(),
     };
-    Ok(if is_good { Answer::Good } else { Answer::Bad })
+    Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 /// The last of the files, if other input remains.
@@ -91,7 +91,7 @@ fn take_last(cluster: &mut ClusterArgs) -> Option<String> {
 fn find(simulation: &Simulation, requested: &str) -> Result<(String, String), CliError> {
     let (namespace, name) = match requested.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
-        None => (None, asked),
+        None => (None, requested),
     };
     let matches = |p: &&SimulatedPod| {
         p.pod.metadata.name == name && namespace.is_none_or(|n| p.pod.metadata.namespace == n)

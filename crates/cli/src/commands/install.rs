@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::admission;
 use crate::error::CliError;
 use crate::installation::{
@@ -91,7 +91,7 @@ enum From {
 }
 
 /// Prints the manifests. `C` is the whole command line; it validates the arguments of the containers.
-pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
+pub fn run<C: CommandFactory>(args: &Args) -> Result<ExitStatus, CliError> {
     let installation = args.installation()?;
     let objects = installation.objects()?;
     for extra in &args.extra_args {
@@ -106,7 +106,7 @@ pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
             certificate.not_after
         ));
     }
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }
 
 impl Args {

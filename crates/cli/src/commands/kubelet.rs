@@ -4,7 +4,7 @@ use berth_kubelet::KubeletOptions;
 
 use super::connection_args::ConnectionArgs;
 use super::node_args::{AdoptArgs, MAX_NODES, NodeArgs, TimingArgs};
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 /// Runs the nodes until SIGINT or SIGTERM.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let options = KubeletOptions {
         make: args.nodes.map(|n_nodes| args.template.template(n_nodes)).into_iter().collect(),
@@ -49,6 +49,6 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
     runtime::run(async |stop| {
         let config = args.connection.options().config().await?;
         berth_kubelet::run(config, options, stop).await?;
-        Ok(Answer::Good)
+        Ok(ExitStatus::Success)
     })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::CommandFactory;
 
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output;
 
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Writes the pages of `C`.
-pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
+pub fn run<C: CommandFactory>(args: &Args) -> Result<ExitStatus, CliError> {
     // Options that all commands have are described in berth.1 only.
     let command = C::command().disable_help_subcommand(true);
     match &args.directory {
@@ -40,5 +40,5 @@ pub fn run<C: CommandFactory>(args: &Args) -> Result<Answer, CliError> {
             out.flush()?;
         }
     }
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use berth_simulate::replay::{Difference, replay};
 use serde::Serialize;
 
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::output::{self, Format, OutputArgs};
@@ -49,7 +49,7 @@ struct Findings {
 }
 
 /// Replays every file.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if let Some(file) = args.files.iter().find(|f| Path::new(f).is_dir()) {
         return Err(RecordingError::Directory { file: file.clone() }.into());
     }
@@ -92,5 +92,5 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")
     })?;
     out.flush()?;
-    Ok(if findings.n_differences == 0 { Answer::Good } else { Answer::Bad })
+    Ok(if findings.n_differences == 0 { ExitStatus::Success } else { ExitStatus::Failure })
 }

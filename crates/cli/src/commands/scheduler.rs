@@ -9,7 +9,7 @@ use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
 use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::rules_args::RulesArgs;
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
@@ -55,7 +55,7 @@ pub struct Args {
 }
 
 /// Schedules until SIGINT or SIGTERM.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let settings = args.rules.settings(&[])?;
     let is_configured = args.rules.is_configured();
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         running.stopped().await.map_err(berth_scheduler::SchedulerError::from)?;
-        Ok(Answer::Good)
+        Ok(ExitStatus::Success)
     })
 }
 

@@ -6,7 +6,7 @@ use berth_simulate::{SimulatedPod, Simulation};
 use clap::ValueEnum;
 
 use super::cluster_args::ClusterArgs;
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output;
 use crate::render::placement::{self, Columns, Row};
@@ -58,7 +58,7 @@ enum Format {
 }
 
 /// Places the pods.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut simulation = args.cluster.simulation(args.output == Format::Yaml)?;
     let progress = progress::of_pods();
     simulation.run(|n_placed, n_waiting| {
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         Format::Yaml => write_yaml(&mut out, &simulation)?,
     }
     out.flush()?;
-    Ok(if is_good { Answer::Good } else { Answer::Bad })
+    Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 /// The pods that were pending.

@@ -24,21 +24,21 @@ use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::rules_args::RulesArgs;
 use super::server_args::ServerArgs;
 use super::{enforcer, scheduler};
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::apply::{Applied, apply};
+use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
 use crate::cluster::observed::{Key, Pod};
 use crate::cluster::outcome::Outcome;
-use crate::cluster::overview::{Overview, Rest, Waited, list, workloads};
-use crate::cluster::parts::Parts;
+use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, workloads};
 use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::output;
-use crate::render::live::Live;
-use crate::render::names::counted;
+use crate::render::names::{counted, elapsed};
 use crate::render::placement::{self, Columns};
 use crate::render::progress;
+use crate::render::status_line::StatusLine;
 
 /// Number of simulated nodes without --nodes and --from.
 const DEFAULT_NODES: u64 = 3;
@@ -113,7 +113,7 @@ struct Input {
 }
 
 /// Runs the cluster until SIGINT or SIGTERM, or until it has settled.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let (mut configurations, mut dump, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
     read(&args.from, &mut |manifest| dump.push(manifest.value))?;
@@ -145,7 +145,12 @@ fn read(arguments: &[String], each: &mut dyn FnMut(Manifest)) -> Result<(), CliE
     Ok(())
 }
 
-async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) -> Result<Answer, CliError> {
+async fn up(
+    args: &Args,
+    input: Input,
+    begin: Instant,
+    stop: CancellationToken,
+) -> Result<ExitStatus, CliError> {
     let Input { settings, is_configured, dump, manifests } = input;
     let names = &args.scheduler_name;
     let scheduler = scheduler::options(
@@ -157,55 +162,56 @@ async fn up(args: &Args, input: Input, begin: Instant, stop: CancellationToken) 
     let mut server = args.server.options(settings.extensions);
     let follows = args.admission.put_into(&mut server, settings.extensions)?;
     let server = ApiServer::start(server).await?;
-    let mut parts = Parts::new(stop.child_token());
+    let mut components = Components::new(stop.child_token());
     let outcome = async {
         server.import(dump).await?;
         if let Some(admission) = follows {
-            admission_args::follow(admission, server.admin_config(), &mut parts).await?;
+            admission_args::follow(admission, server.admin_config(), &mut components).await?;
         }
         let client = connect::client(server.admin_config())?;
         let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
-        start_parts(args, settings, &server, &mut parts)?;
-        let scheduler = berth_scheduler::start(server.admin_config(), scheduler, parts.stop_token()).await?;
-        let snapshot = scheduler.snapshot();
-        parts.start("scheduler", |_| scheduler.stopped());
+        start_components(args, settings, &server, &mut components)?;
+        let scheduler =
+            berth_scheduler::start(server.admin_config(), scheduler, components.stop_token()).await?;
+        let scheduled = scheduler.snapshot();
+        components.start("scheduler", |_| scheduler.stopped());
         let enforced = match enforcer {
             Some(options) => {
                 let config = server.admin_config();
-                let enforcer = berth_enforcer::start(config, options, parts.stop_token()).await?;
+                let enforcer = berth_enforcer::start(config, options, components.stop_token()).await?;
                 let enforced = enforcer.snapshot();
-                parts.start("enforcer", |_| enforcer.stopped());
+                components.start("enforcer", |_| enforcer.stopped());
                 Some(enforced)
             }
             None => None,
         };
         output::kubeconfig_line(server.kubeconfig_path())?;
-        output::note(&format!("ready in {} at {}", duration_text(begin.elapsed()), server.url()));
-        let shown = Shown { scheduler: snapshot, enforcer: enforced };
-        let work = attend(args, client, manifests, ran, shown, &stop);
+        output::note(&format!("ready in {} at {}", elapsed(begin.elapsed()), server.url()));
+        let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
+        let work = attend(args, client, manifests, ran, snapshots, &stop);
         tokio::select! {
             answer = work => answer,
-            failed = parts.failed() => failed.map(|()| Answer::Good),
+            failed = components.failed() => failed.map(|()| ExitStatus::Success),
         }
     };
     let outcome = outcome.await;
-    parts.end().await;
+    components.stop().await;
     server.shutdown().await;
     outcome
 }
 
 /// Controllers and nodes.
-fn start_parts(
+fn start_components(
     args: &Args,
     settings: Settings,
     server: &ApiServer,
-    parts: &mut Parts,
+    components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(server.admin_config())?;
     let running =
         |stop| berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
-    parts.start("controllers", running);
+    components.start("controllers", running);
     let kubelet = KubeletOptions {
         make: args.n_simulated_nodes().map(|n| args.template.template(n)).into_iter().collect(),
         // No other kubelet runs the nodes of a dump, of manifests, or of an earlier run.
@@ -215,7 +221,7 @@ fn start_parts(
         ..args.timing.options()
     };
     let config = server.admin_config();
-    parts.start("kubelet", |stop| berth_kubelet::run(config, kubelet, stop));
+    components.start("kubelet", |stop| berth_kubelet::run(config, kubelet, stop));
     Ok(())
 }
 
@@ -227,7 +233,7 @@ impl Args {
 }
 
 /// Snapshots that the components publish.
-struct Shown {
+struct Snapshots {
     scheduler: watch::Receiver<Snapshot>,
     enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
 }
@@ -238,35 +244,35 @@ async fn attend(
     client: Client,
     manifests: Vec<Manifest>,
     ran: HashSet<Key>,
-    shown: Shown,
+    snapshots: Snapshots,
     stop: &CancellationToken,
-) -> Result<Answer, CliError> {
+) -> Result<ExitStatus, CliError> {
     if args.no_summary && !args.exit_when_settled {
-        tell(apply(&client, manifests).await?);
+        print_notes(apply(&client, manifests).await?);
         stop.cancelled().await;
-        return Ok(Answer::Good);
+        return Ok(ExitStatus::Success);
     }
-    let Shown { scheduler, enforcer } = shown;
-    let mut overview = Overview::start(client.clone(), Live::new(!args.no_summary), enforcer);
+    let Snapshots { scheduler, enforcer } = snapshots;
+    let mut overview = Overview::start(client.clone(), StatusLine::new(!args.no_summary), enforcer);
     let work = async {
         let applied = overview.until(apply(&client, manifests)).await?;
-        overview.aside(|| tell(applied));
+        overview.suspend(|| print_notes(applied));
         if !args.exit_when_settled {
             overview.until(stop.cancelled()).await;
-            return Ok(Answer::Good);
+            return Ok(ExitStatus::Success);
         }
-        let rest = Rest {
+        let criteria = SettleCriteria {
             n_nodes: args.n_simulated_nodes().unwrap_or(0) as usize,
             is_scheduler_idle: || std::future::ready(is_idle(&scheduler.borrow())),
             timeout: args.timeout,
         };
-        let waited = overview.until_settled(rest).await?;
+        let result = overview.until_settled(criteria).await?;
         overview.clear();
-        show(args, &client, &overview, &ran, &waited).await
+        show(args, &client, &overview, &ran, &result).await
     };
     tokio::select! {
         answer = work => answer,
-        () = stop.cancelled() => Ok(if args.exit_when_settled { Answer::Bad } else { Answer::Good }),
+        () = stop.cancelled() => Ok(if args.exit_when_settled { ExitStatus::Failure } else { ExitStatus::Success }),
     }
 }
 
@@ -277,7 +283,7 @@ fn is_idle(scheduler: &Snapshot) -> bool {
 }
 
 /// Prints notes about the applied manifests.
-fn tell(applied: Applied) {
+fn print_notes(applied: Applied) {
     let Applied { n_objects, warnings, skipped, namespaces } = applied;
     warnings.iter().for_each(output::warning);
     if !namespaces.is_empty() {
@@ -298,18 +304,18 @@ async fn show(
     client: &Client,
     overview: &Overview,
     ran: &HashSet<Key>,
-    waited: &Waited,
-) -> Result<Answer, CliError> {
+    result: &SettleResult,
+) -> Result<ExitStatus, CliError> {
     let workloads = workloads(client).await?;
     let outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
     let mut out = output::stdout();
     placement::write(&mut out, &outcome.rows, Columns::Narrow, &outcome.summary, &outcome.failures)?;
     out.flush()?;
-    if let Waited::TimedOut(why) = waited {
+    if let SettleResult::TimedOut(why) = result {
         output::warning(&format!("timed out before the cluster settled: {why}"));
     }
-    let is_good = *waited == Waited::Settled && outcome.summary.n_unplaced == 0;
-    Ok(if is_good { Answer::Good } else { Answer::Bad })
+    let is_good = *result == SettleResult::Settled && outcome.summary.n_unplaced == 0;
+    Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 /// The pods that already have a node.

@@ -5,7 +5,7 @@ use std::io::Write;
 use berth_api::KUBERNETES_VERSION;
 use serde::Serialize;
 
-use crate::Answer;
+use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
 
@@ -33,7 +33,7 @@ struct Version {
 }
 
 /// Prints the version.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let version = Version {
         version: env!("CARGO_PKG_VERSION"),
         git_commit: option_env!("BERTH_GIT_COMMIT"),
@@ -46,5 +46,5 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         writeln!(out, "Kubernetes:  {}", version.kubernetes_version)
     })?;
     out.flush()?;
-    Ok(Answer::Good)
+    Ok(ExitStatus::Success)
 }

@@ -8,10 +8,10 @@ use berth_admission::server::{self, CertificateSource, ServerError, ServerOption
 use berth_client::connect;
 
 use super::connection_args::ConnectionArgs;
-use crate::Answer;
+use crate::ExitStatus;
 use crate::cluster::admission;
+use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
-use crate::cluster::parts::Parts;
 use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::output;
@@ -63,7 +63,7 @@ pub struct Args {
 }
 
 /// Serves until SIGINT or SIGTERM.
-pub fn run(args: &Args) -> Result<Answer, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let policy = admission::policy(args.config.as_deref())?;
     let options = ServerOptions {
@@ -82,15 +82,15 @@ pub fn run(args: &Args) -> Result<Answer, CliError> {
         if let Some(address) = server.health_address() {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
-        let mut parts = Parts::new(stop.child_token());
-        parts.start("state", |stop| admission::follow(client, admission, stop));
-        parts.start("webhook server", |_| server.stopped());
+        let mut components = Components::new(stop.child_token());
+        components.start("state", |stop| admission::follow(client, admission, stop));
+        components.start("webhook server", |_| server.stopped());
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            failed = parts.failed() => failed,
+            failed = components.failed() => failed,
         };
-        parts.end().await;
-        ended.map(|()| Answer::Good)
+        components.stop().await;
+        ended.map(|()| ExitStatus::Success)
     })
 }
 

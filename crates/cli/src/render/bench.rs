@@ -1,4 +1,4 @@
-//! What benchmarks measured.
+//! Results of engine benchmarks.
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub(super) fn mebibytes(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{} MiB", grouped((bytes >> 20) as usize)))
 }
 
-/// Workloads: figures of those that ran, reasons of the others.
+/// Workloads: the figures, or the reason why a workload did not run.
 pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
     let headings = ["CASE", "WORKLOAD", "NODES", "DECISIONS", "UNPLACED"];
     let mut table =
@@ -60,20 +60,20 @@ pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
     table.write(out, "")
 }
 
-/// A made cluster.
+/// The benchmark `scale`.
 pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
-    let mut table = Table::new(["CLASSES", "DECISIONS"].into_iter().chain(FIGURES));
+    let mut table = Table::new(["POD TEMPLATES", "DECISIONS"].into_iter().chain(FIGURES));
     let mut row = |name: &str, figures: &Figures| {
         let start = [Cell::from(name), Cell::from(grouped(figures.decisions))];
         table.row(start.into_iter().chain(cells(figures)));
     };
     report.kinds.iter().for_each(|kind| row(&kind.kind, &kind.figures));
-    row("first of each class", &report.first_of_class);
+    row("first of each template", &report.first_of_class);
     row("all", &report.figures);
     table.write(out, "")?;
     writeln!(
         out,
-        "\n{}, {}, seed {}: set up in {:.2} s, decided in {:.2} s (pods named in {:.2} s), {} unplaced",
+        "\n{}, {}, seed {}: setup {:.2} s, decisions {:.2} s, pod preparation {:.2} s, {} unplaced",
         counted(report.nodes, "node"),
         counted(report.pods, "pod"),
         report.seed,
@@ -85,7 +85,7 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
     writeln!(out, "peak memory {}, checksum {}", mebibytes(report.peak_rss_bytes), report.checksum)?;
     writeln!(
         out,
-        "rate of pods with inter-pod rules by that of plain pods: {:.2}",
+        "rate of pods with inter-pod rules relative to plain pods: {:.2}",
         report.inter_pod_to_plain
     )?;
     let check = &report.check;
@@ -93,7 +93,7 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
         let pods = counted(check.pods, "pod");
         return writeln!(
             out,
-            "{GOOD}checked{GOOD:#} in {:.2} s: {pods} keep all rules",
+            "{GOOD}verified{GOOD:#} in {:.2} s: {pods}, no rule violated",
             report.check_seconds
         );
     }
@@ -101,29 +101,30 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
     for violation in &check.violations {
         writeln!(
             out,
-            "  {:?}: class {}, node {}: {}",
+            "  {:?}: template {}, node {}: {}",
             violation.rule, violation.template, violation.node, violation.detail
         )?;
     }
     Ok(())
 }
 
-/// Rules that are followed.
+/// The benchmark `enforce`.
 pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()> {
     let mut table = Table::new(["OPERATION", "COUNT"].into_iter().chain(FIGURES));
     let mut row = |name: &str, figures: &Figures| {
         let start = [Cell::from(name), Cell::from(grouped(figures.decisions))];
         table.row(start.into_iter().chain(cells(figures)));
     };
-    row(&format!("{} labelled anew, until all is known", counted(report.changed, "node")), &report.judged);
-    row("the same back", &report.mended);
-    row("nothing changed", &report.idle);
-    row("a pod goes and comes back, unwatched", &report.churn_unwatched);
-    row("the same, watched and asked about", &report.churn_watched);
+    let changed = counted(report.changed, "node");
+    row(&format!("detect violations after label changes on {changed}"), &report.judged);
+    row("detect fixes after the labels are restored", &report.mended);
+    row("no changes", &report.idle);
+    row("remove and add a pod without tracking", &report.churn_unwatched);
+    row("remove and add a pod with tracking", &report.churn_watched);
     table.write(out, "")?;
     writeln!(
         out,
-        "\n{}, {}, {} with rules required during execution; each change breaks {}",
+        "\n{}, {}, {} with rules required during execution; each round violates {}",
         counted(report.nodes, "node"),
         counted(report.pods, "pod"),
         grouped(report.executing_pods),
@@ -131,8 +132,8 @@ pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()>
     )?;
     writeln!(
         out,
-        "known {:.1} ms after the first node's change (median); a pass over all pods takes {:.1} ms, beginning to watch \
-         {:.1} ms; peak memory {}",
+        "all violations detected {:.1} ms after the first label change (median); check of all pods: {:.1} ms; start of \
+         tracking: {:.1} ms; peak memory {}",
         report.judged.p50_us / 1e3,
         report.full_pass_ms,
         report.watch_ms,
@@ -140,20 +141,20 @@ pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()>
     )?;
     writeln!(
         out,
-        "who would go for all of them, and where to: {:.1} ms; {} would go, {} have no place",
+        "selection of victims and target nodes for all violations: {:.1} ms; {} to evict, {} without a feasible node",
         report.remedies_ms,
         counted(report.evictions, "pod"),
         grouped(report.without_target)
     )?;
     match report.is_right {
         true => {
-            writeln!(out, "{GOOD}checked{GOOD:#}: every time what was followed is what a full pass finds")
+            writeln!(out, "{GOOD}verified{GOOD:#}: the tracked violations always equal those of a full check")
         }
-        false => writeln!(out, "{BAD}what was followed is not what a full pass finds{BAD:#}"),
+        false => writeln!(out, "{BAD}the tracked violations differ from those of a full check{BAD:#}"),
     }
 }
 
-/// A loaded dump.
+/// The benchmark `load`.
 pub fn load(out: &mut impl Write, report: &load::Report) -> io::Result<()> {
     writeln!(
         out,
@@ -169,7 +170,7 @@ pub fn load(out: &mut impl Write, report: &load::Report) -> io::Result<()> {
     )
 }
 
-/// An operation done many times.
+/// The benchmark `ops`.
 pub fn operation(
     out: &mut impl Write,
     op: Op,

@@ -6,10 +6,10 @@ use berth_simulate::replay::Difference;
 
 use crate::output::{BAD, BOLD, GOOD};
 
-/// Values are cut after this many characters.
+/// Maximum length of a value, in characters.
 const MAX_VALUE_CHARS: usize = 200;
 
-/// Writes a difference: where it is on one line, what was expected and what came on one each.
+/// Writes a difference in three lines: its location, the expected value and the actual value.
 pub fn write(out: &mut impl Write, difference: &Difference) -> io::Result<()> {
     let Difference { scenario, pod, node, field, expected, got } = difference;
     write!(out, "{BOLD}{scenario}{BOLD:#}")?;
@@ -20,11 +20,11 @@ pub fn write(out: &mut impl Write, difference: &Difference) -> io::Result<()> {
         write!(out, ": node {node}")?;
     }
     writeln!(out, ": {field}")?;
-    writeln!(out, "  {GOOD}expected:{GOOD:#} {}", cut(expected))?;
-    writeln!(out, "  {BAD}got:{BAD:#}      {}", cut(got))
+    writeln!(out, "  {GOOD}expected:{GOOD:#} {}", truncated(expected))?;
+    writeln!(out, "  {BAD}got:{BAD:#}      {}", truncated(got))
 }
 
-fn cut(value: &str) -> String {
+fn truncated(value: &str) -> String {
     match value.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}...", &value[..end]),
         None => value.to_owned(),

@@ -1,9 +1,11 @@
-//! Why a pod goes where it goes.
+//! Explanations of placements.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use berth_engine::{
-    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, Verdict, Witness,
+    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
+    Verdict, Witness,
 };
 use berth_simulate::PodExplanation;
 
@@ -11,15 +13,15 @@ use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 
-/// This many nodes of a group are named.
+/// Number of nodes of a group named.
 const MAX_NODES: usize = 4;
-/// This many domains of a term are told.
+/// Number of domains of a rule shown.
 const MAX_DOMAINS: usize = 10;
-/// This many groups of nodes are told.
+/// Number of groups of nodes shown.
 const MAX_GROUPS: usize = 10;
 
-/// Writes all of it. `only` is the node whose groups alone the explanation holds; `is_node_known` is false for a
-/// pod that runs on a node the cluster does not have.
+/// Writes an explanation. `only` is the node that the explanation is restricted to; `is_node_known` is false for a
+/// pod that runs on a node that is not in the cluster.
 pub fn write(
     out: &mut impl Write,
     explained: &PodExplanation,
@@ -38,8 +40,8 @@ pub fn write(
         }
     }
     write_feasible(out, explanation, only)?;
-    write_list(out, "Read differently in v1 fields and in the proposals' fields", dialect_notes)?;
-    write_list(out, "What would help", hints)
+    write_list(out, "Different meaning in v1 fields and in proposal fields", dialect_notes)?;
+    write_list(out, "Suggestions", hints)
 }
 
 fn write_list(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
@@ -60,29 +62,29 @@ fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<
     write!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} ")?;
     match (running_on, node) {
         (Some(on), Some(node)) if on == node => {
-            writeln!(out, "runs on {GOOD}{on}{GOOD:#}, and would go there now")
+            writeln!(out, "runs on {GOOD}{on}{GOOD:#}, and would be placed there again")
         }
         (Some(on), Some(node)) => {
-            writeln!(out, "runs on {GOOD}{on}{GOOD:#}; now it would go to {GOOD}{node}{GOOD:#}")
+            writeln!(out, "runs on {GOOD}{on}{GOOD:#}; it would now be placed on {GOOD}{node}{GOOD:#}")
         }
         (Some(on), None) => {
-            writeln!(out, "runs on {GOOD}{on}{GOOD:#}; now it would {BAD}fit on no node{BAD:#}\n{message}")
+            writeln!(out, "runs on {GOOD}{on}{GOOD:#}; it would now {BAD}fit on no node{BAD:#}\n{message}")
         }
-        (None, Some(node)) => writeln!(out, "goes to {GOOD}{node}{GOOD:#}"),
-        (None, None) => writeln!(out, "{BAD}goes to no node{BAD:#}\n{message}"),
+        (None, Some(node)) => writeln!(out, "is placed on {GOOD}{node}{GOOD:#}"),
+        (None, None) => writeln!(out, "{BAD}fits on no node{BAD:#}\n{message}"),
     }
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {
     let Some(node) = &explanation.running_on else { return Ok(()) };
     if !is_node_known {
-        return writeln!(out, "Whether its rules hold cannot be told: {node} is not in the input");
+        return writeln!(out, "Its rules cannot be checked: {node} is not in the input");
     }
     if explanation.broken.is_empty() {
-        return writeln!(out, "All its rules still hold on {node}");
+        return writeln!(out, "No rule is violated on {node}");
     }
-    heading(out, &format!("Rules that no longer hold on {node}"))?;
-    writeln!(out, "  {DIM}only required-during-execution rules make a running pod leave{DIM:#}")?;
+    heading(out, &format!("Rules violated on {node}"))?;
+    writeln!(out, "  {DIM}only rules required during execution cause an eviction{DIM:#}")?;
     write_verdicts(out, &explanation.broken)
 }
 
@@ -90,14 +92,14 @@ fn write_terms(out: &mut impl Write, explanation: &Explanation) -> io::Result<()
     if explanation.terms.is_empty() {
         return Ok(());
     }
-    heading(out, &format!("Terms, each on its own against {}", counted(explanation.n_nodes, "node")))?;
+    heading(out, &format!("Rules, evaluated individually on {}", counted(explanation.n_nodes, "node")))?;
     for term in &explanation.terms {
         write_term(out, term)?;
     }
     Ok(())
 }
 
-/// Writes a term with the domains and pods that are the reason.
+/// Writes a rule with the domains and pods that cause its rejections.
 pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
     let TermSummary { plugin, term: path, detail, excludes, excludes_alone, domains } = term;
     let path = if path.is_empty() { String::new() } else { format!(" {path}") };
@@ -105,9 +107,8 @@ pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
     writeln!(out, "    {detail}")?;
     let alone = match *excludes_alone {
         0 => String::new(),
-        1 if *excludes == 1 => "; nothing else excludes it".to_owned(),
-        n if n == *excludes => "; nothing else excludes them".to_owned(),
-        n => format!("; nothing else excludes {} of them", grouped(n)),
+        1 => "; 1 is excluded by this rule alone".to_owned(),
+        n => format!("; {} are excluded by this rule alone", grouped(n)),
     };
     match *excludes {
         0 => writeln!(out, "    {GOOD}excludes no node{GOOD:#}")?,
@@ -115,20 +116,20 @@ pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
     }
     for domain in domains.iter().take(MAX_DOMAINS) {
         let DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses } = domain;
-        let counts = in_parentheses(counts.iter());
-        let because = because(witnesses, *more_witnesses);
-        writeln!(out, "    - {topology}: {}{counts}{because}", counted(*n_nodes, "node"))?;
+        let counts = counts_text(counts, Some(topology));
+        let cause = cause_text(witnesses, *more_witnesses);
+        writeln!(out, "    - {topology}: {}{counts}{cause}", counted(*n_nodes, "node"))?;
     }
     match domains.len().saturating_sub(MAX_DOMAINS) {
         0 => Ok(()),
-        more => writeln!(out, "    - and {} more; -o json has all", counted(more, "domain")),
+        more => writeln!(out, "    - {} more; -o json has all", counted(more, "domain")),
     }
 }
 
 fn write_excluded(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
     let (nearest, others) = explanation.excluded.split_at(explanation.nearest().len());
     if !nearest.is_empty() {
-        heading(out, "Nearest misses")?;
+        heading(out, "Nodes with the fewest reasons")?;
     }
     write_groups(out, nearest)?;
     if !others.is_empty() {
@@ -141,22 +142,22 @@ fn write_groups(out: &mut impl Write, groups: &[ExcludedNodes]) -> io::Result<()
     for ExcludedNodes { nodes, verdicts } in groups.iter().take(MAX_GROUPS) {
         let reasons = counted(verdicts.len(), "reason");
         let each = match nodes.as_slice() {
-            [] | [_] => "against it".to_owned(),
-            [first, ..] => format!("against each, shown for {first}"),
+            [] | [_] => String::new(),
+            [first, ..] => format!(" each, shown for {first}"),
         };
         let nodes = abbreviated(nodes, MAX_NODES);
-        writeln!(out, "  {ATTENTION}{nodes}{ATTENTION:#}: {reasons} {each}")?;
+        writeln!(out, "  {ATTENTION}{nodes}{ATTENTION:#}: {reasons}{each}")?;
         write_verdicts(out, verdicts)?;
     }
     write_more(out, groups, |g| &g.nodes)
 }
 
-/// Says what was left out of a list of groups.
+/// Counts the groups that are not shown.
 fn write_more<T>(out: &mut impl Write, groups: &[T], nodes: impl Fn(&T) -> &Vec<String>) -> io::Result<()> {
     let Some(left_out) = groups.get(MAX_GROUPS..).filter(|g| !g.is_empty()) else { return Ok(()) };
     let n_nodes = left_out.iter().map(|g| nodes(g).len()).sum();
     let (groups, nodes) = (counted(left_out.len(), "group"), counted(n_nodes, "node"));
-    writeln!(out, "  {DIM}and {groups} more with {nodes}; -o json has all{DIM:#}")
+    writeln!(out, "  {DIM}{groups} more with {nodes}; -o json has all{DIM:#}")
 }
 
 fn write_verdicts(out: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
@@ -168,9 +169,9 @@ pub fn write_verdict(out: &mut impl Write, verdict: &Verdict, indent: &str) -> i
     let term = verdict.term.as_ref().map(|t| format!(" {t}")).unwrap_or_default();
     writeln!(out, "{indent}- {BOLD}{}{BOLD:#}{term}: {}", verdict.plugin.name(), verdict.reason)?;
     let topology = verdict.topology.as_ref().map(|t| format!("; {t}")).unwrap_or_default();
-    let counts = in_parentheses(verdict.counts.iter());
-    let because = because(&verdict.witnesses, verdict.more_witnesses);
-    writeln!(out, "{indent}  {}{topology}{counts}{because}", verdict.detail)
+    let counts = counts_text(&verdict.counts, verdict.topology.as_ref());
+    let cause = cause_text(&verdict.witnesses, verdict.more_witnesses);
+    writeln!(out, "{indent}  {}{topology}{counts}{cause}", verdict.detail)
 }
 
 fn write_feasible(out: &mut impl Write, explanation: &Explanation, only: Option<&str>) -> io::Result<()> {
@@ -178,14 +179,14 @@ fn write_feasible(out: &mut impl Write, explanation: &Explanation, only: Option<
         return Ok(());
     }
     if only.is_none() {
-        heading(out, "Feasible nodes by score; of the best, the first by name is taken")?;
+        heading(out, "Feasible nodes by score; among the best, the first by name is selected")?;
     }
     for FeasibleNodes { nodes, total, scores } in explanation.feasible.iter().take(MAX_GROUPS) {
         writeln!(out, "  {BOLD}{total}{BOLD:#}  {GOOD}{}{GOOD:#}", abbreviated(nodes, MAX_NODES))?;
         if scores.is_empty() {
             continue;
         }
-        let mut table = Table::new(["RULE", "SCORE", "NORMALIZED x WEIGHT", "RAW", "MADE OF"]);
+        let mut table = Table::new(["PLUGIN", "SCORE", "NORMALIZED x WEIGHT", "RAW", "BREAKDOWN"]);
         for PluginScore { plugin, score, weight, raw, parts } in scores {
             let parts: Vec<_> = parts.iter().map(|p| format!("{}: {}", p.what, p.value)).collect();
             let normalized = if *weight == 0 { 0 } else { score / weight };
@@ -202,17 +203,28 @@ fn write_feasible(out: &mut impl Write, explanation: &Explanation, only: Option<
     write_more(out, &explanation.feasible, |g| &g.nodes)
 }
 
-fn in_parentheses<'a>(counts: impl Iterator<Item = (&'a &'static str, &'a i64)>) -> String {
-    let counts: Vec<_> = counts.map(|(name, n)| format!("{name} {n}")).collect();
-    if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
+/// `; 0 matching pods in zone-1, 2 elsewhere`.
+fn counts_text(counts: &BTreeMap<&'static str, i64>, topology: Option<&TopologyPair>) -> String {
+    let domain = topology.and_then(|pair| pair.value.as_ref()).map(|value| format!(" in {value}"));
+    let pods = |n: i64, adjective: &str| format!("{n} {adjective}{}", if n == 1 { "pod" } else { "pods" });
+    let text = |(name, n): (&&str, &i64)| match *name {
+        "matching" => pods(*n, "matching ") + domain.as_deref().unwrap_or_default(),
+        "elsewhere" => format!("{n} elsewhere"),
+        "carriers" => format!("{} with this rule", pods(*n, "")),
+        "self" => format!("{n} for this pod"),
+        name => format!("{name} {n}"),
+    };
+    let (matching, others): (Vec<_>, Vec<_>) = counts.iter().partition(|(name, _)| **name == "matching");
+    let texts: Vec<_> = matching.into_iter().chain(others).map(text).collect();
+    if texts.is_empty() { String::new() } else { format!("; {}", texts.join(", ")) }
 }
 
-fn because(witnesses: &[Witness], more: usize) -> String {
+fn cause_text(witnesses: &[Witness], more: usize) -> String {
     if witnesses.is_empty() {
         return String::new();
     }
     let names: Vec<_> =
         witnesses.iter().map(|w| format!("{}/{} on {}", w.namespace, w.name, w.node)).collect();
     let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
-    format!("; because of {}{more}", names.join(", "))
+    format!("; caused by {}{more}", names.join(", "))
 }

@@ -1,13 +1,14 @@
-//! What people read: tables, lists and sentences. Nothing is decided here.
+//! Text output: tables, lists and sentences. It only formats reports.
 
 pub mod audit;
 pub mod bench;
 pub mod cluster_bench;
 pub mod difference;
 pub mod explanation;
-pub mod live;
+
 pub mod names;
 pub mod placement;
 pub mod progress;
+pub mod status_line;
 pub mod table;
 pub mod webhook_bench;

@@ -1,8 +1,9 @@
-//! Many names in few words.
+//! Short forms of names, counts and durations.
 
 use std::fmt::Display;
+use std::time::Duration;
 
-/// `a, b, c`, or with more than `most` of them `a, b and 4,998 more`.
+/// `a, b, c`, or for more than `most` names `a, b and 4,998 more`.
 pub fn abbreviated<T: Display>(names: &[T], most: usize) -> String {
     let shown = if names.len() > most { most } else { names.len() };
     let text = names[..shown].iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -12,7 +13,7 @@ pub fn abbreviated<T: Display>(names: &[T], most: usize) -> String {
     }
 }
 
-/// A number with its thousands set apart: `4,998`.
+/// A number with thousands separators: `4,998`.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -30,6 +31,15 @@ pub fn counted(number: usize, noun: &str) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
+/// `23 ms`, `1.4 s`.
+pub fn elapsed(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{} ms", duration.as_millis())
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,11 +52,12 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!(
             [0, 999, 1_000, 4_998, 1_234_567].map(grouped),
             ["0", "999", "1,000", "4,998", "1,234,567"]
         );
         assert_eq!([0, 1, 2_000].map(|n| counted(n, "node")), ["0 nodes", "1 node", "2,000 nodes"]);
+        assert_eq!([23, 1_449].map(|ms| elapsed(Duration::from_millis(ms))), ["23 ms", "1.4 s"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Where pods go, how they are spread, and what stands in the way of those that go nowhere.
+//! The placement of pods, their distribution over topology domains, and the reasons for unplaced pods.
 
 use std::io::{self, Write};
 
@@ -8,19 +8,19 @@ use super::table::{Cell, Table};
 use crate::output::{BAD, BOLD, DIM, GOOD};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
-/// With more domains than this, they have no columns of their own.
+/// Maximum number of domains with a column each.
 const MAX_DOMAIN_COLUMNS: usize = 8;
-/// This many pods that go nowhere are named.
+/// Number of unplaced pods named.
 const MAX_PODS: usize = 4;
 
-/// How much is told about each pod.
+/// Columns of the table of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
     Narrow,
     Wide,
 }
 
-/// A pod and where it went.
+/// A pod and its placement.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Namespace.
@@ -29,17 +29,17 @@ pub struct Row {
     pub name: String,
     /// Priority.
     pub priority: i32,
-    /// The node; none for a pod that is nowhere.
+    /// The node; none for an unplaced pod.
     pub node: Option<String>,
-    /// The node's score when it was chosen, where known.
+    /// The node's score when it was selected, if known.
     pub score: Option<i64>,
     /// The node's topology domain.
     pub domain: Option<String>,
-    /// Kind and name of the workload it belongs to.
+    /// Kind and name of its workload.
     pub workload: Option<String>,
 }
 
-/// Writes these pods, summary and failures.
+/// Writes pods, summary and failures.
 pub fn write(
     out: &mut impl Write,
     rows: &[Row],
@@ -88,7 +88,7 @@ fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
     table
 }
 
-/// `zone` of `topology.kubernetes.io/zone`, in capitals.
+/// `ZONE` for `topology.kubernetes.io/zone`.
 fn domain_name(topology_key: &str) -> String {
     topology_key.rsplit('/').next().unwrap_or(topology_key).to_uppercase()
 }
@@ -101,7 +101,11 @@ fn workloads(summary: &Summary) -> Table {
     if few {
         headings.extend(domains.iter().cloned());
     } else {
-        headings.extend([format!("{name}S USED"), format!("FEWEST OF {}", domains.len()), "MOST".to_owned()]);
+        headings.extend([
+            format!("{name}S USED OF {}", domains.len()),
+            "MIN PODS".to_owned(),
+            "MAX PODS".to_owned(),
+        ]);
     }
     headings.push("UNPLACED".to_owned());
     let mut table = Table::new(headings);

@@ -1,10 +1,10 @@
-//! Progress bars. They go to standard error, and are drawn on a terminal only.
+//! Progress bars on standard error, drawn only on a terminal.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::input::Input;
 
-/// Over the bytes of these inputs; hidden when their sizes are not known.
+/// Bytes of these inputs; hidden if their sizes are unknown.
 pub fn of_bytes(inputs: &[Input]) -> ProgressBar {
     match inputs.iter().map(Input::n_bytes).sum() {
         0 => ProgressBar::hidden(),
@@ -12,22 +12,22 @@ pub fn of_bytes(inputs: &[Input]) -> ProgressBar {
     }
 }
 
-/// Over pods; the number of them comes with the first step.
+/// Placed pods; the first step sets the total.
 pub fn of_pods() -> ProgressBar {
     bar(0, "{bar:40} {human_pos}/{human_len} pods placed, {elapsed}")
 }
 
-/// Over pods that are held against their rules.
+/// Pods whose rules are checked.
 pub fn of_audit() -> ProgressBar {
-    bar(0, "{bar:40} {human_pos}/{human_len} pods audited, {elapsed}")
+    bar(0, "{bar:40} {human_pos}/{human_len} pods checked, {elapsed}")
 }
 
-/// Over rounds of a benchmark.
+/// Rounds of a benchmark.
 pub fn of_rounds(n_rounds: u64) -> ProgressBar {
     bar(n_rounds, "{bar:40} {pos}/{len} rounds, {elapsed}")
 }
 
-/// Over objects of a live cluster, of which nobody knows how many there are.
+/// Objects of a live cluster; their total is unknown.
 pub fn of_objects() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {human_pos} objects read, {elapsed}");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -36,6 +36,6 @@ pub fn of_objects() -> ProgressBar {
 
 fn bar(length: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // Cleared when dropped, too: an error is not to be written behind a bar.
+    // Also cleared on drop, so that error messages start on an empty line.
     ProgressBar::new(length).with_style(style).with_finish(ProgressFinish::AndClear)
 }

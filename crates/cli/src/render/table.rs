@@ -1,4 +1,4 @@
-//! Tables as `kubectl` prints them: capital headings, no lines, columns as wide as their widest cell.
+//! Tables in the style of `kubectl`: uppercase headings, no lines, columns as wide as their widest cell.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use anstyle::Style;
 
 use crate::output::BOLD;
 
-/// Space between columns.
+/// Spaces between columns.
 const GAP: usize = 3;
 
 /// A cell.
@@ -17,7 +17,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// In a colour of its own.
+    /// A cell with a style.
     pub fn styled(text: impl Into<String>, style: Style) -> Cell {
         Cell { text: text.into(), style }
     }
@@ -75,7 +75,7 @@ mod tests {
     use crate::output::BAD;
 
     #[test]
-    fn colours_do_not_count_as_width() {
+    fn styles_do_not_count_as_width() {
         let mut table = Table::new(["POD", "NODE"]);
         table.row([Cell::styled("größe", BAD), Cell::from("n1")]);
         let mut out = anstream::StripStream::new(Vec::new());

@@ -1,4 +1,4 @@
-//! What a webhook was measured to answer.
+//! Results of the webhook benchmark.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::cluster_bench::webhook::Report;
 
 /// Rates and latencies.
 pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let headings = ["WHAT", "REVIEWS", "PER S", "PER CPU SECOND", "P50", "P99"];
+    let headings = ["REQUEST", "REVIEWS", "REVIEWS/S", "REVIEWS/CPU S", "P50", "P99"];
     let mut table = Table::new(headings);
     let rate = |per_second: f64| grouped(per_second.round() as usize);
     for kind in &report.kinds {
