@@ -127,7 +127,8 @@ fn finding(Edge { from, to, dev }: &Edge) -> Option<String> {
 pub fn banned_dependencies(metadata: &Value) -> Vec<String> {
     let pure = packages(metadata).filter(|p| PURE.contains(&name(p)));
     pure.flat_map(|package| {
-        let banned = dependencies(package).filter(|d| d["kind"] != "dev" && BANNED.contains(&name(d)));
+        let banned = dependencies(package)
+            .filter(|d| d["kind"] != "dev" && BANNED.contains(&name(d)) && !is_clockless_jiff(d));
         banned.map(move |d| {
             format!(
                 "{} -> {}: it has a clock, I/O or randomness; pass its results in",
@@ -137,6 +138,13 @@ pub fn banned_dependencies(metadata: &Value) -> Vec<String> {
         })
     })
     .collect()
+}
+
+/// Without its feature `std`, jiff reads and writes times but has no clock.
+fn is_clockless_jiff(dependency: &Value) -> bool {
+    let has_std =
+        || dependency["features"].as_array().is_some_and(|features| features.contains(&"std".into()));
+    name(dependency) == "jiff" && dependency["uses_default_features"] == false && !has_std()
 }
 
 fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
@@ -224,7 +232,8 @@ mod tests {
     fn edges_and_banned_crates_are_found_in_metadata() {
         let metadata = json!({"packages": [
             {"name": "berth-api", "dependencies": [
-                {"name": "serde", "kind": null}, {"name": "tokio", "kind": null}, {"name": "rand", "kind": "dev"}]},
+                {"name": "serde", "kind": null},
+                {"name": "jiff", "kind": null, "uses_default_features": false, "features": ["alloc"]}, {"name": "tokio", "kind": null}, {"name": "rand", "kind": "dev"}]},
             {"name": "berth-engine", "dependencies": [
                 {"name": "berth-api", "kind": "build"}, {"name": "berth-testkit", "kind": "dev"}]},
             {"name": "berth-testkit", "dependencies": []},

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use berth_api::object::time::rfc3339_micros;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -282,7 +283,7 @@ impl Writer {
             let grown = count - series.written_count;
             series.written_at = Instant::now();
             series.written_count = count;
-            let patch = json!({"series": {"count": count, "lastObservedTime": micro_time(series.last)}});
+            let patch = json!({"series": {"count": count, "lastObservedTime": rfc3339_micros(series.last)}});
             let request = || {
                 let body = patch.to_string().into_bytes();
                 call::with_body(Method::PATCH, &path, "application/merge-patch+json", body)
@@ -332,7 +333,7 @@ impl Writer {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"namespace": namespace, "name": name},
-            "eventTime": micro_time(jiff::Timestamp::now()),
+            "eventTime": rfc3339_micros(jiff::Timestamp::now()),
             "reportingController": self.options.controller,
             "reportingInstance": cut_plain(&self.options.instance, 128),
             "type": match event.event_type {
@@ -360,10 +361,6 @@ fn reference(object: &ObjectReference) -> Value {
         }
     }
     reference
-}
-
-fn micro_time(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 fn cut_plain(text: &str, max_bytes: usize) -> &str {

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_api::object::time::rfc3339;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;
@@ -166,7 +167,7 @@ fn condition(eviction: &Eviction, now: jiff::Timestamp) -> Value {
         "status": "True",
         "reason": CONDITION_REASON,
         "message": eviction.message,
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "lastTransitionTime": rfc3339(now),
     });
     json!({"metadata": {"uid": eviction.uid}, "status": {"conditions": [condition]}})
 }

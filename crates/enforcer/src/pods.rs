@@ -180,6 +180,7 @@ mod tests {
                 name: name.to_owned(),
                 uid: "u".to_owned(),
                 controller: Some(true),
+                ..OwnerReference::default()
             })
             .into_iter()
             .collect();
@@ -205,7 +206,7 @@ mod tests {
         pods.remove("default", "b", "another");
         assert_eq!(pods.n_of(&workload), 2);
         let mut ending = pod("b", Some("web"), None);
-        ending.metadata.deletion_timestamp = Some("2027-01-15T08:10:00Z".to_owned());
+        ending.metadata.deletion_timestamp = "2027-01-15T08:10:00Z".parse().ok();
         pods.set(&ending, SEEN);
         assert_eq!((pods.n_of(&workload), pods.n_stay()), (1, 2));
         assert_eq!(&*pods.get("default", "b").unwrap().uid, "uid-b");

@@ -6,7 +6,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use berth_api::object::{Namespace, Node};
+use berth_api::object::{Namespace, NamespacedName, Node};
 use berth_engine::{Cluster, Settings};
 
 use crate::pod::life::Refusal;
@@ -61,7 +61,7 @@ impl NodeAdmission {
     }
 
     /// The pod has ended or gone.
-    pub(crate) fn release(&mut self, namespace: &str, name: &str) {
-        self.cluster.remove_pod(namespace, name);
+    pub(crate) fn release(&mut self, pod: &NamespacedName) {
+        self.cluster.remove_pod(pod.namespace(), pod.name());
     }
 }

@@ -1,5 +1,6 @@
 //! Events about pods, for people to read.
 
+use berth_api::object::NamespacedName;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference, RecorderOptions};
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +18,7 @@ pub(crate) struct PodEvents {
 
 /// A pod as its events name it.
 pub(crate) struct Subject<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
+    pub(crate) key: &'a NamespacedName,
     pub(crate) uid: &'a str,
 }
 
@@ -121,8 +121,8 @@ impl PodEvents {
             regarding: ObjectReference {
                 api_version: "v1".into(),
                 kind: "Pod".into(),
-                namespace: pod.namespace.to_owned(),
-                name: pod.name.to_owned(),
+                namespace: pod.key.namespace().to_owned(),
+                name: pod.key.name().to_owned(),
                 uid: pod.uid.to_owned(),
             },
             related: None,

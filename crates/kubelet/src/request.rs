@@ -112,12 +112,3 @@ pub(crate) fn delete_now(path: &str, uid: &str) -> Request<Vec<u8>> {
     });
     with_json(Method::DELETE, path, JSON, &options)
 }
-
-pub(crate) const NODES: &str = "/api/v1/nodes";
-pub(crate) const PODS: &str = "/api/v1/pods";
-pub(crate) const NAMESPACES: &str = "/api/v1/namespaces";
-pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-
-pub(crate) fn pod_path(namespace: &str, name: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods/{name}")
-}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_api::object::time::rfc3339;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use http::Method;
@@ -52,16 +53,12 @@ impl Told {
                 "message": self.message,
             });
             if before.reason.is_empty() {
-                condition["lastTransitionTime"] = json!(seconds(now));
+                condition["lastTransitionTime"] = json!(rfc3339(now));
             }
             status["conditions"] = json!([condition]);
         }
         json!({"metadata": {"uid": uid}, "status": status})
     }
-}
-
-fn seconds(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Patches a pod's status. The pod's being gone or another one is no error: there is nothing to say to it.
@@ -98,7 +95,7 @@ pub(crate) async fn evict(
         "status": "True",
         "reason": "PreemptionByScheduler",
         "message": format!("{scheduler_name}: preempting to accommodate a higher priority pod"),
-        "lastTransitionTime": seconds(jiff::Timestamp::now()),
+        "lastTransitionTime": rfc3339(jiff::Timestamp::now()),
     });
     let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
     patch_status(client, namespace, name, &patch).await?;

@@ -4,9 +4,9 @@
 use std::fmt;
 
 use base64::Engine;
+use berth_api::object::time::{rfc3339, rfc3339_micros};
 use berth_api::quantity::Quantity;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::types::{Scalar, Struct, Type, type_of};
@@ -217,8 +217,8 @@ fn read_scalar(scalar: Scalar, value: &mut Value) -> Result<(), Wrong> {
         (Scalar::Bytes, Value::String(text)) => check_base64(text),
         (Scalar::Quantity, Value::String(_) | Value::Number(_)) => canonical_quantity(value),
         (Scalar::Time | Scalar::MicroTime, Value::Null) => Ok(()),
-        (Scalar::Time, Value::String(_)) => canonical_time(value, "%Y-%m-%dT%H:%M:%SZ"),
-        (Scalar::MicroTime, Value::String(_)) => canonical_time(value, "%Y-%m-%dT%H:%M:%S%.6fZ"),
+        (Scalar::Time, Value::String(_)) => canonical_time(value, rfc3339),
+        (Scalar::MicroTime, Value::String(_)) => canonical_time(value, rfc3339_micros),
         _ => Err(Wrong::Type),
     }
 }
@@ -253,14 +253,14 @@ fn canonical_quantity(value: &mut Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn canonical_time(value: &mut Value, form: &str) -> Result<(), Wrong> {
+fn canonical_time(value: &mut Value, write: fn(Timestamp) -> String) -> Result<(), Wrong> {
     let text = value.as_str().unwrap_or_default();
     let time: Timestamp = text.parse().map_err(|_| {
         Wrong::Form(format!(
             "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as a time"
         ))
     })?;
-    let canonical = time.to_zoned(TimeZone::UTC).strftime(form).to_string();
+    let canonical = write(time);
     if canonical != text {
         *value = Value::String(canonical);
     }

@@ -52,8 +52,8 @@
 mod terms;
 
 use berth_api::object::{
-    Affinity, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
-    PodCondition, PodDisruptionBudget, PodSchedulingGate, ResourceList, Service, StringMap, Taint,
+    Affinity, Condition, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node,
+    OwnerReference, Pod, PodDisruptionBudget, PodSchedulingGate, ResourceList, Service, StringMap, Taint,
     Toleration,
 };
 use berth_api::quantity::Quantity;
@@ -177,14 +177,14 @@ pub fn pod(line: &str) -> Pod {
         } else if word == "on" || word == "nominated" {
             pod.spec.node_name = words.next().unwrap_or_else(|| bad(line, "says on, but not where"));
         } else if word == "terminating" {
-            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+            pod.metadata.deletion_timestamp = "2026-01-01T00:00:00Z".parse().ok();
         } else if word == "preempted" {
-            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
-            pod.status.conditions.push(PodCondition {
+            pod.metadata.deletion_timestamp = "2026-01-01T00:00:00Z".parse().ok();
+            pod.status.conditions.push(Condition {
                 condition_type: "DisruptionTarget".to_owned(),
                 status: "True".to_owned(),
                 reason: "PreemptionByScheduler".to_owned(),
-                ..PodCondition::default()
+                ..Condition::default()
             });
         } else if word == "never-preempts" {
             pod.spec.preemption_policy = Some("Never".to_owned());
@@ -196,7 +196,7 @@ pub fn pod(line: &str) -> Pod {
             let seconds: u32 =
                 seconds.parse().unwrap_or_else(|_| bad(line, "has a start that is not a number"));
             let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-            pod.status.start_time = Some(format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}Z"));
+            pod.status.start_time = format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}Z").parse().ok();
         } else if let Some(gate) = word.strip_prefix("gate:") {
             pod.spec.scheduling_gates.push(PodSchedulingGate { name: gate.to_owned() });
         } else if let Some(image) = word.strip_prefix("image:") {

@@ -158,7 +158,7 @@ fn changes_that_leave_affinity_alone_pass() {
         {"labelSelector": {}, "namespaces": [], "topologyKey": "zone"}]}}"#;
     new.metadata.annotations.insert("scheduling.berth.dev/affinity".to_owned(), annotation.to_owned());
     assert!(!change(&new).is_allowed());
-    new.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+    new.metadata.deletion_timestamp = "2026-01-01T00:00:00Z".parse().ok();
     assert!(change(&new).is_allowed());
 }
 

@@ -52,14 +52,7 @@ impl PodDraft {
                     .map(|pod| PodDraft { pod, raw: None });
             }
         }
-        let owner = origin.owner;
-        metadata.insert(
-            "ownerReferences".to_owned(),
-            json!([{
-                "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
-                "controller": true, "blockOwnerDeletion": true,
-            }]),
-        );
+        metadata.insert("ownerReferences".to_owned(), json!([origin.owner]));
         raw.insert("metadata".to_owned(), metadata.into());
         raw.insert("spec".to_owned(), template.get("spec").cloned().unwrap_or_default());
         let raw = Value::Object(raw);

@@ -167,6 +167,7 @@ fn owner_reference(api_version: &str, kind: Kind, metadata: &ObjectMeta) -> Owne
         name: metadata.name.clone(),
         uid,
         controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{NamespacedName, nullable};
+use super::{NamespacedName, is_zero, nullable, time};
 
 /// Labels or annotations.
 pub type StringMap = BTreeMap<String, String>;
 
-/// The part of `metadata` that placement looks at.
+/// `metadata` of an object, as far as any component reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
@@ -28,6 +29,9 @@ pub struct ObjectMeta {
     /// Version of the stored object; empty in manifests.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
+    /// The server counts changes of the specification here; 0 when absent.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    pub generation: i64,
     /// Labels.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: StringMap,
@@ -37,12 +41,18 @@ pub struct ObjectMeta {
     /// Owners; the one with `controller: true` manages the object.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
+    /// What must be removed from this list before the server removes a deleted object.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
     /// Set by the server when the object was stored: tells stored objects from manifests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub creation_timestamp: Option<String>,
+    #[serde(with = "time", skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<Timestamp>,
     /// Set while the object is being deleted.
+    #[serde(with = "time", skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<Timestamp>,
+    /// Seconds between the request to delete the object and `deletion_timestamp`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deletion_timestamp: Option<String>,
+    pub deletion_grace_period_seconds: Option<i64>,
 }
 
 impl ObjectMeta {
@@ -54,6 +64,26 @@ impl ObjectMeta {
     /// The owner that manages this object, if any.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|o| o.controller == Some(true))
+    }
+
+    /// Whether the object with this uid manages this one.
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller().is_some_and(|owner| owner.uid == uid)
+    }
+
+    /// Whether the object is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
     }
 }
 
@@ -74,7 +104,11 @@ pub struct OwnerReference {
     #[serde(deserialize_with = "nullable")]
     pub uid: String,
     /// Whether the owner manages the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
+    /// Whether foreground deletion of the owner waits for the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
 }
 
 /// A label selector as written: `matchLabels` and `matchExpressions` are ANDed.

@@ -10,30 +10,38 @@
 
 mod affinity;
 mod cluster;
+mod condition;
 mod meta;
 mod name;
 mod node;
 pub mod placement;
 mod pod;
-mod time;
+pub mod time;
 mod workload;
 
 pub use affinity::*;
 pub use cluster::*;
+pub use condition::{Condition, find_condition, remove_condition, set_condition};
 pub use meta::*;
 pub use name::NamespacedName;
 pub use node::*;
 pub use pod::*;
-pub use time::unix_seconds;
 pub use workload::*;
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads `null` as the type's default, as Kubernetes' decoder does.
-pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// Reads `null` as the type's default, as Kubernetes' decoder does; for `#[serde(deserialize_with = ...)]`.
+///
+/// # Errors
+/// The value is neither null nor of the type.
+pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }

@@ -41,14 +41,14 @@ impl Pod {
     /// The values depend only on fields that this module lists. They are coarser than those: `creationTimestamp` and
     /// `nominatedNodeName` matter to the scheduling queue alone, other annotations to nothing.
     pub fn placement_fields(&self) -> impl Serialize + PartialEq + std::fmt::Debug + '_ {
-        let Pod { metadata, spec, status } = self;
+        let Pod { metadata, spec, .. } = self;
         (
             (&metadata.labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
-            (&status.start_time, self.is_being_preempted()),
+            (self.started(), self.is_being_preempted()),
         )
     }
 }
@@ -103,7 +103,16 @@ mod tests {
     fn every_field_of_a_pod_is_listed_or_known_not_to_matter() {
         assert_listed::<ObjectMeta>(
             &METADATA_FIELDS,
-            &["name", "generateName", "namespace", "uid", "resourceVersion"],
+            &[
+                "name",
+                "generateName",
+                "namespace",
+                "uid",
+                "resourceVersion",
+                "generation",
+                "finalizers",
+                "deletionGracePeriodSeconds",
+            ],
         );
         assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName"]);
         assert_listed::<PodStatus>(&STATUS_FIELDS, &["conditions"]);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Affinity, LabelSelector, ObjectMeta, StringMap, nullable, unix_seconds};
+use super::{Affinity, Condition, LabelSelector, ObjectMeta, StringMap, find_condition, nullable, time};
 use crate::quantity::Quantity;
 
 /// Resource name to quantity.
@@ -38,15 +39,15 @@ impl Pod {
 
     /// When its node took notice of it (`status.startTime`), in seconds since 1970; none before that.
     pub fn started(&self) -> Option<i64> {
-        unix_seconds(self.status.start_time.as_deref()?)
+        self.status.start_time.map(Timestamp::as_second)
     }
 
     /// Whether a scheduler is removing it to make room: it is being deleted, and its condition
     /// `DisruptionTarget` says so.
     pub fn is_being_preempted(&self) -> bool {
-        let target = self.status.conditions.iter().find(|c| c.condition_type == "DisruptionTarget");
-        self.metadata.deletion_timestamp.is_some()
-            && target.is_some_and(|c| c.status == "True" && c.reason == "PreemptionByScheduler")
+        let target = find_condition(&self.status.conditions, "DisruptionTarget");
+        self.metadata.is_deleting()
+            && target.is_some_and(|c| c.is_true() && c.reason == "PreemptionByScheduler")
     }
 }
 
@@ -229,31 +230,13 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// When the node took notice of it, as RFC 3339 text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<String>,
+    /// When the node took notice of it.
+    #[serde(with = "time", skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Timestamp>,
     /// The node that a scheduler is making room on for it.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub nominated_node_name: String,
     /// Conditions.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<PodCondition>,
-}
-
-/// A condition of a pod, as far as placement looks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodCondition {
-    /// Which condition.
-    #[serde(rename = "type", deserialize_with = "nullable")]
-    pub condition_type: String,
-    /// `True`, `False` or `Unknown`.
-    #[serde(deserialize_with = "nullable")]
-    pub status: String,
-    /// Why, in one word.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// Why, for people.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
-    pub message: String,
+    pub conditions: Vec<Condition>,
 }

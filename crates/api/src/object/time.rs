@@ -1,119 +1,65 @@
-//! Times as the API writes them.
+//! Times as the API writes them: RFC 3339, in UTC. As a module for `#[serde(with = ...)]` it reads and writes optional
+//! ones. No function here reads a clock.
 
-/// Seconds since 1970 of an RFC 3339 time such as `2026-01-31T12:00:00Z`; fractions of seconds are dropped. None
-/// if the text is not one.
-pub fn unix_seconds(text: &str) -> Option<i64> {
-    let (date, time) = text.split_once(['T', 't'])?;
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    if !(1..=12).contains(&month) || !(1..=days_in(year, month)).contains(&day) {
-        return None;
-    }
-    let zone = time.find(['Z', 'z', '+', '-'])?;
-    let (clock, zone) = time.split_at(zone);
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-    let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
-    // A leap second is the last one.
-    if hour > 23 || minute > 59 || second > 60 || !is_digits(fraction) {
-        return None;
-    }
-    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second.min(59);
-    Some(seconds - offset(zone)?)
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// A time in whole seconds, as the API's `Time` is written: `2026-01-31T12:00:00Z`.
+pub fn rfc3339(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Seconds east of Greenwich.
-fn offset(zone: &str) -> Option<i64> {
-    if zone == "Z" || zone == "z" {
-        return Some(0);
+/// A time in microseconds, as the API's `MicroTime` is written: `2026-01-31T12:00:00.000000Z`.
+pub fn rfc3339_micros(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// Reads a time. Null and a text that is not a time count as absent.
+///
+/// # Errors
+/// The value is neither null nor a text.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
+}
+
+/// Writes a time in whole seconds; an absent one is null.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.serialize_str(&rfc3339(*time)),
+        None => serializer.serialize_none(),
     }
-    let (sign, zone) = zone.split_at_checked(1).filter(|(sign, _)| *sign != "Z" && *sign != "z")?;
-    let [hours, minutes] = numbers(zone, ':', [2, 2])?;
-    let seconds = hours * 3600 + minutes * 60;
-    (hours < 24 && minutes < 60).then_some(if sign == "-" { -seconds } else { seconds })
-}
-
-fn is_digits(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
-}
-
-/// Numbers of so many digits each.
-fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[i64; N]> {
-    let parts: Vec<&str> = text.split(separator).collect();
-    if parts.len() != N || parts.iter().zip(digits).any(|(p, n)| p.len() != n || !is_digits(p)) {
-        return None;
-    }
-    let mut numbers = [0; N];
-    for (number, part) in numbers.iter_mut().zip(parts) {
-        *number = part.parse().ok()?;
-    }
-    Some(numbers)
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// In the Gregorian calendar, also before it was introduced.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let leap_days_before = |year: i64| (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400;
-    let years = (year - 1970) * 365 + leap_days_before(year) - leap_days_before(1970);
-    // From year 0, a leap year, on; the division above rounds towards zero.
-    let year_zero = if year == 0 { -1 } else { 0 };
-    years + year_zero + (1..month).map(|m| days_in(year, m)).sum::<i64>() + day - 1
 }
 
 #[cfg(test)]
 mod tests {
-    use super::unix_seconds;
+    use super::*;
 
     #[test]
-    fn times_are_seconds_since_1970() {
-        for (text, seconds) in [
-            ("1970-01-01T00:00:00Z", 0),
-            ("1969-12-31T23:59:59Z", -1),
-            ("2000-02-29T12:00:00Z", 951_825_600),
-            ("2026-01-01T00:00:00Z", 1_767_225_600),
-            ("2026-01-01T00:00:00.999999Z", 1_767_225_600),
-            ("2026-01-01T02:30:00+02:30", 1_767_225_600),
-            ("2025-12-31T19:00:00-05:00", 1_767_225_600),
-            ("2016-12-31T23:59:60Z", 1_483_228_799),
-            ("0000-01-01T00:00:00Z", -62_167_219_200),
-            ("9999-12-31T23:59:59Z", 253_402_300_799),
+    fn times_are_read_leniently_and_written_in_utc() {
+        for (text, written) in [
+            ("2026-01-01T00:00:00Z", Some("2026-01-01T00:00:00Z")),
+            ("2026-01-01T02:30:00.999999+02:30", Some("2026-01-01T00:00:00Z")),
+            ("2016-12-31T23:59:60Z", Some("2016-12-31T23:59:59Z")),
+            ("1969-12-31T23:59:59Z", Some("1969-12-31T23:59:59Z")),
+            ("", None),
+            ("2026-01-01", None),
+            ("2026-01-01T00:00:00", None),
+            ("2026-02-29T00:00:00Z", None),
         ] {
-            assert_eq!(unix_seconds(text), Some(seconds), "{text}");
+            let time = deserialize(&serde_json::json!(text)).unwrap();
+            assert_eq!(time.map(rfc3339).as_deref(), written, "{text}");
         }
+        assert_eq!(deserialize(&serde_json::Value::Null).unwrap(), None);
+        assert!(deserialize(&serde_json::json!(1)).is_err());
     }
 
     #[test]
-    fn what_is_no_time_has_no_seconds() {
-        for text in [
-            "",
-            "T",
-            "2026-01-01",
-            "2026-01-01T00:00:00",
-            "2026-13-01T00:00:00Z",
-            "2026-02-29T00:00:00Z",
-            "2026-01-00T00:00:00Z",
-            "2026-01-01T24:00:00Z",
-            "2026-01-01T00:60:00Z",
-            "2026-01-01T00:00:00.Z",
-            "2026-1-1T00:00:00Z",
-            "+026-01-01T00:00:00Z",
-            "2026-01-01T00:00:00Zx",
-            "2026-01-01T00:00:00Z01:00",
-            "2026-01-01T00:00:00+2",
-            "2026-01-01T00:00:00é",
-            "2026-01-01T00:00:00+é1:00",
-        ] {
-            assert_eq!(unix_seconds(text), None, "{text}");
-        }
+    fn microseconds_are_always_written() {
+        let time: Timestamp = "2026-01-01T00:00:00.5Z".parse().unwrap();
+        assert_eq!(rfc3339_micros(time), "2026-01-01T00:00:00.500000Z");
     }
 }

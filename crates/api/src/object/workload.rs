@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{LabelSelector, ObjectMeta, StringMap, nullable};
+use super::{Condition, LabelSelector, ObjectMeta, StringMap, nullable};
 
 /// Deployment, ReplicaSet, StatefulSet or DaemonSet (`apps/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -132,26 +132,15 @@ pub struct JobStatus {
     pub completed_indexes: String,
     /// Conditions.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<JobCondition>,
+    pub conditions: Vec<Condition>,
 }
 
 impl JobStatus {
     /// Whether the Job is over, for good or ill.
     pub fn is_finished(&self) -> bool {
-        self.conditions.iter().any(|c| matches!(c.kind.as_str(), "Complete" | "Failed") && c.status == "True")
+        let ends = |c: &Condition| matches!(c.condition_type.as_str(), "Complete" | "Failed");
+        self.conditions.iter().any(|c| ends(c) && c.is_true())
     }
-}
-
-/// A condition of a Job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct JobCondition {
-    /// `Complete`, `Failed` and others.
-    #[serde(rename = "type", deserialize_with = "nullable")]
-    pub kind: String,
-    /// `True`, `False` or `Unknown`.
-    #[serde(deserialize_with = "nullable")]
-    pub status: String,
 }
 
 /// CronJob (`batch/v1`).

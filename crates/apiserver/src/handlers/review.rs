@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use berth_api::object::time::rfc3339;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -148,7 +149,7 @@ pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<St
     let expires = now.saturating_add(u64::try_from(seconds).unwrap_or_default());
     let uid = text(&account["metadata"], "uid");
     let expires_at = jiff::Timestamp::from_second(i64::try_from(expires).unwrap_or_default())
-        .map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        .map(rfc3339)
         .map_err(Status::internal)?;
     token_request["spec"]["expirationSeconds"] = Value::from(seconds);
     token_request["status"] = json!({

@@ -1,5 +1,6 @@
 //! How objects of each kind end.
 
+use berth_api::object::time::rfc3339;
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
@@ -42,9 +43,8 @@ pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOp
         return false;
     }
     let ends = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(grace);
-    let ends = ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let metadata = &mut value["metadata"];
-    metadata["deletionTimestamp"] = Value::from(if grace == 0 { now() } else { ends });
+    metadata["deletionTimestamp"] = Value::from(if grace == 0 { now() } else { rfc3339(ends) });
     metadata["deletionGracePeriodSeconds"] = Value::from(grace);
     if let Some(generation) = metadata["generation"].as_i64()
         && !deleting

@@ -1,5 +1,6 @@
 //! Metadata: what the system gives an object, and what a change may not touch.
 
+use berth_api::object::time::rfc3339;
 use berth_schema::resource::{NAMESPACES, Resource};
 use serde_json::{Map, Value};
 
@@ -31,7 +32,7 @@ const MAX_GENERATED_LENGTH: usize = 63;
 
 /// The present, as objects write it.
 pub fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(jiff::Timestamp::now())
 }
 
 /// A name with a random end.

@@ -9,6 +9,7 @@ mod election;
 
 use std::time::Duration;
 
+use berth_api::object::time::rfc3339_micros;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -242,5 +243,5 @@ impl LeaderElector {
 
 /// The time as `MicroTime` writes it.
 fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    rfc3339_micros(jiff::Timestamp::now())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::StringMap;
+pub(crate) use berth_api::object::time::rfc3339;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -116,11 +117,6 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error
 pub(crate) fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
-}
-
-/// A point in time as Kubernetes writes it: UTC, whole seconds.
-pub(crate) fn rfc3339(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// An object of any kind, as far as its metadata goes.

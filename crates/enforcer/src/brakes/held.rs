@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use berth_api::object::time::rfc3339;
 use jiff::{SignedDuration, Timestamp};
 
 /// What holds an eviction back.
@@ -62,7 +63,7 @@ impl fmt::Display for Held {
     /// What holds it, until when, and what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Held { brake, n, limit, window, until } = self;
-        let (window, until) = (friendly(*window), until.strftime("%Y-%m-%dT%H:%M:%SZ"));
+        let (window, until) = (friendly(*window), rfc3339(*until));
         match brake {
             Brake::Cluster => write!(
                 f,

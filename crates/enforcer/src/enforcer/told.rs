@@ -89,7 +89,7 @@ impl Enforcer {
             self.pods.remove(&metadata.namespace, &metadata.name, before);
         }
         // A pod that was there before this process looked is as old as it says, at the end of that second.
-        let created = metadata.creation_timestamp.as_deref().and_then(|t| t.parse::<Timestamp>().ok());
+        let created = metadata.creation_timestamp;
         let created = created.and_then(|at| at.checked_add(LATEST_IN_A_SECOND).ok());
         let now = Timestamp::now();
         let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));

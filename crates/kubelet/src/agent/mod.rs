@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Namespace, Node};
+use berth_api::resource;
 use berth_client::{Event, WatchOptions, WatchStream, watch};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -34,7 +35,7 @@ use crate::event::PodEvents;
 use crate::node::NodeView;
 use crate::options::KubeletOptions;
 use crate::pod::view::PodView;
-use crate::request::{self, Caller};
+use crate::request::Caller;
 use crate::selector::NodeSelection;
 use crate::timer::Timers;
 
@@ -116,8 +117,9 @@ impl Agent {
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
         let client = self.caller.own();
         self.events = Some(PodEvents::start(client.clone(), self.options.events, stop.clone()));
-        let mut namespaces = watch::<Namespace>(client.clone(), WatchOptions::new(request::NAMESPACES));
-        let mut nodes = watch::<NodeView>(client.clone(), WatchOptions::new(request::NODES));
+        let mut namespaces =
+            watch::<Namespace>(client.clone(), WatchOptions::new(resource::NAMESPACES.path("")));
+        let mut nodes = watch::<NodeView>(client.clone(), WatchOptions::new(resource::NODES.path("")));
         let mut pods: Option<WatchStream<PodView>> = None;
         let mut ready = Ready { namespaces: false, nodes: false };
         let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,7 +127,7 @@ impl Agent {
         while running {
             // Pods are judged by their nodes and namespaces, so those come first.
             if pods.is_none() && ready.namespaces && ready.nodes && self.n_registering == 0 {
-                let options = WatchOptions::new(request::PODS).fields("spec.nodeName!=");
+                let options = WatchOptions::new(resource::PODS.path("")).fields("spec.nodeName!=");
                 pods = Some(watch::<PodView>(client.clone(), options));
             }
             let next_timer = self.timers.next_due();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Node, ObjectMeta};
+use berth_api::resource::{LEASES, NODES, PODS};
 use berth_client::Event;
 use berth_client::call::{self, CallError};
 use bytes::Bytes;
@@ -14,10 +15,10 @@ use super::lane::{Done, Job, Sent, retry_after};
 use super::store::{NodeEntry, NodeId, NodeState};
 use super::{Agent, now};
 use crate::node::{
-    NodeTemplate, NodeView, heartbeat_status, may_label_itself, needs_status, new_lease, new_node, renewal,
-    takeover_labels,
+    LEASE_NAMESPACE, NodeTemplate, NodeView, heartbeat_status, may_label_itself, needs_status, new_lease,
+    new_node, renewal, takeover_labels,
 };
-use crate::request::{self, LEASES, MERGE, NODES, STRATEGIC_MERGE};
+use crate::request::{self, MERGE, STRATEGIC_MERGE};
 
 pub(super) type Answer = Result<Vec<Bytes>, CallError>;
 
@@ -77,7 +78,7 @@ impl Agent {
 
     fn node_applied(&mut self, view: NodeView) {
         let Some(id) = self.nodes.find(&view.metadata.name) else {
-            if self.selection.matches(&view.metadata.name, &view.labels()) {
+            if self.selection.matches(&view.metadata.name, &view.metadata.labels) {
                 let template = Node {
                     metadata: ObjectMeta { name: view.metadata.name.clone(), ..ObjectMeta::default() },
                     status: self.default_status(),
@@ -212,28 +213,32 @@ impl Agent {
         let mut sent = Sent::Plain;
         let wanted: Option<Request<Vec<u8>>> = match (job, &entry.view) {
             (Job::Register(_), _) if entry.state == NodeState::Registering => {
-                Some(request::create(NODES, &new_node(&entry.template, entry.ip, now())))
+                Some(request::create(&NODES.path(""), &new_node(&entry.template, entry.ip, now())))
             }
             (Job::NodeStatus(_), Some(view)) if entry.state == NodeState::Up => {
                 let status = heartbeat_status(view, &entry.template, entry.ip, now());
-                Some(request::patch(&format!("{NODES}/{name}/status"), STRATEGIC_MERGE, &status))
+                Some(request::patch(
+                    &format!("{}/status", NODES.object_path("", &name)),
+                    STRATEGIC_MERGE,
+                    &status,
+                ))
             }
             (Job::NodeLabels(_), Some(view)) if entry.state == NodeState::Up => {
-                let path = format!("{NODES}/{name}");
+                let path = NODES.object_path("", &name);
                 takeover_labels(view).map(|labels| request::patch(&path, MERGE, &labels))
             }
             (Job::Lease(_), _) if entry.state == NodeState::Up && entry.lease_exists => {
                 let renewal = renewal(&name, heartbeat.lease_duration, now());
-                Some(request::patch(&format!("{LEASES}/{name}"), MERGE, &renewal))
+                Some(request::patch(&LEASES.object_path(LEASE_NAMESPACE, &name), MERGE, &renewal))
             }
             (Job::Lease(_), _) if entry.state == NodeState::Up => {
                 sent = Sent::NewLease;
                 let lease = new_lease(&name, entry.uid(), heartbeat.lease_duration, now());
-                Some(request::create(LEASES, &lease))
+                Some(request::create(&LEASES.path(LEASE_NAMESPACE), &lease))
             }
             (Job::ListPods(_), _) if entry.state == NodeState::Up => {
                 let selector = call::encoded(&format!("spec.nodeName={name}"));
-                Some(call::get(&format!("{}?fieldSelector={selector}", request::PODS)))
+                Some(call::get(&format!("{}?fieldSelector={selector}", PODS.path(""))))
             }
             _ => None,
         };

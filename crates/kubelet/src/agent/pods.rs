@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::lane::Job;
-use super::store::{Counted, NodeId, NodeState, PodEntry, PodId, PodKey, PodState};
+use super::store::{Counted, NodeId, NodeState, PodEntry, PodId, PodState};
 use super::{Agent, Timer, now};
 use crate::event::{Progress, Subject};
 use crate::pod::annotation::Wishes;
@@ -32,7 +32,7 @@ impl Agent {
             }
             Event::Applied(pod) => self.pod_applied(pod),
             Event::Deleted(pod) => {
-                let id = self.pods.find(&key_of(&pod));
+                let id = self.pods.find(&pod.metadata.namespaced_name());
                 if let Some(id) =
                     id.filter(|id| self.pods.get(*id).is_some_and(|p| p.uid == pod.metadata.uid))
                 {
@@ -46,13 +46,7 @@ impl Agent {
     /// age.
     pub(super) fn pods_found(&mut self, mut pods: Vec<PodView>) {
         let order = |pod: &PodView| {
-            let metadata = &pod.metadata;
-            (
-                !pod.is_running(),
-                metadata.creation_timestamp,
-                metadata.namespace.clone(),
-                metadata.name.clone(),
-            )
+            (!pod.is_running(), pod.metadata.creation_timestamp, pod.metadata.namespaced_name())
         };
         pods.sort_by_cached_key(order);
         pods.into_iter().for_each(|pod| self.pod_applied(pod));
@@ -64,7 +58,7 @@ impl Agent {
         if self.nodes.get(node).state != NodeState::Up {
             return;
         }
-        match self.pods.find(&key_of(&pod)) {
+        match self.pods.find(&pod.metadata.namespaced_name()) {
             Some(id) if self.pods.get(id).is_some_and(|entry| entry.uid == pod.metadata.uid) => {
                 self.pod_changed(id, &pod);
             }
@@ -109,7 +103,7 @@ impl Agent {
 
     fn insert_entry(&mut self, node: NodeId, pod: &PodView, state: PodState) -> PodId {
         let id = self.pods.insert(PodEntry {
-            key: key_of(pod),
+            key: pod.metadata.namespaced_name(),
             uid: pod.metadata.uid.clone(),
             node,
             state,
@@ -221,7 +215,7 @@ impl Agent {
                 self.pod_ips.release(ip);
             }
             if entry.fingerprint.take().is_some() {
-                self.admission.release(&entry.key.0, &entry.key.1);
+                self.admission.release(&entry.key);
                 let node = entry.node;
                 self.look_again(node);
             }
@@ -280,7 +274,7 @@ impl Agent {
         self.recount(entry.counted, Counted::Nothing);
         self.doubtful.retain(|(_, doubtful)| *doubtful != id);
         if entry.fingerprint.is_some() {
-            self.admission.release(&entry.key.0, &entry.key.1);
+            self.admission.release(&entry.key);
             self.look_again(entry.node);
         }
     }
@@ -306,11 +300,7 @@ impl Agent {
 }
 
 pub(super) fn subject(entry: &PodEntry) -> Subject<'_> {
-    Subject { namespace: &entry.key.0, name: &entry.key.1, uid: &entry.uid }
-}
-
-fn key_of(pod: &PodView) -> PodKey {
-    (pod.metadata.namespace.clone(), pod.metadata.name.clone())
+    Subject { key: &entry.key, uid: &entry.uid }
 }
 
 /// From now to a time of day, which may have passed.

@@ -1,6 +1,7 @@
 //! Refused pods are judged a second time, against what the API server has then.
 
 use berth_api::object::Namespace;
+use berth_api::resource::{NAMESPACES, NODES};
 use berth_client::call::{self, CallError};
 use bytes::Bytes;
 
@@ -11,7 +12,6 @@ use super::{Agent, now};
 use crate::event::Progress;
 use crate::node::NodeView;
 use crate::pod::life::{Life, Refusal};
-use crate::request::{NAMESPACES, NODES};
 
 /// More bytes of namespaces than this are not read for a second look.
 const MAX_NAMESPACES_BYTES: usize = 64 << 20;
@@ -22,8 +22,8 @@ impl Agent {
         let Some(entry) = self.pods.get(id) else { return };
         let (caller, name) = (self.caller.clone(), self.nodes.get(entry.node).name.clone());
         self.work.start(async move {
-            let node = caller.send(&name, call::get(&format!("{NODES}/{name}"))).await;
-            let namespaces = caller.send_own(call::get(NAMESPACES), MAX_NAMESPACES_BYTES).await;
+            let node = caller.send(&name, call::get(&NODES.object_path("", &name))).await;
+            let namespaces = caller.send_own(call::get(&NAMESPACES.path("")), MAX_NAMESPACES_BYTES).await;
             let result = node.and_then(|node| Ok(vec![node, namespaces?]));
             Done { job: Job::SecondLook(id), sent: Sent::Plain, result }
         });
@@ -50,8 +50,8 @@ impl Agent {
             Err(error) => {
                 let wait = retry_after(entry.failures, &error, fastrand::f64());
                 entry.failures += 1;
-                let (namespace, name) = &entry.key;
-                self.complaints.tell(|| format!("pod {namespace}/{name} could not be judged: {error}"));
+                let key = &entry.key;
+                self.complaints.tell(|| format!("pod {key} could not be judged: {error}"));
                 return self.retry(Job::SecondLook(id), wait);
             }
             Ok(answers) => {

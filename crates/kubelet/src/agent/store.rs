@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use berth_api::object::Node;
+use berth_api::object::{NamespacedName, Node};
 use rustc_hash::FxHashMap;
 
 use crate::admission::Fingerprint;
@@ -88,11 +88,8 @@ impl Nodes {
     }
 }
 
-/// Namespace and name.
-pub(super) type PodKey = (String, String);
-
 pub(super) struct PodEntry {
-    pub(super) key: PodKey,
+    pub(super) key: NamespacedName,
     pub(super) uid: String,
     pub(super) node: NodeId,
     pub(super) state: PodState,
@@ -130,7 +127,7 @@ pub(super) enum Counted {
 #[derive(Default)]
 pub(super) struct Pods {
     entries: FxHashMap<PodId, PodEntry>,
-    by_key: HashMap<PodKey, PodId>,
+    by_key: HashMap<NamespacedName, PodId>,
     n_inserted: u64,
 }
 
@@ -149,7 +146,7 @@ impl Pods {
         Some(entry)
     }
 
-    pub(super) fn find(&self, key: &PodKey) -> Option<PodId> {
+    pub(super) fn find(&self, key: &NamespacedName) -> Option<PodId> {
         self.by_key.get(key).copied()
     }
 

@@ -1,5 +1,6 @@
 //! What pods have to tell the API server: their status, and their removal.
 
+use berth_api::resource::PODS;
 use berth_client::call::CallError;
 use bytes::Bytes;
 use serde_json::json;
@@ -16,7 +17,7 @@ impl Agent {
         let Some(entry) = self.pods.get_mut(id) else { return };
         let node = self.nodes.get(entry.node);
         let PodState::Decided(life) = &entry.state else { return };
-        let path = request::pod_path(&entry.key.0, &entry.key.1);
+        let path = PODS.object_path(entry.key.namespace(), entry.key.name());
         let (sent, request) = if node.state != NodeState::Up {
             entry.busy = false;
             return;
@@ -59,8 +60,8 @@ impl Agent {
             Err(error) => {
                 let wait = retry_after(entry.failures, &error, fastrand::f64());
                 entry.failures += 1;
-                let (namespace, name) = &entry.key;
-                self.complaints.tell(|| format!("pod {namespace}/{name} was not written: {error}"));
+                let key = &entry.key;
+                self.complaints.tell(|| format!("pod {key} was not written: {error}"));
                 self.retry(Job::Pod(id), wait);
             }
         }

@@ -7,6 +7,9 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
+/// The namespace of the nodes' Leases.
+pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
 /// The Lease of a node; it goes when the node goes.
 pub(crate) fn new_lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -> Lease {
     let owner = OwnerReference {
@@ -19,7 +22,7 @@ pub(crate) fn new_lease(node: &str, uid: &str, duration: Duration, now: Timestam
     Lease {
         metadata: ObjectMeta {
             name: Some(node.to_owned()),
-            namespace: Some("kube-node-lease".to_owned()),
+            namespace: Some(LEASE_NAMESPACE.to_owned()),
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },

@@ -4,7 +4,7 @@ mod lease;
 mod record;
 mod template;
 
-pub(crate) use lease::{new_lease, renewal};
+pub(crate) use lease::{LEASE_NAMESPACE, new_lease, renewal};
 pub(crate) use record::{
     NodeView, heartbeat_status, may_label_itself, needs_status, new_node, takeover_labels,
 };

@@ -2,7 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use berth_api::object::{ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint};
+use berth_api::object::{
+    Condition, ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint, find_condition,
+};
 use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
@@ -17,18 +19,9 @@ const KUBELET_VERSION: &str = "v1.36.0";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct NodeView {
-    pub(crate) metadata: Metadata,
+    pub(crate) metadata: ObjectMeta,
     spec: Option<berth_api::object::NodeSpec>,
     status: Option<Status>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Metadata {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    resource_version: String,
-    pub(crate) labels: Option<StringMap>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -40,15 +33,6 @@ struct Status {
     conditions: Option<Vec<Condition>>,
     addresses: Option<Vec<Address>>,
     node_info: Option<Value>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -70,22 +54,18 @@ impl KubeObject for NodeView {
 }
 
 impl NodeView {
-    pub(crate) fn labels(&self) -> StringMap {
-        self.metadata.labels.clone().unwrap_or_default()
-    }
-
     /// Its `InternalIP`, if it has one of version 4.
     pub(crate) fn internal_ip(&self) -> Option<Ipv4Addr> {
         let addresses = self.status.as_ref()?.addresses.as_ref()?;
         addresses.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
     }
 
-    fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_)
+    fn condition(&self, condition_type: &str) -> Option<&Condition> {
+        find_condition(self.status.as_ref()?.conditions.as_ref()?, condition_type)
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.condition("Ready").is_some_and(|c| c.status == "True")
+        self.condition("Ready").is_some_and(Condition::is_true)
     }
 
     fn offers_resources(&self) -> bool {
@@ -99,7 +79,7 @@ impl NodeView {
             metadata: ObjectMeta {
                 name: self.metadata.name.clone(),
                 uid: self.metadata.uid.clone(),
-                labels: self.labels(),
+                labels: self.metadata.labels.clone(),
                 ..ObjectMeta::default()
             },
             spec: self.spec.clone().unwrap_or_default(),
@@ -141,7 +121,7 @@ pub(crate) fn heartbeat_status(node: &NodeView, template: &Node, ip: Ipv4Addr, n
 
 /// The labels every kubelet gives its node, where they are missing.
 pub(crate) fn takeover_labels(node: &NodeView) -> Option<Value> {
-    let labels = node.labels();
+    let labels = &node.metadata.labels;
     let own = [
         ("kubernetes.io/hostname", node.metadata.name.as_str()),
         ("kubernetes.io/os", "linux"),

@@ -80,7 +80,7 @@ impl Plan {
             max_restart_backoff: timings.max_restart_backoff,
             reports_end: ends || !pod.metadata.finalizers.is_empty(),
             host_network: spec.host_network,
-            generation: pod.metadata.generation,
+            generation: (pod.metadata.generation != 0).then_some(pod.metadata.generation),
         }
     }
 

@@ -1,41 +1,23 @@
 //! A pod as a node reads it.
 
-use berth_api::object::{Affinity, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements};
-use berth_api::object::{StringMap, Toleration};
+use berth_api::object::{
+    Affinity, Condition, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements, StringMap,
+    Toleration, find_condition, nullable, time,
+};
 use berth_client::watch::KubeObject;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 /// What a node looks at in a pod; read once per event of the watch.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodView {
     #[serde(deserialize_with = "nullable")]
-    pub(crate) metadata: Metadata,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: Spec,
     #[serde(deserialize_with = "nullable")]
     pub(crate) status: Status,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Metadata {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) uid: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) resource_version: String,
-    pub(crate) generation: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) labels: StringMap,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) annotations: StringMap,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) creation_timestamp: Option<Timestamp>,
-    pub(crate) deletion_timestamp: Option<Timestamp>,
-    pub(crate) deletion_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -91,18 +73,10 @@ pub(crate) struct Status {
     pub(crate) conditions: Vec<Condition>,
     #[serde(rename = "podIP", deserialize_with = "nullable")]
     pub(crate) pod_ip: String,
+    #[serde(with = "time")]
     pub(crate) start_time: Option<Timestamp>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) container_statuses: Vec<ContainerState>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Condition {
-    #[serde(rename = "type")]
-    pub(crate) type_: String,
-    pub(crate) status: String,
-    pub(crate) last_transition_time: Option<Timestamp>,
 }
 
 /// The part of a container's status that a node needs to go on after a restart.
@@ -124,6 +98,7 @@ pub(crate) struct State {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Running {
+    #[serde(with = "time")]
     pub(crate) started_at: Option<Timestamp>,
 }
 
@@ -137,17 +112,17 @@ impl PodView {
         self.status.phase == "Running"
     }
 
-    fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.status.conditions.iter().find(|c| c.type_ == type_)
+    fn condition(&self, condition_type: &str) -> Option<&Condition> {
+        find_condition(&self.status.conditions, condition_type)
     }
 
-    pub(crate) fn has_condition(&self, type_: &str) -> bool {
-        self.condition(type_).is_some_and(|c| c.status == "True")
+    pub(crate) fn has_condition(&self, condition_type: &str) -> bool {
+        self.condition(condition_type).is_some_and(Condition::is_true)
     }
 
     /// When a condition became what it is.
-    pub(crate) fn transition(&self, type_: &str) -> Option<Timestamp> {
-        self.condition(type_)?.last_transition_time
+    pub(crate) fn transition(&self, condition_type: &str) -> Option<Timestamp> {
+        self.condition(condition_type)?.last_transition_time
     }
 
     /// Whether every readiness gate's condition is true.
@@ -160,15 +135,7 @@ impl PodView {
     pub(crate) fn to_placed(&self) -> Pod {
         let (metadata, spec) = (&self.metadata, &self.spec);
         Pod {
-            metadata: ObjectMeta {
-                name: metadata.name.clone(),
-                namespace: metadata.namespace.clone(),
-                uid: metadata.uid.clone(),
-                labels: metadata.labels.clone(),
-                annotations: metadata.annotations.clone(),
-                deletion_timestamp: metadata.deletion_timestamp.map(|t| t.to_string()),
-                ..ObjectMeta::default()
-            },
+            metadata: metadata.clone(),
             spec: PodSpec {
                 node_name: spec.node_name.clone(),
                 node_selector: spec.node_selector.clone(),
@@ -196,13 +163,4 @@ impl KubeObject for PodView {
     fn key(&self) -> (&str, &str) {
         (&self.metadata.namespace, &self.metadata.name)
     }
-}
-
-/// Reads `null` as the type's default, as Kubernetes' decoder does.
-fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -191,10 +191,9 @@ impl Scheduler {
     }
 
     fn rank(pod: &Pod) -> Rank {
-        let created = pod.metadata.creation_timestamp.as_deref().and_then(|t| t.parse().ok());
         Rank {
             priority: pod.spec.priority.unwrap_or(0),
-            created: created.map_or(0, |t: jiff::Timestamp| t.as_second()),
+            created: pod.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
         }
     }
 

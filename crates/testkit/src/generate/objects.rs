@@ -2,9 +2,8 @@
 
 use berth_api::admission::{default_pod, merge_label_keys};
 use berth_api::object::{
-    Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
-    PodCondition, PodDisruptionBudget, ResourceList, ResourceRequirements, Service, StringMap, Taint,
-    Toleration,
+    Condition, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
+    PodDisruptionBudget, ResourceList, ResourceRequirements, Service, StringMap, Taint, Toleration,
 };
 use berth_api::quantity::Quantity;
 
@@ -129,13 +128,13 @@ pub fn budget(random: &mut Random) -> PodDisruptionBudget {
 
 /// Deletes a pod, for the sake of another if its name is even.
 pub fn terminate(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = Some(DELETED_AT.to_owned());
+    pod.metadata.deletion_timestamp = DELETED_AT.parse().ok();
     if pod.metadata.name.ends_with(['0', '2', '4', '6', '8']) {
-        pod.status.conditions = vec![PodCondition {
+        pod.status.conditions = vec![Condition {
             condition_type: "DisruptionTarget".to_owned(),
             status: "True".to_owned(),
             reason: "PreemptionByScheduler".to_owned(),
-            ..PodCondition::default()
+            ..Condition::default()
         }];
     }
 }
@@ -178,14 +177,17 @@ pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
         });
     }
     if random.chance(5) {
-        pod.metadata.deletion_timestamp = Some(DELETED_AT.to_owned());
+        pod.metadata.deletion_timestamp = DELETED_AT.parse().ok();
     }
     pod.spec.priority =
         random.pick(&[None, Some(0), Some(0), Some(5), Some(10), Some(-5)]).copied().flatten();
     if random.chance(5) {
         pod.spec.preemption_policy = Some("Never".to_owned());
     }
-    pod.status.start_time = random.chance(80).then(|| format!("2026-01-01T00:00:0{}Z", random.below(10)));
+    pod.status.start_time = random
+        .chance(80)
+        .then(|| format!("2026-01-01T00:00:0{}Z", random.below(10)))
+        .and_then(|time| time.parse().ok());
     draw_containers(random, &mut pod);
     while random.chance(30) {
         let exists = random.chance(50);

@@ -151,9 +151,9 @@ fn is_lower(pod: &Pod, than: &Pod) -> bool {
     priority(pod) < priority(than)
 }
 
-/// When a pod started, as text that sorts; one that has not is later than all others.
-fn start(pod: &Pod) -> (bool, String) {
-    (pod.status.start_time.is_none(), pod.status.start_time.clone().unwrap_or_default())
+/// When a pod started; a pod that has not started is later than all others.
+fn start(pod: &Pod) -> i64 {
+    pod.started().unwrap_or(i64::MAX)
 }
 
 fn importance(pod: &Pod) -> impl Ord + use<> {
