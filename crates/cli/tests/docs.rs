@@ -58,7 +58,7 @@ fn the_list_of_metrics_is_complete() {
 
 /// The address in the note that a part begins with.
 fn metrics_address(part: &Berth) -> String {
-    let beginning = "healthz, readyz and metrics are at http://";
+    let beginning = "serving /healthz, /readyz and /metrics at http://";
     process::eventually("the address of the metrics is told", || {
         let stderr = part.stderr();
         let found = stderr.lines().find_map(|line| line.split_once(beginning)).map(|(_, a)| a.to_owned());

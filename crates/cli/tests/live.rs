@@ -74,7 +74,7 @@ fn files_add_to_a_live_cluster_what_is_not_there() {
     });
     let from_files = run(&["simulate", "-f", "examples/zone-affinity"]);
     assert_eq!((&second.stdout, second.code), (&from_files.stdout, from_files.code));
-    assert!(second.stderr.contains("in the cluster already"), "{}", second.stderr);
+    assert!(second.stderr.contains("already in the cluster"), "{}", second.stderr);
     assert_eq!(first.code, 0, "{}", first.stderr);
 }
 

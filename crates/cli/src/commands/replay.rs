@@ -11,6 +11,7 @@ use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::output::{self, Format, OutputArgs};
 use crate::recordings::{RecordingError, Recordings};
+use crate::render::names::counted;
 use crate::render::{difference, progress};
 
 /// Re-run recorded scheduling decisions and show the differences
@@ -87,7 +88,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;
         let n_hidden = n_differences - differences.len();
         if n_hidden > 0 {
-            writeln!(out, "{n_hidden} more differences; use --limit {n_differences} to show all")?;
+            let hidden = counted(n_hidden, "more difference");
+            writeln!(out, "{hidden}; use --limit {n_differences} to show all")?;
         }
         writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")
     })?;

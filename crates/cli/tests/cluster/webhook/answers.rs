@@ -269,5 +269,5 @@ async fn what_is_no_question_gets_a_proper_answer() {
     let metrics = ask(&client, Method::GET, "/metrics", json, "").await.unwrap();
     let metrics = text(&metrics.object, "").to_owned();
     assert!(metrics.contains("berth_admission_refused_requests_total{code=\"415\"} 1"), "{metrics}");
-    assert!(webhook.process.stderr().contains("healthz, readyz and metrics are at http://127.0.0.1:"));
+    assert!(webhook.process.stderr().contains("serving /healthz, /readyz and /metrics at http://127.0.0.1:"));
 }

@@ -90,7 +90,7 @@ impl World {
         let process = Berth::start(&self.room, "webhook", &all);
         let url = crate::process::eventually("the webhook serves", || {
             let stderr = process.stderr();
-            let line = stderr.lines().find_map(|line| line.split_once("webhooks are at "));
+            let line = stderr.lines().find_map(|line| line.split_once("serving webhooks at "));
             line.map(|(_, url)| url.to_owned()).ok_or(stderr)
         });
         let ca = fs::read_to_string(ca).unwrap_or_default();
