@@ -54,7 +54,7 @@ pub struct Args {
     /// Evict pods even where no feasible node exists
     #[arg(long)]
     evict_without_target: bool,
-    /// Never evict pods of these namespaces
+    /// Never evict pods of these namespaces, separated by commas
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     protected_namespaces: Vec<String>,
     /// Length of the sliding window for eviction limits

@@ -20,7 +20,7 @@ pub struct RulesArgs {
     /// exempt from anti-affinity.
     #[arg(long)]
     strict_v1: bool,
-    /// Exempt the pods of these namespaces from anti-affinity: they neither block other pods nor are blocked
+    /// Exempt the pods of these namespaces, separated by commas, from anti-affinity: they neither block pods nor are blocked
     ///
     /// The list applies to v1 fields and to fields of the design proposals. By default, only kube-system is exempt, and only
     /// for fields of the proposals.
