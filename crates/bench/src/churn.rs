@@ -91,16 +91,24 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
     let mut cluster = Cluster::new(Settings::default());
     namespaces().iter().for_each(|namespace| cluster.set_namespace(namespace));
     (0..churn.nodes).for_each(|i| cluster.set_node(&nodes::node(churn.seed, i)));
-    // Pods that stay: two per node.
-    let stay: Vec<_> = classes().iter().map(|class| cluster.prepare(&class.template)).collect();
-    for i in 0..2 * churn.nodes {
-        cluster.place_prepared(&stay[i % stay.len()].named(&format!("stays-{i}")));
-    }
+    // Two pods per node that stay.
+    let classes = classes();
+    let templates: Vec<_> = classes.iter().map(|class| cluster.prepare(&class.template)).collect();
+    let place = |cluster: &mut Cluster, i: usize| {
+        let outcome = cluster.place_prepared(&templates[i % templates.len()].named(&format!("stays-{i}")));
+        outcome.node().unwrap_or_default().to_owned()
+    };
+    let mut node_of: Vec<_> = (0..2 * churn.nodes).map(|i| place(&mut cluster, i)).collect();
     let mut rounds = Vec::new();
     for round in 1..=churn.rounds {
         for (removed, added) in churn.replaced_nodes(round) {
             cluster.remove_node(&removed);
             cluster.set_node(&added);
+            for (i, node) in node_of.iter_mut().enumerate().filter(|(_, node)| **node == removed) {
+                let template = &classes[i % classes.len()].template.metadata;
+                cluster.remove_pod(&template.namespace, &format!("stays-{i}"));
+                *node = place(&mut cluster, i);
+            }
         }
         namespaces_of(round).iter().for_each(|namespace| cluster.set_namespace(namespace));
         let (mut samples, mut unplaced) = (Samples::default(), 0);

@@ -215,7 +215,7 @@ impl Bench {
         let pod = |task: &Task| {
             let class = &self.classes[task.class];
             let path = format!("/api/v1/namespaces/{}/pods", class.template.metadata.namespace);
-            (path, pod_object(class, &task.name, scheduler_name))
+            (path, pod_object(&class.template, &task.name, scheduler_name))
         };
         create(&self.client, self.tasks.iter().map(pod).collect(), N_CREATORS).await?;
         let mut observer = Observer::start(self.client.clone(), &self.server, self.tasks.len());

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use berth_bench::measure::memory_of;
+
 use super::ClusterBenchError;
 
 /// A temporary directory, removed on drop.
@@ -83,10 +85,12 @@ impl Server {
 
     /// Peak memory in bytes; Linux only.
     pub fn peak_rss_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        kibibytes.checked_mul(1024)
+        memory_of(&self.child.id().to_string(), "VmHWM")
+    }
+
+    /// Resident memory in bytes; Linux only.
+    pub fn rss_bytes(&self) -> Option<u64> {
+        memory_of(&self.child.id().to_string(), "VmRSS")
     }
 
     /// CPU time; Linux only.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_api::object::Pod;
+use berth_api::object::{Node, Pod};
 use berth_bench::measure::Samples;
 use berth_bench::scale::classes::{Class, namespaces};
 use berth_bench::scale::nodes;
@@ -91,39 +91,44 @@ pub async fn create(
 
 /// The namespaces of the pod templates.
 pub fn namespace_objects() -> Vec<(String, Value)> {
-    let object = |name: String| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    namespaces().into_iter().map(|n| ("/api/v1/namespaces".to_owned(), object(n.metadata.name))).collect()
+    namespaces().iter().map(|n| namespace_object(&n.metadata.name)).collect()
+}
+
+/// A namespace.
+pub fn namespace_object(name: &str) -> (String, Value) {
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    ("/api/v1/namespaces".to_owned(), object)
 }
 
 /// Nodes with the condition `Ready`.
 pub fn node_objects(seed: u64, n_nodes: usize) -> Vec<(String, Value)> {
-    let object = |i| {
-        let node = nodes::node(seed, i);
-        let mut value = json!({"apiVersion": "v1", "kind": "Node"});
-        value["metadata"] = json!({"name": node.metadata.name, "labels": node.metadata.labels});
-        value["spec"] = json!({"taints": node.spec.taints});
-        let amounts = json!(node.status.allocatable);
-        let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady"});
-        value["status"] = json!({"allocatable": amounts, "capacity": amounts, "conditions": [ready]});
-        value
-    };
-    (0..n_nodes).map(|i| ("/api/v1/nodes".to_owned(), object(i))).collect()
+    (0..n_nodes).map(|i| node_object(&nodes::node(seed, i))).collect()
+}
+
+/// A node that is ready.
+pub fn node_object(node: &Node) -> (String, Value) {
+    let mut value = json!({"apiVersion": "v1", "kind": "Node"});
+    value["metadata"] = json!({"name": node.metadata.name, "labels": node.metadata.labels});
+    value["spec"] = json!({"taints": node.spec.taints});
+    let amounts = json!(node.status.allocatable);
+    let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady"});
+    value["status"] = json!({"allocatable": amounts, "capacity": amounts, "conditions": [ready]});
+    ("/api/v1/nodes".to_owned(), value)
 }
 
 /// A pod of a template for this scheduler.
-pub fn pod_object(class: &Class, name: &str, scheduler: &str) -> Value {
-    let mut template: Pod = class.template.clone();
-    name.clone_into(&mut template.metadata.name);
-    scheduler.clone_into(&mut template.spec.scheduler_name);
+pub fn pod_object(template: &Pod, name: &str, scheduler: &str) -> Value {
+    let mut spec = template.spec.clone();
+    scheduler.clone_into(&mut spec.scheduler_name);
     let mut object = json!({"apiVersion": "v1", "kind": "Pod"});
     object["metadata"] = json!({"name": name, "labels": template.metadata.labels});
-    object["spec"] = json!(template.spec);
+    object["spec"] = json!(spec);
     object
 }
 
 /// A Deployment of a pod template.
 pub fn deployment_object(class: &Class, n_replicas: usize) -> Value {
-    let pod = pod_object(class, "", "default-scheduler");
+    let pod = pod_object(&class.template, "", "default-scheduler");
     let labels = &pod["metadata"]["labels"];
     json!({
         "apiVersion": "apps/v1",

@@ -2,6 +2,7 @@
 
 pub mod bind;
 mod child;
+pub mod churn;
 mod load;
 pub mod settle;
 pub mod webhook;

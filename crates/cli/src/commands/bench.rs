@@ -11,6 +11,7 @@ use berth_bench::workload::{Status, WorkloadFile};
 use berth_bench::{dump, measure};
 use serde_json::json;
 
+use super::bench_churn::{self, ChurnArgs};
 use super::bench_webhook::{self, WebhookArgs};
 use crate::ExitStatus;
 use crate::cluster::runtime;
@@ -37,6 +38,7 @@ Examples:
   berth bench affinity/performance-config.yaml --case SchedulingPodAffinity --workload 5000Nodes_5000Pods
   berth bench misc/performance-config.yaml --case SchedulingBasic --repeat 5 -o json
   berth bench scale --nodes 100000 --pods 100000
+  berth bench churn --nodes 5000 --rounds 60 --pods 1000
   berth bench dump --nodes 5000 --pods 150000 > dump.json
   berth bench load dump.json
   berth bench ops --nodes 10000 --op decide --count 1000
@@ -69,6 +71,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Scale(ScaleArgs),
+    Churn(ChurnArgs),
     Load(LoadArgs),
     Dump(DumpArgs),
     Ops(OpsArgs),
@@ -213,6 +216,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     let answer = match (&args.command, &args.file) {
         (Some(Command::Scale(args)), _) => scale(&mut out, args)?,
+        (Some(Command::Churn(args)), _) => bench_churn::run(&mut out, args)?,
         (Some(Command::Load(args)), _) => load(&mut out, args)?,
         (Some(Command::Dump(args)), _) => {
             dump::write(&mut out, args.nodes as usize, args.pods as usize, args.seed)?;

@@ -4,6 +4,7 @@ mod admission_args;
 pub mod apiserver;
 pub mod audit;
 pub mod bench;
+mod bench_churn;
 mod bench_webhook;
 mod cluster_args;
 pub mod completions;

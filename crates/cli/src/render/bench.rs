@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
-use berth_bench::{enforce, load, scale};
+use berth_bench::{churn, enforce, load, scale};
 
 use super::names::{counted, grouped};
 use super::table::{Cell, Table};
@@ -103,6 +103,29 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
             out,
             "  {:?}: template {}, node {}: {}",
             violation.rule, violation.template, violation.node, violation.detail
+        )?;
+    }
+    Ok(())
+}
+
+/// Pods that are created and deleted round after round.
+pub fn churn(out: &mut impl Write, report: &churn::Report) -> io::Result<()> {
+    let has_apiserver = report.rounds.iter().any(|round| round.apiserver_rss_bytes.is_some());
+    let headings = ["ROUND", "DECISIONS/S", "UNPLACED", "MEMORY"].into_iter();
+    let mut table = Table::new(headings.chain(has_apiserver.then_some("API SERVER'S MEMORY")));
+    for round in &report.rounds {
+        let counts = [round.round, round.decisions_per_second.round() as usize, round.unplaced];
+        let memory = [Some(round.rss_bytes), has_apiserver.then_some(round.apiserver_rss_bytes)];
+        let memory = memory.into_iter().flatten().map(|bytes| Cell::from(mebibytes(bytes)));
+        table.row(counts.map(|n| Cell::from(grouped(n))).into_iter().chain(memory));
+    }
+    table.write(out, "")?;
+    let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
+    writeln!(out, "\n{nodes}, {pods} per round, seed {}", report.seed)?;
+    if let (Some(memory), Some(rate)) = (report.memory_growth, report.rate_change) {
+        writeln!(
+            out,
+            "last round compared with round 5: {memory:.2} times the memory, {rate:.2} times the decision rate"
         )?;
     }
     Ok(())

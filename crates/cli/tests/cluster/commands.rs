@@ -167,3 +167,19 @@ async fn nonsense_on_the_wire_is_refused_and_hurts_nobody() {
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));
 }
+
+#[test]
+fn churn_shows_the_memory_of_a_scheduler_process_after_each_round() {
+    let room = Room::new("bench-churn");
+    let args = ["bench", "churn", "--nodes", "20", "--rounds", "6", "--pods", "20", "--scheduler"];
+    let (code, stdout, stderr) = finish(&room, &args);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let rounds: Vec<_> = stdout.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rounds.len(), 6, "{stdout}");
+    for (i, line) in rounds.iter().enumerate() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!((words[0], words[2]), ((i + 1).to_string().as_str(), "0"), "{stdout}");
+        assert!(words[3].parse::<u32>().is_ok_and(|mebibytes| mebibytes > 0), "{stdout}");
+    }
+    assert!(stdout.contains("20 nodes, 20 pods per round, seed 1"), "{stdout}");
+}
