@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_admission::server::{CertificateSource, Limits, Running, ServerOptions, start};
+use berth_admission::server::{Limits, Running, ServerOptions, start};
 use berth_admission::{Admission, Policy};
 use berth_engine::Settings;
+use berth_serve::{CertificateSource, ConnectionLimits};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -21,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 async fn server(admission: Arc<Admission>, limits: Limits) -> (Running, CancellationToken) {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let certificate = CertificateSource::Own { names: vec!["127.0.0.1".to_owned()] };
+    let certificate =
+        CertificateSource::Own { common_name: "berth webhook", names: vec!["127.0.0.1".to_owned()] };
     let options =
         ServerOptions { health_listen: Some(listen), limits, ..ServerOptions::new(listen, certificate) };
     let stop = CancellationToken::new();
@@ -100,8 +102,10 @@ async fn what_is_slow_or_large_is_cut_off() {
     let limits = Limits {
         body_bytes: 1000,
         body_timeout: Duration::from_millis(50),
-        first_request: Duration::from_millis(500),
-        ..Limits::default()
+        connections: ConnectionLimits {
+            first_request: Duration::from_millis(500),
+            ..ConnectionLimits::default()
+        },
     };
     let (server, stop) = server(Admission::stateless(Policy::default()), limits).await;
     for (request, expected) in [

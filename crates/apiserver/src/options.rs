@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_serve::ConnectionLimits;
+
 use crate::admission::Admission;
 
 /// What an API server is started with.
@@ -41,16 +43,14 @@ impl fmt::Debug for ServerOptions {
 /// How much clients may ask for, and how slowly. All of them together bound the server's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once; more wait to be accepted.
-    pub connections: usize,
+    /// Limits on connections.
+    pub connections: ConnectionLimits,
     /// Requests worked on at once, watches excepted; more wait a little, and are then told to come back.
     pub in_flight: usize,
     /// Watches open at once; more are told to come back.
     pub watches: usize,
     /// Bytes of request bodies held at once; more wait.
     pub body_bytes_held: usize,
-    /// How long a client may take from connecting to the end of its first request's headers.
-    pub first_request: Duration,
     /// How long a client may take to send a body.
     pub body: Duration,
     /// How long a request waits for its turn.
@@ -62,11 +62,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections: 16_384,
+            connections: ConnectionLimits {
+                connections: 16_384,
+                first_request: Duration::from_secs(15),
+                drain: Duration::from_secs(5),
+            },
             in_flight: 600,
             watches: 20_000,
             body_bytes_held: 256 << 20,
-            first_request: Duration::from_secs(15),
             body: Duration::from_secs(30),
             queue: Duration::from_secs(5),
             request: Duration::from_secs(60),

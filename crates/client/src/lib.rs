@@ -2,8 +2,8 @@
 //!
 //! [`connect`] makes clients from kubeconfig files or from inside a cluster. [`call`] sends one request with a deadline
 //! and a limit on the answer. [`watch`](mod@watch) turns list and watch into one stream of events that survives dropped
-//! connections, expired resource versions and servers that hang. [`lease`] elects a leader, [`events`] records events,
-//! [`health`] serves metrics and readiness, and [`component`] holds a spawned component.
+//! connections, expired resource versions and servers that hang. [`lease`] elects a leader, [`events`] records events, and
+//! [`component`] holds a spawned component.
 //!
 //! It never sees the engine and decides nothing.
 
@@ -12,7 +12,6 @@ pub mod call;
 pub mod component;
 pub mod connect;
 pub mod events;
-pub mod health;
 pub mod lease;
 pub mod watch;
 

@@ -74,7 +74,7 @@ impl Snapshot {
     }
 }
 
-impl berth_client::health::Shown for Snapshot {
+impl berth_serve::health::Readiness for Snapshot {
     fn waits_for(&self) -> &[&'static str] {
         &self.waits_for
     }

@@ -126,7 +126,7 @@ pub enum EnforcerError {
     Connect(#[from] berth_client::connect::ConnectError),
     /// The address for `/metrics` and its like cannot be used.
     #[error(transparent)]
-    Listen(#[from] berth_client::health::ListenError),
+    Listen(#[from] berth_serve::ListenError),
     /// The enforcer's own task broke down.
     #[error("the enforcer ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),

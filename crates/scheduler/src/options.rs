@@ -90,7 +90,7 @@ pub enum SchedulerError {
     Connect(#[from] berth_client::connect::ConnectError),
     /// The address for `/metrics` and its like cannot be used.
     #[error(transparent)]
-    Listen(#[from] berth_client::health::ListenError),
+    Listen(#[from] berth_serve::ListenError),
     /// The scheduler's own task broke down.
     #[error("the scheduler ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),

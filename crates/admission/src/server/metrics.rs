@@ -1,5 +1,6 @@
 //! What is counted.
 
+use std::fmt;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -95,11 +96,12 @@ impl Metrics {
         self.reloads.get_or_create(&Reload { result }).inc();
     }
 
-    /// As text; none if it cannot be written.
-    pub(super) fn text(&self, n_held: usize) -> Option<String> {
+    /// The metrics as text.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub(super) fn text(&self, n_held: usize) -> Result<String, fmt::Error> {
         self.held.set(i64::try_from(n_held).unwrap_or(i64::MAX));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).ok()?;
-        Some(text)
+        berth_serve::health::encode(&self.registry)
     }
 }

@@ -3,8 +3,6 @@
 //! Whatever comes in is bounded in size and time. What is no question gets a proper HTTP error, and so does a question
 //! that cannot be answered: then the API server goes by the webhook's `failurePolicy`.
 
-mod certificate;
-mod connection;
 mod metrics;
 mod service;
 
@@ -14,17 +12,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use berth_serve::{
+    CertificateError, CertificateSource, Certificates, ConnectionLimits, ListenError, Listener, tls_acceptor,
+};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
-pub use certificate::{CertificateError, CertificateSource};
-use certificate::{Certificates, tls_config};
-use connection::Listening;
 use metrics::Metrics;
-use service::Served;
+use service::Server;
 
 /// How a webhook server is started.
 #[derive(Clone, Debug)]
@@ -41,21 +37,15 @@ pub struct ServerOptions {
     pub limits: Limits,
 }
 
-/// Limits on what comes in.
+/// Limits on connections and bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest body in bytes. A review has the object twice when it is changed.
+    /// Largest body in bytes. The review of an update holds the object twice.
     pub body_bytes: usize,
     /// How long the body of a request may take.
     pub body_timeout: Duration,
-    /// How long a connection may take to its first request.
-    pub first_request: Duration,
-    /// How long a connection may be idle between requests.
-    pub idle: Duration,
-    /// Connections at a time; more wait to be accepted.
-    pub connections: usize,
-    /// How long open requests may take to end when the server stops.
-    pub drain: Duration,
+    /// Limits on connections.
+    pub connections: ConnectionLimits,
 }
 
 impl Default for Limits {
@@ -63,11 +53,7 @@ impl Default for Limits {
         Limits {
             body_bytes: 8 << 20,
             body_timeout: Duration::from_secs(10),
-            first_request: Duration::from_secs(10),
-            // Longer than clients keep idle connections (90 s), so that none is closed just when it is used again.
-            idle: Duration::from_secs(120),
-            connections: 1024,
-            drain: Duration::from_secs(10),
+            connections: ConnectionLimits::default(),
         }
     }
 }
@@ -88,14 +74,9 @@ impl ServerOptions {
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; name another address or free this one")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
+    /// An address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// There is no certificate to serve with.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -158,32 +139,29 @@ pub async fn start(
     options: ServerOptions,
     stop: CancellationToken,
 ) -> Result<Running, ServerError> {
-    let metrics = Arc::new(Metrics::default());
     let certificates = Arc::new(Certificates::load(&options.certificate).await?);
-    let tls = TlsAcceptor::from(Arc::new(tls_config(certificates.clone())?));
-    let (listener, address) = listen(options.listen).await?;
-    let served = Served { admission, metrics: metrics.clone(), limits: options.limits };
-    let webhooks = Listening { served: served.clone(), tls: Some(tls), stop: stop.clone() };
+    let tls = tls_acceptor(certificates.clone()).map_err(CertificateError::from)?;
+    let webhooks = Listener::bind(options.listen).await?;
+    let address = webhooks.address();
+    let limits = options.limits;
+    let metrics = Arc::new(Metrics::default());
+    let server = Arc::new(Server { admission, metrics: metrics.clone(), limits });
     let mut tasks = Vec::new();
     let mut health_address = None;
-    if let Some(wanted) = options.health_listen {
-        let (listener, address) = listen(wanted).await?;
-        health_address = Some(address);
-        let health = Listening { served, tls: None, stop: stop.clone() };
-        tasks.push(tokio::spawn(health.run(listener)));
+    if let Some(address) = options.health_listen {
+        let health = Listener::bind(address).await?;
+        health_address = Some(health.address());
+        let server = server.clone();
+        let serve = move |request| server.clone().health(request);
+        tasks.push(tokio::spawn(health.run(None, limits.connections, stop.clone(), serve)));
     }
-    tasks.push(tokio::spawn(webhooks.run(listener)));
+    let serve = move |request| server.clone().webhook(request);
+    tasks.push(tokio::spawn(webhooks.run(Some(tls), limits.connections, stop.clone(), serve)));
     let ca_pem = certificates.ca_pem().map(str::to_owned);
     if let CertificateSource::Files { .. } = &options.certificate {
-        let reload = certificates.keep_up(options.certificate.clone(), options.reload_interval, metrics);
+        let report = move |is_good| metrics.certificate_reloaded(is_good);
+        let reload = certificates.reload_changes(options.certificate, options.reload_interval, report);
         tasks.push(tokio::spawn(async move { _ = stop.run_until_cancelled(reload).await }));
     }
     Ok(Running { address, health_address, ca_pem, tasks })
-}
-
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
-    let failed = |source| ServerError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok((listener, address))
 }

@@ -1,9 +1,10 @@
 //! One HTTP request.
 
-use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use berth_serve::health::{self, Health};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -16,21 +17,21 @@ use crate::answer::Unanswered;
 use crate::request::AdmissionRequest;
 use crate::review::Endpoint;
 
-/// What requests are answered with.
-#[derive(Clone)]
-pub(super) struct Served {
+/// The webhook server.
+pub(super) struct Server {
     pub(super) admission: Arc<Admission>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) limits: Limits,
 }
 
-/// Which address a request came to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Port {
-    /// Webhooks and health.
-    Webhooks,
-    /// Health alone.
-    Health,
+impl Health for Server {
+    fn waits_for(&self) -> Vec<&'static str> {
+        self.admission.waits_for()
+    }
+
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.text(self.admission.n_held())
+    }
 }
 
 /// A request that is not answered by a review.
@@ -45,61 +46,35 @@ impl Refusal {
     }
 }
 
-/// Answers one request, whatever it is.
-pub(super) async fn serve(
-    served: Served,
-    port: Port,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let path = request.uri().path();
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let endpoint = Endpoint::ALL.into_iter().find(|e| e.path() == path && port == Port::Webhooks);
-    let response = match (path, endpoint) {
-        (_, Some(endpoint)) => match review(&served, endpoint, request).await {
-            Ok(body) => answer(StatusCode::OK, "application/json", body),
+impl Server {
+    /// Answers a request to the address of the webhooks.
+    pub(super) async fn webhook(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path();
+        let Some(endpoint) = Endpoint::ALL.into_iter().find(|endpoint| endpoint.path() == path) else {
+            let paths = Endpoint::ALL.map(|endpoint| endpoint.path()).join(", ");
+            let health = health::answer(&*self, &request);
+            return health.unwrap_or_else(|| health::not_found(&format!("{paths}, {}", health::PATHS)));
+        };
+        match review(&self, endpoint, request).await {
+            Ok(body) => health::response(StatusCode::OK, "application/json", body),
             Err(Refusal { status, why }) => {
-                served.metrics.refused(status.as_u16());
+                self.metrics.refused(status.as_u16());
                 tracing::debug!(path = endpoint.path(), %status, why, "a request is not reviewed");
-                let mut response = text(status, why);
-                if status == StatusCode::METHOD_NOT_ALLOWED {
-                    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
+                match status {
+                    StatusCode::METHOD_NOT_ALLOWED => health::method_not_allowed("POST", why),
+                    status => health::text(status, why),
                 }
-                response
             }
-        },
-        ("/healthz" | "/livez" | "/readyz" | "/metrics", None) if !is_read => {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
-            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
-            response
         }
-        ("/healthz" | "/livez", None) => text(StatusCode::OK, "ok"),
-        ("/readyz", None) => match served.admission.waits_for().as_slice() {
-            [] => text(StatusCode::OK, "ok"),
-            missing => {
-                let why = format!("not listed yet: {}", missing.join(", "));
-                text(StatusCode::SERVICE_UNAVAILABLE, why)
-            }
-        },
-        ("/metrics", None) => match served.metrics.text(served.admission.n_held()) {
-            Some(metrics) => {
-                answer(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics)
-            }
-            None => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written"),
-        },
-        _ => {
-            let paths: Vec<_> = Endpoint::ALL.iter().map(|e| e.path()).collect();
-            let health = "/healthz, /readyz, /metrics";
-            let known = match port {
-                Port::Webhooks => format!("{}, {health}", paths.join(", ")),
-                Port::Health => health.to_owned(),
-            };
-            text(StatusCode::NOT_FOUND, format!("no such path; served are {known}"))
-        }
-    };
-    Ok(response)
+    }
+
+    /// Answers a request to the address of the health endpoints.
+    pub(super) async fn health(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        health::answer(&*self, &request).unwrap_or_else(|| health::not_found(health::PATHS))
+    }
 }
 
-async fn review(served: &Served, endpoint: Endpoint, request: Request<Incoming>) -> Result<String, Refusal> {
+async fn review(server: &Server, endpoint: Endpoint, request: Request<Incoming>) -> Result<String, Refusal> {
     if request.method() != Method::POST {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only POST, with an AdmissionReview"));
     }
@@ -107,13 +82,13 @@ async fn review(served: &Served, endpoint: Endpoint, request: Request<Incoming>)
         let why = "the Content-Type must be application/json";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let body = body(served, request.into_body()).await?;
+    let body = body(server, request.into_body()).await?;
     let begin = Instant::now();
     let request = AdmissionRequest::from_review(&body)
         .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     drop(body);
-    let answer = served.admission.review(endpoint, &request).await;
-    served.metrics.reviewed(endpoint, &answer, begin.elapsed());
+    let answer = server.admission.review(endpoint, &request).await;
+    server.metrics.reviewed(endpoint, &answer, begin.elapsed());
     match answer {
         Ok(answer) => {
             if let Some(denial) = &answer.denied {
@@ -138,8 +113,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type.trim().eq_ignore_ascii_case("application/json")
 }
 
-async fn body(served: &Served, mut body: Incoming) -> Result<Bytes, Refusal> {
-    let Limits { body_bytes, body_timeout, .. } = served.limits;
+async fn body(server: &Server, mut body: Incoming) -> Result<Bytes, Refusal> {
+    let Limits { body_bytes, body_timeout, .. } = server.limits;
     let read = async {
         let read = Limited::new(&mut body, body_bytes).collect().await;
         if read.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
@@ -171,17 +146,4 @@ async fn discard(body: &mut Incoming, n_bytes: usize) {
     {
         n_read += frame.data_ref().map_or(0, Bytes::len);
     }
-}
-
-fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
-    response
-}
-
-fn text(status: StatusCode, body: impl Into<String>) -> Response<Full<Bytes>> {
-    let mut body: String = body.into();
-    body.push('\n');
-    answer(status, "text/plain; charset=utf-8", body)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_schema::openapi;
+use berth_serve::health::METRICS_TYPE;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -30,7 +31,7 @@ pub fn answer(
             health(shared, endpoint, rest.first().copied(), query)
         }
         ["metrics"] => Ok(Reply {
-            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            content_type: METRICS_TYPE,
             ..Reply::text(StatusCode::OK, shared.metrics.text(&shared.store))
         }),
         _ => {

@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
-};
+use berth_serve::authority::{Authority, LONG};
+use berth_serve::{Certificates, tls_acceptor};
 use ring::rand::{SecureRandom, SystemRandom};
-use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::CertificateDer;
+use tokio_rustls::TlsAcceptor;
 
 /// Name of cluster, user and context in the kubeconfig; also how a kubeconfig of ours is told from another.
 const KUBECONFIG_NAME: &str = "berth";
@@ -47,11 +45,9 @@ pub enum CredentialsError {
 /// Keys and certificates of one server, and where they are.
 pub struct Credentials {
     dir: PathBuf,
-    /// The CA's certificate, PEM.
-    pub ca_pem: String,
+    ca: Authority,
     /// The CA's certificate, DER.
     pub ca_der: Vec<u8>,
-    ca_key: KeyPair,
     /// What all tokens are derived from.
     pub secret: [u8; 32],
 }
@@ -64,16 +60,16 @@ impl Credentials {
     pub fn load(dir: &Path) -> Result<Credentials, CredentialsError> {
         let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
         let damaged = |error| CredentialsError::Certificate(dir.to_owned(), error);
-        let (ca_pem, ca_key) = if let (Some(pem), Some(key)) = (read(&certificate)?, read(&key)?) {
-            (pem, KeyPair::from_pem(&key).map_err(damaged)?)
+        let ca = if let (Some(pem), Some(key)) = (read(&certificate)?, read(&key)?) {
+            Authority::from_pem(pem, &key).map_err(damaged)?
         } else {
-            let (pem, ca_key) = make_ca().map_err(damaged)?;
-            write_private(&key, &ca_key.serialize_pem())?;
-            write_private(&certificate, &pem)?;
-            (pem, ca_key)
+            let ca = Authority::new("berth CA", LONG).map_err(damaged)?;
+            write_private(&key, &ca.key_pem())?;
+            write_private(&certificate, &ca.pem)?;
+            ca
         };
-        let ca_der = der_of(&ca_pem).ok_or_else(|| damaged(rcgen::Error::CouldNotParseCertificate))?;
-        Ok(Credentials { dir: dir.to_owned(), ca_pem, ca_der, ca_key, secret: load_secret(dir)? })
+        let ca_der = der_of(&ca.pem).ok_or_else(|| damaged(rcgen::Error::CouldNotParseCertificate))?;
+        Ok(Credentials { dir: dir.to_owned(), ca, ca_der, secret: load_secret(dir)? })
     }
 
     /// The port of the last run.
@@ -93,9 +89,7 @@ impl Credentials {
     ///
     /// # Errors
     /// The certificate cannot be made.
-    pub fn tls(&self, address: SocketAddr) -> Result<ServerConfig, CredentialsError> {
-        let damaged = |error| CredentialsError::Certificate(self.dir.clone(), error);
-        let issuer = Issuer::from_ca_cert_pem(&self.ca_pem, &self.ca_key).map_err(damaged)?;
+    pub fn tls(&self, address: SocketAddr) -> Result<TlsAcceptor, CredentialsError> {
         let mut names: Vec<String> = [
             "localhost",
             "127.0.0.1",
@@ -111,22 +105,9 @@ impl Credentials {
         if !address.ip().is_unspecified() && !address.ip().is_loopback() {
             names.push(address.ip().to_string());
         }
-        let mut params = CertificateParams::new(names).map_err(damaged)?;
-        params.distinguished_name = name_of("berth apiserver");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        make_long_lived(&mut params);
-        let key = KeyPair::generate().map_err(damaged)?;
-        let certificate = params.signed_by(&key, &issuer).map_err(damaged)?;
-        let chain = vec![certificate.der().clone(), CertificateDer::from(self.ca_der.clone())];
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+        let signed = self.ca.sign("berth apiserver", &names, LONG);
+        let signed = signed.map_err(|error| CredentialsError::Certificate(self.dir.clone(), error))?;
+        Ok(tls_acceptor(Arc::new(Certificates::signed(signed, self.ca.pem.clone())?))?)
     }
 
     /// Writes the kubeconfig of the admin, readable by its owner only.
@@ -138,7 +119,7 @@ impl Credentials {
         if read(path)?.is_some_and(|text| !text.contains(&ours)) {
             return Err(CredentialsError::ForeignKubeconfig(path.to_owned()));
         }
-        let ca = STANDARD.encode(&self.ca_pem);
+        let ca = STANDARD.encode(&self.ca.pem);
         let n = KUBECONFIG_NAME;
         let text = format!(
             "apiVersion: v1\nkind: Config\nclusters:\n- name: {n}\n  cluster:\n    server: {url}\n    \
@@ -147,29 +128,6 @@ impl Credentials {
         );
         write_private(path, &text)
     }
-}
-
-fn make_ca() -> Result<(String, KeyPair), rcgen::Error> {
-    let mut params = CertificateParams::new(Vec::new())?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.distinguished_name = name_of("berth CA");
-    params.key_usages =
-        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    make_long_lived(&mut params);
-    let key = KeyPair::generate()?;
-    Ok((params.self_signed(&key)?.pem(), key))
-}
-
-fn name_of(common_name: &str) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, common_name);
-    name
-}
-
-/// Long, so that a data directory works for years and on machines whose clock is off.
-fn make_long_lived(params: &mut CertificateParams) {
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(2060, 1, 1);
 }
 
 fn der_of(pem: &str) -> Option<Vec<u8>> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use berth_schema::resource::{RESOURCES, Storage};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -148,10 +147,8 @@ impl Metrics {
             let labels = ResourceLabels { resource: resource.group_resource() };
             self.objects.get_or_create(&labels).set(i64::try_from(store.count(resource)).unwrap_or(i64::MAX));
         }
-        let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = encode(&mut text, &self.registry);
-        text
+        berth_serve::health::encode(&self.registry).unwrap_or_default()
     }
 }
 

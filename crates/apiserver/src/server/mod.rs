@@ -6,7 +6,6 @@ pub(crate) mod body;
 mod credentials;
 mod expiry;
 mod identity;
-mod listener;
 mod metrics;
 mod query;
 mod rbac;

@@ -1,7 +1,6 @@
 //! From an HTTP request to its answer: who asks, whether they may, within which limits, and which handler
 //! does it.
 
-use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -134,7 +133,7 @@ pub struct ApiRequest {
 }
 
 /// Answers a request. Never fails: whatever goes wrong becomes a `Status`.
-pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
     let mut info = None;
@@ -152,7 +151,7 @@ pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Re
     if head {
         *response.body_mut() = Body::Full(Bytes::new());
     }
-    Ok(response)
+    response
 }
 
 async fn answer(

@@ -6,17 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use berth_serve::{ListenError, Listener};
 use kube::Config;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use super::credentials::{Credentials, CredentialsError, url};
 use super::expiry;
 use super::identity::Tokens;
-use super::listener;
-use super::service::Shared;
+use super::service::{Shared, serve};
 use crate::bootstrap::bootstrap;
 use crate::import::{self, ImportError, Imported};
 use crate::options::ServerOptions;
@@ -39,14 +37,9 @@ pub enum StartError {
     /// Keys, certificates or the kubeconfig.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What went wrong.
-        source: io::Error,
-    },
+    /// The address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The first objects cannot be written.
     #[error("the first objects could not be written: {0}")]
     Bootstrap(#[from] WriteError),
@@ -97,17 +90,21 @@ impl ApiServer {
         };
         let credentials = Credentials::load(&dir)?;
         let listener = listen(options.listen, credentials.last_port()).await?;
-        let address =
-            listener.local_addr().map_err(|source| StartError::Listen { address: options.listen, source })?;
+        let address = listener.address();
         credentials.remember_port(address.port())?;
-        let tls = TlsAcceptor::from(Arc::new(credentials.tls(address)?));
+        let tls = credentials.tls(address)?;
         let url = url(address);
         let tokens = Tokens::new(&credentials.secret);
         let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
         credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
         bootstrap(&store).await?;
         let shared = Arc::new(Shared::new(store, tokens, url.clone(), &options));
-        let listening = tokio::spawn(listener::run(listener, tls, shared.clone()));
+        let (limits, stop) = (shared.limits.connections, shared.stop.clone());
+        let serve = {
+            let shared = shared.clone();
+            move |request| serve(shared.clone(), request)
+        };
+        let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
         tokio::spawn(expiry::run(shared.clone()));
         tracing::info!(%url, "API server is listening");
         Ok(ApiServer { shared, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
@@ -197,16 +194,16 @@ fn make_private_dir(dir: &Path) -> Result<(), StartError> {
 }
 
 /// Listens; a port that is left open is the one of the last run, if it is free.
-async fn listen(address: SocketAddr, last_port: Option<u16>) -> Result<TcpListener, StartError> {
+async fn listen(address: SocketAddr, last_port: Option<u16>) -> Result<Listener, ListenError> {
     if address.port() == 0
         && let Some(port) = last_port
     {
-        match TcpListener::bind(SocketAddr::new(address.ip(), port)).await {
+        match Listener::bind(SocketAddr::new(address.ip(), port)).await {
             Ok(listener) => return Ok(listener),
             Err(error) => {
                 tracing::warn!(port, %error, "the port of the last run is taken, another one is used")
             }
         }
     }
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+    Listener::bind(address).await
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_apiserver::{ApiServer, Limits, ServerOptions};
+use berth_serve::ConnectionLimits;
 use http::{Method, StatusCode};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -180,7 +181,10 @@ async fn a_client_that_accepts_no_json_is_told() {
 #[tokio::test]
 async fn slow_clients_are_not_waited_for() {
     let limits = Limits {
-        first_request: Duration::from_millis(300),
+        connections: ConnectionLimits {
+            first_request: Duration::from_millis(300),
+            ..ConnectionLimits::default()
+        },
         body: Duration::from_millis(300),
         ..Limits::default()
     };

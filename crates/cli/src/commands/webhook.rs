@@ -4,8 +4,9 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use berth_admission::server::{self, CertificateSource, ServerError, ServerOptions};
+use berth_admission::server::{self, ServerError, ServerOptions};
 use berth_client::connect;
+use berth_serve::CertificateSource;
 
 use super::connection_args::ConnectionArgs;
 use crate::ExitStatus;
@@ -100,10 +101,11 @@ impl Args {
             (Some(certificate), Some(key)) => {
                 CertificateSource::Files { certificate: certificate.clone(), key: key.clone() }
             }
-            _ if self.tls_name.is_empty() => {
-                CertificateSource::Own { names: OWN_NAMES.map(str::to_owned).to_vec() }
+            _ => {
+                let default = || OWN_NAMES.map(str::to_owned).to_vec();
+                let names = if self.tls_name.is_empty() { default() } else { self.tls_name.clone() };
+                CertificateSource::Own { common_name: "berth webhook", names }
             }
-            _ => CertificateSource::Own { names: self.tls_name.clone() },
         }
     }
 }

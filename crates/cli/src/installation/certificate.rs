@@ -5,10 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
-};
+use berth_serve::authority::Authority;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, TLS_SECRET};
@@ -91,32 +88,11 @@ fn generate(host: &str, today: jiff::civil::Date) -> Result<Certificate, rcgen::
     let month = u8::try_from(today.month()).unwrap_or(1);
     // A day that exists in every year and month.
     let day = u8::try_from(today.day()).unwrap_or(1).min(28);
-    let set_validity = |params: &mut CertificateParams| {
-        // Valid from the first of the month: clocks differ.
-        params.not_before = date_time_ymd(year, month, 1);
-        params.not_after = date_time_ymd(year + YEARS, month, day);
-    };
-    let mut ca = CertificateParams::new(Vec::new())?;
-    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    ca.distinguished_name = named("berth webhook CA");
-    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    set_validity(&mut ca);
-    let ca_key = KeyPair::generate()?;
-    let ca_pem = ca.self_signed(&ca_key)?.pem();
-
-    let mut params = CertificateParams::new(vec![host.to_owned()])?;
-    params.distinguished_name = named("berth webhook");
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    set_validity(&mut params);
-    let key = KeyPair::generate()?;
-    let pem = params.signed_by(&key, &Issuer::new(ca, ca_key))?.pem();
+    // Clocks differ: valid from the first of the month.
+    let validity = [(year, month, 1), (year + YEARS, month, day)];
+    let authority = Authority::new("berth webhook CA", validity)?;
+    let signed = authority.sign("berth webhook", &[host.to_owned()], validity)?;
     let not_after = format!("{:04}-{month:02}-{day:02}", year + YEARS);
-    Ok(Certificate { ca_pem, pem, key_pem: key.serialize_pem(), not_after })
-}
-
-fn named(common_name: &str) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, common_name);
-    name
+    let key_pem = signed.key_pem();
+    Ok(Certificate { ca_pem: authority.pem, pem: signed.pem, key_pem, not_after })
 }

@@ -1,22 +1,19 @@
-//! The certificate the server shows: given in files and read again when they change, or made by itself.
+//! The certificate of a server: read from files, and again when they change, or signed by an authority of its own.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
-};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
 
-use super::metrics::Metrics;
+use crate::authority::{Authority, LONG, ServerCertificate};
 
 /// Where the certificate comes from.
 #[derive(Clone, Debug)]
@@ -28,9 +25,11 @@ pub enum CertificateSource {
         /// The key.
         key: PathBuf,
     },
-    /// Made at start, signed by a CA that is made with it and not kept.
+    /// Signed at start by a new authority, whose key is not kept.
     Own {
-        /// Host names and IP addresses that the server is called by.
+        /// Common name of the certificate; that of the authority is the same with ` CA` behind it.
+        common_name: &'static str,
+        /// Host names and IP addresses of the server.
         names: Vec<String>,
     },
 }
@@ -70,7 +69,7 @@ pub enum CertificateError {
     /// A certificate cannot be made; a name is neither a host name nor an address, most likely.
     #[error("a certificate for {names}: {source}", names = names.join(", "))]
     Make {
-        /// Who it was for.
+        /// The names of the server.
         names: Vec<String>,
         /// What is wrong.
         source: rcgen::Error,
@@ -80,11 +79,11 @@ pub enum CertificateError {
     Tls(#[from] rustls::Error),
 }
 
-/// The certificate in use. Connections that are open keep theirs; new ones are shown the newest.
+/// The certificate in use. Open connections keep theirs; a handshake takes the newest.
 #[derive(Debug)]
-pub(super) struct Certificates {
+pub struct Certificates {
     current: RwLock<Arc<CertifiedKey>>,
-    /// Contents of the files as last looked at.
+    /// Contents of the files at the last reading.
     seen: RwLock<Option<(Vec<u8>, Vec<u8>)>>,
     ca_pem: Option<String>,
 }
@@ -99,18 +98,25 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// TLS with whatever certificate is current.
-pub(super) fn tls_config(certificates: Arc<Certificates>) -> Result<ServerConfig, CertificateError> {
+/// TLS with the certificate that is current at each handshake.
+///
+/// # Errors
+/// TLS refuses the configuration.
+pub fn tls_acceptor(certificates: Arc<Certificates>) -> Result<TlsAcceptor, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(certificates);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 impl Certificates {
-    pub(super) async fn load(source: &CertificateSource) -> Result<Certificates, CertificateError> {
+    /// Loads or makes a certificate.
+    ///
+    /// # Errors
+    /// A file cannot be read, or its content cannot be used.
+    pub async fn load(source: &CertificateSource) -> Result<Certificates, CertificateError> {
         match source {
             CertificateSource::Files { certificate, key } => {
                 let contents = (read(certificate).await?, read(key).await?);
@@ -121,27 +127,39 @@ impl Certificates {
                     ca_pem: None,
                 })
             }
-            CertificateSource::Own { names } => {
+            CertificateSource::Own { common_name, names } => {
                 let make = |source| CertificateError::Make { names: names.clone(), source };
-                let Made { chain, key, ca_pem } = make_certificate(names).map_err(make)?;
-                let current = CertifiedKey::from_der(chain, key, &provider())?;
-                let current = RwLock::new(Arc::new(current));
-                Ok(Certificates { current, seen: RwLock::new(None), ca_pem: Some(ca_pem) })
+                let authority = Authority::new(&format!("{common_name} CA"), LONG).map_err(make)?;
+                let certificate = authority.sign(common_name, names, LONG).map_err(make)?;
+                Ok(Certificates::signed(certificate, authority.pem)?)
             }
         }
     }
 
-    pub(super) fn ca_pem(&self) -> Option<&str> {
+    /// A certificate with the authority that signed it.
+    ///
+    /// # Errors
+    /// TLS cannot use it.
+    pub fn signed(certificate: ServerCertificate, ca_pem: String) -> Result<Certificates, rustls::Error> {
+        let (own, key) = certificate.into_der();
+        let ca = CertificateDer::pem_slice_iter(ca_pem.as_bytes()).flatten();
+        let current = CertifiedKey::from_der(std::iter::once(own).chain(ca).collect(), key, &provider())?;
+        let current = RwLock::new(Arc::new(current));
+        Ok(Certificates { current, seen: RwLock::new(None), ca_pem: Some(ca_pem) })
+    }
+
+    /// The certificate (PEM) of the authority that signed the server's own; `None` for a certificate from files.
+    pub fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// Looks at the files from time to time, for ever. What cannot be used is told, and the certificate in use stays:
-    /// files are often replaced one after the other.
-    pub(super) async fn keep_up(
+    /// Reads the files again at every interval, without end, and calls `report` with the result of each reload. A
+    /// pair that cannot be used is logged, and the certificate in use stays: files are often replaced one by one.
+    pub async fn reload_changes(
         self: Arc<Self>,
         source: CertificateSource,
         interval: Duration,
-        metrics: Arc<Metrics>,
+        report: impl Fn(bool),
     ) {
         let CertificateSource::Files { certificate, key } = source else { return };
         let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
@@ -151,18 +169,18 @@ impl Certificates {
             match self.reload(&certificate, &key).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    metrics.certificate_reloaded(true);
+                    report(true);
                     tracing::info!(certificate = %certificate.display(), "the certificate has been replaced");
                 }
                 Err(error) => {
-                    metrics.certificate_reloaded(false);
+                    report(false);
                     tracing::warn!("the certificate in use stays: {error}");
                 }
             }
         }
     }
 
-    /// Tells whether there is another certificate now.
+    /// Whether the certificate has changed.
     async fn reload(&self, certificate: &Path, key: &Path) -> Result<bool, CertificateError> {
         let contents = (read(certificate).await?, read(key).await?);
         let seen = |contents: &(Vec<u8>, Vec<u8>)| {
@@ -171,7 +189,7 @@ impl Certificates {
         if seen(&contents) {
             return Ok(false);
         }
-        // What was looked at in vain is not complained about a second time.
+        // The same unusable files are reported once.
         let made = certified(certificate, key, &contents);
         *self.seen.write().unwrap_or_else(PoisonError::into_inner) = Some(contents);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(made?);
@@ -203,46 +221,4 @@ fn certified(
         key: key.to_owned(),
         source,
     })
-}
-
-struct Made {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-    ca_pem: String,
-}
-
-/// A CA and a certificate signed by it. The CA's key is forgotten at once: nobody can sign another.
-fn make_certificate(names: &[String]) -> Result<Made, rcgen::Error> {
-    let mut ca = CertificateParams::new(Vec::new())?;
-    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    ca.distinguished_name = name_of("berth webhook CA");
-    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    make_long_lived(&mut ca);
-    let ca_key = KeyPair::generate()?;
-    let ca_certificate = ca.self_signed(&ca_key)?;
-
-    let mut server = CertificateParams::new(names.to_vec())?;
-    server.distinguished_name = name_of("berth webhook");
-    server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    make_long_lived(&mut server);
-    let key = KeyPair::generate()?;
-    let signed = server.signed_by(&key, &Issuer::from_params(&ca, &ca_key))?;
-    Ok(Made {
-        chain: vec![signed.der().clone(), ca_certificate.der().clone()],
-        key: PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
-        ca_pem: ca_certificate.pem(),
-    })
-}
-
-fn name_of(common_name: &str) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, common_name);
-    name
-}
-
-/// Valid for longer than any process runs, and on machines whose clock is off.
-fn make_long_lived(params: &mut CertificateParams) {
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(2060, 1, 1);
 }

@@ -1,0 +1,99 @@
+//! Certificate authorities of Berth's own, and the certificates that they sign.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// First and last day (year, month, day) of a certificate.
+pub type Validity = [(i32, u8, u8); 2];
+
+/// Valid for longer than any process runs, and on machines whose clock is wrong.
+pub const LONG: Validity = [(2020, 1, 1), (2060, 1, 1)];
+
+/// A certificate authority.
+pub struct Authority {
+    /// Its certificate.
+    pub pem: String,
+    key: KeyPair,
+}
+
+/// A server's certificate and its key.
+pub struct ServerCertificate {
+    der: CertificateDer<'static>,
+    /// The certificate.
+    pub pem: String,
+    key: KeyPair,
+}
+
+impl Authority {
+    /// A new authority.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn new(common_name: &str, validity: Validity) -> Result<Authority, rcgen::Error> {
+        let mut params = params(Vec::new(), common_name, validity)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages.extend([KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign]);
+        let key = KeyPair::generate()?;
+        Ok(Authority { pem: params.self_signed(&key)?.pem(), key })
+    }
+
+    /// An authority that was stored before.
+    ///
+    /// # Errors
+    /// The key is no PEM of a private key.
+    pub fn from_pem(pem: String, key_pem: &str) -> Result<Authority, rcgen::Error> {
+        Ok(Authority { pem, key: KeyPair::from_pem(key_pem)? })
+    }
+
+    /// The private key.
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// A certificate for a server with these host names and IP addresses.
+    ///
+    /// # Errors
+    /// A name is neither a host name nor an address, or the authority's certificate cannot be read.
+    pub fn sign(
+        &self,
+        common_name: &str,
+        names: &[String],
+        validity: Validity,
+    ) -> Result<ServerCertificate, rcgen::Error> {
+        let mut params = params(names.to_vec(), common_name, validity)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let signed = params.signed_by(&key, &Issuer::from_ca_cert_pem(&self.pem, &self.key)?)?;
+        Ok(ServerCertificate { der: signed.der().clone(), pem: signed.pem(), key })
+    }
+}
+
+impl ServerCertificate {
+    /// The private key.
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// The certificate and its key, as TLS takes them.
+    pub(crate) fn into_der(self) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        (self.der, PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der())))
+    }
+}
+
+fn params(
+    names: Vec<String>,
+    common_name: &str,
+    validity: Validity,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    let [first, last] = validity.map(|(year, month, day)| date_time_ymd(year, month, day));
+    params.not_before = first;
+    params.not_after = last;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    Ok(params)
+}

@@ -1,0 +1,12 @@
+//! Listening for HTTP: connections over TLS and without it, their limits, certificates, health and metrics.
+//!
+//! The API server, the admission webhook, the scheduler and the enforcer listen with [`Listener`]; what they answer is
+//! theirs. This crate reads no Kubernetes object and knows no component.
+
+pub mod authority;
+mod certificate;
+pub mod health;
+mod listener;
+
+pub use certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor};
+pub use listener::{ConnectionLimits, ListenError, Listener};
