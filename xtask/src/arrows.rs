@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-serve", &[]),
     ("berth-scheduler", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
     ("berth-enforcer", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
-    ("berth-admission", &["berth-api", "berth-engine", "berth-serve"]),
+    ("berth-admission", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
     ("berth-schema", &["berth-api"]),
     ("berth-apiserver", &["berth-api", "berth-schema", "berth-serve"]),
     ("berth-controllers", &["berth-api"]),

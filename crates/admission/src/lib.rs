@@ -1,14 +1,13 @@
-//! Admission: what Berth says of objects before they are stored, so that rules of one do not hurt all others.
+//! Admission: checks objects before they are stored, so that the rules of one user do not harm all others.
 //!
 //! Decisions are pure: a request, a [`Policy`] and, where a rule needs it, the [`State`] of the cluster make an
-//! [`Answer`] ([`review`]). [`Admission`] keeps the state under a lock that is held briefly, and waits a little for what
-//! the state has not been told yet; [`server`] puts TLS and HTTP around it.
-//!
-//! Nothing here follows a cluster: the state is fed by who uses this crate.
+//! [`Answer`] ([`review`]). [`Admission`] keeps the state under a lock that is held briefly, mirrors a cluster into it, and
+//! waits a little for events that have not arrived yet; [`server`] puts TLS and HTTP around it.
 
 mod admission;
 mod answer;
 mod merged;
+mod mirroring;
 pub mod policy;
 mod request;
 mod review;

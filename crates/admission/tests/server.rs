@@ -160,8 +160,8 @@ async fn what_cannot_be_judged_yet_is_not_answered() {
     assert!(ready().await.contains("503 Service Unavailable"));
     // What needs no state is answered all the same.
     assert!(ask("/validate-pods", &review(pods())).await.contains(r#""allowed":true"#));
-    admission.has_listed("nodes");
-    admission.has_listed("pods");
+    admission.listed("nodes");
+    admission.listed("pods");
     assert!(ready().await.contains("200 OK"));
     let answer = ask("/validate-bindings", &body).await;
     assert!(
@@ -187,11 +187,11 @@ async fn a_binding_waits_for_its_pod_to_be_seen() {
             async move { asking.review(berth_admission::Endpoint::ValidateBindings, &request).await },
         );
     tokio::task::yield_now().await;
-    admission.tell(|state| {
+    admission.update(|state| {
         state.cluster().set_node(&world.nodes[0]);
-        state.saw_node(&world.nodes[0]);
+        state.node_applied(&world.nodes[0]);
     });
-    admission.tell(|state| state.saw_pod(&world.pods[0]));
+    admission.update(|state| state.pod_applied(&world.pods[0]));
     assert!(answer.await.unwrap().unwrap().is_allowed());
     assert_eq!(admission.n_held(), 1);
 }

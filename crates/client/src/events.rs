@@ -78,6 +78,19 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
+impl ObjectReference {
+    /// A pod.
+    pub fn pod(namespace: &str, name: &str, uid: &str) -> ObjectReference {
+        ObjectReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+}
+
 /// Whether an event is good or bad news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {

@@ -17,5 +17,6 @@ pub mod watch;
 
 pub use backoff::Backoff;
 pub use watch::{
-    Event, Generated, KubeObject, WatchOptions, WatchStream, list, watch, watch_into, watch_with,
+    Event, Generated, KubeObject, Pages, StreamEvent, WatchOptions, WatchStream, list, watch, watch_into,
+    watch_with,
 };

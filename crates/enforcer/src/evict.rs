@@ -28,7 +28,7 @@ const CONDITION_ATTEMPTS: usize = 2;
 
 /// How an eviction ended.
 #[derive(Debug)]
-pub(crate) enum EvictionEnd {
+pub(crate) enum EvictionOutcome {
     /// The pod goes, or has gone.
     Evicted,
     /// The pod went, or goes, for another reason; nothing was carried out.
@@ -74,25 +74,25 @@ enum Seen {
 }
 
 impl Evictor {
-    pub(crate) async fn evict(&self, eviction: &Eviction) -> EvictionEnd {
+    pub(crate) async fn evict(&self, eviction: &Eviction) -> EvictionOutcome {
         // The last moment: a leader whose lease may have been taken must not send anything.
         if !self.leadership.leads() {
-            return EvictionEnd::NotSent;
+            return EvictionOutcome::NotSent;
         }
         let error = match self.send(eviction).await {
             Ok(()) => {
                 self.tell_pod(eviction).await;
-                return EvictionEnd::Evicted;
+                return EvictionOutcome::Evicted;
             }
-            Err(error) if error.code() == Some(429) => return EvictionEnd::Refused(error),
+            Err(error) if error.code() == Some(429) => return EvictionOutcome::Refused(error),
             Err(error) => error,
         };
         let is_certain = error.is_refusal();
         match self.look_up(eviction).await {
-            Seen::Going if is_certain => EvictionEnd::Gone,
-            Seen::Going => EvictionEnd::Evicted,
-            Seen::Stays => EvictionEnd::Failed { error, is_certain },
-            Seen::Unknown => EvictionEnd::Unknown(error),
+            Seen::Going if is_certain => EvictionOutcome::Gone,
+            Seen::Going => EvictionOutcome::Evicted,
+            Seen::Stays => EvictionOutcome::Failed { error, is_certain },
+            Seen::Unknown => EvictionOutcome::Unknown(error),
         }
     }
 

@@ -10,7 +10,7 @@ use berth_client::call::{self, CallError};
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use crate::brakes::Memory;
+use crate::limiter::Memory;
 
 /// The key of `data` that it stands under.
 const KEY: &str = "ledger.json";

@@ -10,29 +10,29 @@
 //! grace; the engine names a pod whose going cures it, and a place where that pod fits with all its rules; the brakes
 //! let it go; that is written down in the `ledger`; the pod is named once more, and the request is sent.
 
-mod brakes;
 mod enforcer;
 mod evict;
+mod grace_timers;
 mod ledger;
+mod limiter;
 mod message;
 mod metrics;
 mod options;
-mod patience;
 mod pods;
 
 use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
 
-pub use brakes::LEAST_CLUSTER_LIMIT;
 pub use evict::CONDITION_REASON;
+pub use limiter::LEAST_CLUSTER_LIMIT;
 pub use options::{BrakeOptions, EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces};
 
 /// What an enforcer looks like at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What has not been listed yet; nothing is decided before all of it is.
-    pub waits_for: Vec<&'static str>,
+    /// Sources whose list is not complete; the enforcer evicts nothing until all are.
+    pub pending_sources: Vec<&'static str>,
     /// Whether this process leads, and evicts.
     pub leads: bool,
     /// Nodes in the state.
@@ -61,8 +61,8 @@ pub struct Snapshot {
     pub held: BTreeMap<&'static str, usize>,
     /// Whether more of the cluster would go than may.
     pub is_brake_engaged: bool,
-    /// Differences between the state and fresh lists that were found and mended, so far.
-    pub n_differences: u64,
+    /// Differences between the state and full lists that were repaired, so far.
+    pub n_drifted: u64,
     /// Events dropped so far, because they were too many.
     pub n_events_dropped: u64,
 }
@@ -70,13 +70,13 @@ pub struct Snapshot {
 impl Snapshot {
     /// Whether everything has been listed.
     pub fn is_ready(&self) -> bool {
-        self.waits_for.is_empty()
+        self.pending_sources.is_empty()
     }
 }
 
 impl berth_serve::health::Readiness for Snapshot {
     fn waits_for(&self) -> &[&'static str] {
-        &self.waits_for
+        &self.pending_sources
     }
 }
 

@@ -180,7 +180,7 @@ impl Metrics {
         self.judging.observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn differed(&self, kind: &'static str, n: u64) {
+    pub(crate) fn drifted(&self, kind: &'static str, n: u64) {
         self.differences.get_or_create(&KindLabels { kind }).inc_by(n);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_client::lease::LeaseOptions;
 use berth_engine::{Settings, ViolatedRule};
 
-pub use crate::brakes::BrakeOptions;
+pub use crate::limiter::BrakeOptions;
 
 /// The annotation by which a pod says how long its rules may be broken before it goes, such as `90s`.
 pub const GRACE_ANNOTATION: &str = "scheduling.berth.dev/eviction-grace";

@@ -1,7 +1,24 @@
 //! A mirror of the cluster: applies watch events to the engine's state.
 //!
-//! [`feed`] applies events to an engine [`Cluster`](berth_engine::Cluster) and detects drift from fresh lists;
-//! [`sources`] watches everything that placement needs. It never decides and never writes to the API server.
+//! A [`Mirror`] watches what placement needs, applies each event to an engine [`Cluster`](berth_engine::Cluster) as it
+//! arrives, knows when the state is complete, and checks it for drift against full lists. The scheduler, the enforcer and
+//! the admission webhook share it; each handles the [`Change`]s that concern it.
+//!
+//! It holds no list as a whole: of an assigned pod it keeps 60 bytes and its name. It never decides about placement and
+//! never writes to the API server.
 
-pub mod feed;
-pub mod sources;
+mod cache;
+mod drift;
+mod entries;
+mod fingerprint;
+mod mirror;
+mod placement_digest;
+mod pod_delta;
+mod pods;
+mod source;
+mod uid;
+
+pub use drift::DriftReport;
+pub use mirror::{Change, Mirror, MirrorOptions, WatchEvent};
+pub use pod_delta::PodRef;
+pub use source::Source;

@@ -1,9 +1,8 @@
-//! Binding: telling the API server where a pod goes, and finding out whether it took notice.
+//! Binding: the request, and what became of it.
 //!
-//! A request to bind names the pod's uid, so that no pod of the same name is bound in its place. When it is not
-//! answered with success, the pod is looked up before anything else is done: a binding that went through although
-//! its answer was lost is none to repeat. As long as it is uncertain whether an earlier request may still be carried
-//! out, only the same node is tried again.
+//! A request to bind names the pod's uid, so that no other pod of the same name is bound. When a request does not succeed,
+//! the worker looks the pod up before it does anything else: a binding that succeeded although its response was lost must
+//! not be repeated. While an earlier request may still be carried out, only the same node is tried again.
 //!
 //! A fixed number of workers send requests, one at a time each, over as many connections.
 
@@ -18,40 +17,40 @@ use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;
 use http::Method;
 use serde::Serialize;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::queue::PodId;
-use crate::scheduler::Ended;
+use crate::scheduler::{Completion, CompletionSender};
 
 /// Requests for one pod before it goes back to the queue.
 const MAX_ATTEMPTS: u32 = 5;
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// How a binding ended.
+/// The result of a binding.
 #[derive(Debug)]
-pub(crate) enum BindEnd {
+pub(crate) enum BindResult {
     /// The pod is bound to the node.
     Bound,
-    /// The pod is bound to another node, by somebody else.
+    /// Another scheduler bound the pod, to another node.
     Elsewhere(Box<Pod>),
-    /// The pod is not there any more.
-    Gone,
-    /// Nothing was sent: the node is gone, or this process does not lead any more.
+    /// The pod was deleted.
+    Deleted,
+    /// Nothing was sent: the node was deleted, or this process lost the leadership.
     NotSent,
     /// The pod is not bound.
-    Unbound(CallError),
+    Failed(CallError),
 }
 
-/// What a looked up pod turns out to be.
-enum Seen {
-    Gone,
-    On(Box<Pod>),
-    Nowhere,
-    /// The server did not say.
+/// A pod that was looked up.
+enum Found {
+    Deleted,
+    Bound(Box<Pod>),
+    Pending,
+    /// The server did not answer.
     Unknown,
 }
 
@@ -61,7 +60,7 @@ pub(crate) struct Binding {
     pub(crate) id: PodId,
     pub(crate) pod: Arc<Pod>,
     pub(crate) node: Arc<str>,
-    /// Set when the node has gone: then nothing is sent to it any more.
+    /// Set when the node is deleted: then nothing is sent.
     pub(crate) abandoned: Arc<AtomicBool>,
 }
 
@@ -92,52 +91,73 @@ struct Target<'a> {
 
 /// Bindings that no worker has taken yet.
 #[derive(Debug)]
-pub(crate) struct Bindings {
-    waiting: Mutex<VecDeque<Binding>>,
+struct BindQueue {
+    bindings: Mutex<VecDeque<Binding>>,
     /// One permit for each.
-    n_waiting: Semaphore,
+    n_queued: Semaphore,
 }
 
-impl Bindings {
-    pub(crate) fn new() -> Arc<Bindings> {
-        Arc::new(Bindings { waiting: Mutex::default(), n_waiting: Semaphore::new(0) })
-    }
-
-    pub(crate) fn push(&self, binding: Binding) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(binding);
-        self.n_waiting.add_permits(1);
-    }
-
-    /// The next one; none when they are closed.
+impl BindQueue {
+    /// The next one; none when the queue is closed.
     async fn next(&self) -> Option<Binding> {
-        self.n_waiting.acquire().await.ok()?.forget();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
-
-    /// Workers take no more. Returns what is left.
-    pub(crate) fn close(&self) -> VecDeque<Binding> {
-        self.n_waiting.close();
-        std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        self.n_queued.acquire().await.ok()?.forget();
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
-/// Starts `n` workers in `tasks`; they end when the bindings are closed.
-pub(crate) fn start_workers(
-    n: usize,
-    binder: &Binder,
-    bindings: &Arc<Bindings>,
-    ended: &mpsc::UnboundedSender<Ended>,
-    tasks: &mut JoinSet<()>,
-) {
-    for _ in 0..n {
-        let (binder, bindings, ended) = (binder.clone(), bindings.clone(), ended.clone());
-        tasks.spawn(async move {
-            while let Some(binding) = bindings.next().await {
-                let end = binder.bind(&binding).await;
-                // Nobody takes it when the scheduler has ended.
-                let _ = ended.send(Ended::Binding { binding, end });
-            }
-        });
+/// The workers, and the bindings that are to be sent.
+pub(crate) struct BindWorkers {
+    queue: Arc<BindQueue>,
+    /// Bindings that are to be sent, or under way.
+    n_in_flight: usize,
+    stop_lookups: CancellationToken,
+    /// They end with the scheduler.
+    _tasks: JoinSet<()>,
+}
+
+impl BindWorkers {
+    /// Starts `n` workers; they end when the queue is closed.
+    pub(crate) fn start(n: usize, binder: Binder, completed: &CompletionSender) -> BindWorkers {
+        let queue = Arc::new(BindQueue { bindings: Mutex::default(), n_queued: Semaphore::new(0) });
+        let mut tasks = JoinSet::new();
+        for _ in 0..n {
+            let (binder, queue, completed) = (binder.clone(), queue.clone(), completed.clone());
+            tasks.spawn(async move {
+                while let Some(binding) = queue.next().await {
+                    let result = binder.bind(&binding).await;
+                    // The receiver is gone when the scheduler has ended.
+                    let _ = completed.send(Completion::Binding { binding, result });
+                }
+            });
+        }
+        BindWorkers { queue, n_in_flight: 0, stop_lookups: binder.stop, _tasks: tasks }
+    }
+
+    /// Bindings that are to be sent, or whose result has not been handled.
+    pub(crate) fn n_in_flight(&self) -> usize {
+        self.n_in_flight
+    }
+
+    pub(crate) fn push(&mut self, binding: Binding) {
+        self.n_in_flight += 1;
+        self.queue.bindings.lock().unwrap_or_else(PoisonError::into_inner).push_back(binding);
+        self.queue.n_queued.add_permits(1);
+    }
+
+    /// The result of a binding is being handled.
+    pub(crate) fn completed(&mut self) {
+        self.n_in_flight -= 1;
+    }
+
+    /// Workers take no more bindings. Returns those that are left.
+    pub(crate) fn close(&self) -> VecDeque<Binding> {
+        self.queue.n_queued.close();
+        std::mem::take(&mut self.queue.bindings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Stops looking up pods on a server that does not answer.
+    pub(crate) fn abandon_lookups(&self) {
+        self.stop_lookups.cancel();
     }
 }
 
@@ -148,39 +168,39 @@ pub(crate) struct Binder {
     pub(crate) leadership: Leadership,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
-    /// Ends waiting for a server that does not answer.
+    /// Stops lookups on a server that does not answer.
     pub(crate) stop: CancellationToken,
 }
 
 impl Binder {
     /// Binds a pod.
-    async fn bind(&self, binding: &Binding) -> BindEnd {
+    async fn bind(&self, binding: &Binding) -> BindResult {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         let mut is_sent = false;
         loop {
-            // The last moment: a leader whose lease may have been taken must not send anything.
+            // Checked right before sending: a leader whose lease may have been taken must not send.
             if !self.leadership.leads() || (!is_sent && binding.abandoned.load(Ordering::Relaxed)) {
-                return self.stop_short(binding, is_sent).await;
+                return self.give_up(binding, is_sent).await;
             }
-            let Err(error) = self.send(binding).await else { return BindEnd::Bound };
+            let Err(error) = self.send(binding).await else { return BindResult::Bound };
             is_sent = true;
             let is_busy = error.code() == Some(429);
             if !is_busy {
                 match self.look_up(binding).await {
-                    Seen::Gone => return BindEnd::Gone,
-                    Seen::On(pod) if *pod.spec.node_name == *binding.node => return BindEnd::Bound,
-                    Seen::On(pod) => return BindEnd::Elsewhere(pod),
-                    Seen::Unknown => return BindEnd::Unbound(error),
-                    Seen::Nowhere if error.is_refusal() => return BindEnd::Unbound(error),
-                    Seen::Nowhere if binding.abandoned.load(Ordering::Relaxed) => {
-                        return BindEnd::Unbound(error);
+                    Found::Deleted => return BindResult::Deleted,
+                    Found::Bound(pod) if *pod.spec.node_name == *binding.node => return BindResult::Bound,
+                    Found::Bound(pod) => return BindResult::Elsewhere(pod),
+                    Found::Unknown => return BindResult::Failed(error),
+                    Found::Pending if error.is_refusal() => return BindResult::Failed(error),
+                    Found::Pending if binding.abandoned.load(Ordering::Relaxed) => {
+                        return BindResult::Failed(error);
                     }
-                    Seen::Nowhere => {}
+                    Found::Pending => {}
                 }
             }
             let wait = backoff.failed(fastrand::f64());
             if backoff.failures() >= MAX_ATTEMPTS {
-                return BindEnd::Unbound(error);
+                return BindResult::Failed(error);
             }
             self.metrics.bind_retries.inc();
             tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding is tried again: {error}");
@@ -188,16 +208,16 @@ impl Binder {
         }
     }
 
-    /// Nothing more may be sent; what was sent may have been carried out.
-    async fn stop_short(&self, binding: &Binding, is_sent: bool) -> BindEnd {
+    /// Nothing may be sent any more; an earlier request may have succeeded.
+    async fn give_up(&self, binding: &Binding, is_sent: bool) -> BindResult {
         if !is_sent {
-            return BindEnd::NotSent;
+            return BindResult::NotSent;
         }
         match self.look_up(binding).await {
-            Seen::Gone => BindEnd::Gone,
-            Seen::On(pod) if *pod.spec.node_name == *binding.node => BindEnd::Bound,
-            Seen::On(pod) => BindEnd::Elsewhere(pod),
-            Seen::Nowhere | Seen::Unknown => BindEnd::NotSent,
+            Found::Deleted => BindResult::Deleted,
+            Found::Bound(pod) if *pod.spec.node_name == *binding.node => BindResult::Bound,
+            Found::Bound(pod) => BindResult::Elsewhere(pod),
+            Found::Pending | Found::Unknown => BindResult::NotSent,
         }
     }
 
@@ -213,30 +233,30 @@ impl Binder {
             },
             target: Target { api_version: "v1", kind: "Node", name: &binding.node },
         };
-        // Texts under names that are texts: this is always JSON.
+        // A struct of strings always serializes.
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let path = format!("{}/binding", pod_path(&binding.pod));
         let request = call::with_body(Method::POST, &path, "application/json", body);
         call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
     }
 
-    /// Asks until there is an answer, or nobody waits for one any more.
-    async fn look_up(&self, binding: &Binding) -> Seen {
+    /// Asks until there is an answer, or lookups are abandoned.
+    async fn look_up(&self, binding: &Binding) -> Found {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             self.metrics.bind_lookups.inc();
             let request = call::get(&pod_path(&binding.pod));
             let error = match call::json::<Pod>(&self.client, request, self.timeout).await {
-                Ok(pod) if pod.metadata.uid != binding.pod.metadata.uid => return Seen::Gone,
-                Ok(pod) if pod.spec.node_name.is_empty() => return Seen::Nowhere,
-                Ok(pod) => return Seen::On(Box::new(pod)),
-                Err(error) if error.is_not_found() => return Seen::Gone,
+                Ok(pod) if pod.metadata.uid != binding.pod.metadata.uid => return Found::Deleted,
+                Ok(pod) if pod.spec.node_name.is_empty() => return Found::Pending,
+                Ok(pod) => return Found::Bound(Box::new(pod)),
+                Err(error) if error.is_not_found() => return Found::Deleted,
                 Err(error) => error,
             };
             tracing::debug!(pod = binding.pod.key(), "looking up a pod: {error}");
             let wait = backoff.failed(fastrand::f64());
             tokio::select! {
-                () = self.stop.cancelled() => return Seen::Unknown,
+                () = self.stop.cancelled() => return Found::Unknown,
                 () = tokio::time::sleep(error.retry_after().unwrap_or(wait)) => {}
             }
         }

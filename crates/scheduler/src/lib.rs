@@ -1,17 +1,16 @@
-//! The scheduler: pods that wait go through a queue to a decision of the engine and are bound.
+//! The scheduler: it takes pending pods from a queue, asks the engine for a decision, and binds them.
 //!
-//! One task owns everything that is known: the engine's state and the queue. What the server tells and what became
-//! of requests reaches it through channels; requests run in tasks of their own, a bounded number of each kind.
-//! There are no locks, and nothing is decided on a state that somebody else is changing.
+//! One task owns the engine's state and the queue. Watch events and results of requests reach it through channels;
+//! requests run in tasks of their own, a bounded number of each kind. There are no locks, and no decision is made on a
+//! state that another task is changing.
 //!
-//! A decision is *assumed* at once, so that the next one counts with it, and the binding is sent meanwhile. `bind`
-//! makes sure that nothing is bound twice or forgotten, `queue` orders and parks pods, `status` is what pods are told.
-//! The engine decides; this crate only carries questions to it and answers away.
+//! A decision is *assumed* at once, so that the next one takes it into account, while the binding is sent. `bind` makes
+//! sure that no pod is bound twice or forgotten, `queue` orders pods and holds back those that are unschedulable, `status`
+//! writes the status of pods. This crate never decides about placement: it asks the engine.
 
 mod bind;
 mod metrics;
 mod options;
-mod pods;
 mod queue;
 mod scheduler;
 mod status;
@@ -21,18 +20,18 @@ use tokio_util::sync::CancellationToken;
 pub use options::{SCHEDULER_NAME, SchedulerError, SchedulerOptions};
 pub use queue::QueueCounts;
 
-/// What a scheduler looks like at a moment.
+/// The state of a scheduler at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What has not been listed yet; nothing is decided before all of it is.
-    pub waits_for: Vec<&'static str>,
+    /// Sources whose list is not complete; the scheduler decides nothing until all are.
+    pub pending_sources: Vec<&'static str>,
     /// Whether this process leads.
     pub leads: bool,
-    /// Who waits, and for what.
+    /// Number of pods by queue.
     pub queue: QueueCounts,
     /// Nodes in the state.
     pub n_nodes: usize,
-    /// Assigned pods in the state, those assumed to be included.
+    /// Pods on nodes in the state, assumed ones included.
     pub n_pods: usize,
     /// Pods bound so far.
     pub n_bound: u64,
@@ -40,41 +39,41 @@ pub struct Snapshot {
     pub n_unschedulable: u64,
     /// Attempts that failed otherwise, so far.
     pub n_errors: u64,
-    /// Pods removed so far to make room for others.
+    /// Preemption victims evicted so far.
     pub n_preempted: u64,
-    /// Differences between the state and fresh lists that were found and mended, so far.
-    pub n_differences: u64,
-    /// Events dropped so far, because they were too many.
+    /// Differences between the state and full lists that were repaired, so far.
+    pub n_drifted: u64,
+    /// Events dropped so far, because there were too many.
     pub n_events_dropped: u64,
 }
 
 impl Snapshot {
-    /// Whether everything has been listed.
+    /// Whether all sources are listed.
     pub fn is_ready(&self) -> bool {
-        self.waits_for.is_empty()
+        self.pending_sources.is_empty()
     }
 
-    /// Pods that have not been bound yet, gated ones included.
-    pub fn n_waiting(&self) -> usize {
-        let QueueCounts { active, backoff, unschedulable, gated, busy } = self.queue;
-        active + backoff + unschedulable + gated + busy
+    /// Pods that are not bound yet, gated ones included.
+    pub fn n_queued(&self) -> usize {
+        let QueueCounts { active, backoff, unschedulable, gated, in_flight } = self.queue;
+        active + backoff + unschedulable + gated + in_flight
     }
 }
 
 impl berth_serve::health::Readiness for Snapshot {
     fn waits_for(&self) -> &[&'static str] {
-        &self.waits_for
+        &self.pending_sources
     }
 }
 
-/// A scheduler that runs.
+/// The handle of a running scheduler.
 pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
 
-/// Starts a scheduler. It runs until `stop`, then waits for bindings under way and gives its lease back.
+/// Starts a scheduler. It runs until `stop`, then waits for bindings in flight and releases its lease.
 ///
 /// # Errors
-/// The options contradict each other, or there is no client to be made of `config`. That the server does not answer is
-/// no error: it is tried again until it does.
+/// The options contradict each other, or `config` is not valid for a client. A server that does not answer is no error: the
+/// scheduler retries until it does.
 pub async fn start(
     config: kube::Config,
     options: SchedulerOptions,
@@ -83,10 +82,10 @@ pub async fn start(
     scheduler::start(config, options, stop).await
 }
 
-/// As [`start`], and waits until it has stopped.
+/// As [`start`], and waits until the scheduler has stopped.
 ///
 /// # Errors
-/// As [`start`], or it broke down.
+/// As [`start`], or the scheduler panicked.
 pub async fn run(
     config: kube::Config,
     options: SchedulerOptions,

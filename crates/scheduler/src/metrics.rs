@@ -114,7 +114,7 @@ impl Metrics {
             leads: Gauge::default(),
         };
         let m = &metrics;
-        registry.register("scheduler_pending_pods", "Pods waiting, by queue", m.pending.clone());
+        registry.register("scheduler_pending_pods", "Pending pods, by queue", m.pending.clone());
         registry.register(
             "scheduler_schedule_attempts",
             "Attempts to schedule pods, by result",
@@ -132,7 +132,7 @@ impl Metrics {
         );
         registry.register(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "Time from a pod's appearance to its binding, over all attempts",
+            "Time from the first sight of a pod to its binding, over all attempts",
             m.sli_duration.clone(),
         );
         registry.register(
@@ -142,33 +142,29 @@ impl Metrics {
         );
         registry.register(
             "scheduler_preemption_attempts",
-            "Attempts to make room for pods",
+            "Attempts to preempt pods",
             m.preemption_attempts.clone(),
         );
         registry.register(
             "scheduler_preemption_victims",
-            "Pods removed to make room for one",
+            "Victims of one preemption",
             m.preemption_victims.clone(),
         );
         registry.register("scheduler_cache_size", "Objects in the state, by type", m.cache_size.clone());
         registry.register(
             "berth_scheduler_bind_lookups",
-            "Pods looked up because it was not known whether their binding succeeded",
+            "Lookups of pods whose binding had an unknown result",
             m.bind_lookups.clone(),
         );
-        registry.register(
-            "berth_scheduler_bind_retries",
-            "Requests to bind that were sent again",
-            m.bind_retries.clone(),
-        );
+        registry.register("berth_scheduler_bind_retries", "Retried bind requests", m.bind_retries.clone());
         registry.register(
             "berth_scheduler_state_differences",
-            "Differences between the state and fresh lists that were found and mended, by kind",
+            "Differences between the state and full lists that were repaired, by kind",
             m.differences.clone(),
         );
         registry.register(
             "berth_scheduler_events_dropped",
-            "Events that were not written, for they were too many",
+            "Events that were dropped because there were too many",
             m.events_dropped.clone(),
         );
         registry.register("berth_scheduler_leader", "1 while this process leads", m.leads.clone());
@@ -195,12 +191,12 @@ impl Metrics {
         self.incoming.get_or_create(&IncomingLabels { queue, event }).inc();
     }
 
-    pub(crate) fn differed(&self, kind: &'static str, n: u64) {
+    pub(crate) fn drifted(&self, kind: &'static str, n: u64) {
         self.differences.get_or_create(&KindLabels { kind }).inc_by(n);
     }
 
     pub(crate) fn sizes(&self, queue: QueueCounts, n_nodes: usize, n_pods: usize, n_assumed: usize) {
-        let QueueCounts { active, backoff, unschedulable, gated, busy: _ } = queue;
+        let QueueCounts { active, backoff, unschedulable, gated, in_flight: _ } = queue;
         for (queue, n) in
             [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)]
         {

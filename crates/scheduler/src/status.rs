@@ -1,4 +1,4 @@
-//! What the scheduler writes into pods' status, and the removal of pods that make room.
+//! Requests that write the status of pods, and that evict preemption victims.
 
 use std::time::Duration;
 
@@ -14,33 +14,51 @@ use crate::bind::path_of;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ATTEMPTS: u32 = 4;
 
+/// Why a pod is not scheduled: the reason of its `PodScheduled` condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureReason {
+    /// No node fits.
+    Unschedulable,
+    /// The attempt failed.
+    SchedulerError,
+}
+
+impl FailureReason {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            FailureReason::Unschedulable => "Unschedulable",
+            FailureReason::SchedulerError => "SchedulerError",
+        }
+    }
+}
+
 /// The condition `PodScheduled`, when it is false, and the nominated node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// `Unschedulable` or `SchedulerError`; empty while nothing was said.
+pub(crate) struct ScheduledCondition {
+    /// [`FailureReason`], or what another scheduler wrote; empty without such a condition.
     pub(crate) reason: String,
     pub(crate) message: String,
     /// `status.nominatedNodeName`.
-    pub(crate) nominated: String,
+    pub(crate) nominated_node: String,
 }
 
-impl Told {
-    /// What a pod's status says.
-    pub(crate) fn of(pod: &Pod) -> Told {
+impl ScheduledCondition {
+    /// As a pod's status has it.
+    pub(crate) fn of(pod: &Pod) -> ScheduledCondition {
         let condition = pod.status.conditions.iter().find(|c| c.condition_type == "PodScheduled");
         let condition = condition.filter(|c| c.status == "False");
-        Told {
+        ScheduledCondition {
             reason: condition.map(|c| c.reason.clone()).unwrap_or_default(),
             message: condition.map(|c| c.message.clone()).unwrap_or_default(),
-            nominated: pod.status.nominated_node_name.clone(),
+            nominated_node: pod.status.nominated_node_name.clone(),
         }
     }
 
-    /// The patch of a pod's status that turns `before` into this.
-    pub(crate) fn patch(&self, before: &Told, uid: &str, now: jiff::Timestamp) -> Value {
+    /// The patch that changes a pod's status from `before` to this.
+    pub(crate) fn patch(&self, before: &ScheduledCondition, uid: &str, now: jiff::Timestamp) -> Value {
         let mut status = json!({});
-        if self.nominated != before.nominated {
-            status["nominatedNodeName"] = match self.nominated.as_str() {
+        if self.nominated_node != before.nominated_node {
+            status["nominatedNodeName"] = match self.nominated_node.as_str() {
                 "" => Value::Null,
                 node => json!(node),
             };
@@ -61,7 +79,7 @@ impl Told {
     }
 }
 
-/// Patches a pod's status. The pod's being gone or another one is no error: there is nothing to say to it.
+/// Patches a pod's status. A pod that was deleted, or replaced by another one of its name, is no error.
 pub(crate) async fn patch_status(
     client: &kube::Client,
     namespace: &str,
@@ -72,10 +90,10 @@ pub(crate) async fn patch_status(
     let body = patch.to_string().into_bytes();
     let request =
         || call::with_body(Method::PATCH, &path, "application/strategic-merge-patch+json", body.clone());
-    persistently(client, request).await
+    with_retries(client, request).await
 }
 
-/// A pod that has to go.
+/// A pod that is preempted.
 #[derive(Clone, Debug)]
 pub(crate) struct Victim {
     pub(crate) namespace: String,
@@ -83,7 +101,7 @@ pub(crate) struct Victim {
     pub(crate) uid: String,
 }
 
-/// Says in a victim's status why it goes, and deletes it.
+/// Writes the reason into a victim's status, and deletes the victim.
 pub(crate) async fn evict(
     client: &kube::Client,
     victim: &Victim,
@@ -102,11 +120,11 @@ pub(crate) async fn evict(
     let path = path_of(namespace, name);
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
     let body = body.to_string().into_bytes();
-    persistently(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await
+    with_retries(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await
 }
 
-/// Sends a request that may be repeated, a few times. That the pod is gone, or another one, is success.
-async fn persistently(
+/// Sends an idempotent request, with a few retries. A pod that was deleted or replaced counts as success.
+async fn with_retries(
     client: &kube::Client,
     request: impl Fn() -> http::Request<Vec<u8>>,
 ) -> Result<(), CallError> {
@@ -131,25 +149,29 @@ async fn persistently(
 mod tests {
     use super::*;
 
-    fn told(reason: &str, message: &str, nominated: &str) -> Told {
-        Told { reason: reason.into(), message: message.into(), nominated: nominated.into() }
+    fn condition(reason: &str, message: &str, nominated_node: &str) -> ScheduledCondition {
+        ScheduledCondition {
+            reason: reason.into(),
+            message: message.into(),
+            nominated_node: nominated_node.into(),
+        }
     }
 
     #[test]
-    fn a_patch_says_only_what_changed() {
+    fn a_patch_has_only_what_changed() {
         let now = jiff::Timestamp::UNIX_EPOCH;
-        let first = told("Unschedulable", "0/1", "");
-        let patch = first.patch(&Told::default(), "u", now);
+        let first = condition("Unschedulable", "0/1", "");
+        let patch = first.patch(&ScheduledCondition::default(), "u", now);
         assert_eq!(patch["metadata"]["uid"], "u");
         assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
         assert_eq!(patch["status"].get("nominatedNodeName"), None);
 
-        let second = told("Unschedulable", "0/2", "n");
+        let second = condition("Unschedulable", "0/2", "n");
         let patch = second.patch(&first, "u", now);
         assert_eq!(patch["status"]["conditions"][0].get("lastTransitionTime"), None);
         assert_eq!(patch["status"]["nominatedNodeName"], "n");
 
-        let cleared = told("Unschedulable", "0/2", "");
+        let cleared = condition("Unschedulable", "0/2", "");
         let patch = cleared.patch(&second, "u", now);
         assert_eq!(patch["status"], json!({"nominatedNodeName": null}));
     }

@@ -26,7 +26,7 @@ pub(super) struct Server {
 
 impl Health for Server {
     fn waits_for(&self) -> Vec<&'static str> {
-        self.admission.waits_for()
+        self.admission.pending_sources()
     }
 
     fn metrics(&self) -> Result<String, fmt::Error> {

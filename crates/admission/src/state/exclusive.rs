@@ -88,27 +88,10 @@ impl ExclusiveNodes {
         remove(&mut self.seen, namespace, name);
     }
 
-    pub(crate) fn keep(&mut self, is_there: impl Fn(&str, &str) -> bool) {
-        for (namespace, pods) in &mut self.seen {
-            pods.retain(|name, _| is_there(namespace, name));
-        }
-        self.seen.retain(|_, pods| !pods.is_empty());
-    }
-
     /// A pod that was allowed counts from now on.
     pub(crate) fn reserve(&mut self, namespace: &str, name: &str, pod: ExclusivePod, now: Instant) {
         let until = now + self.reserved_for;
         self.reserved.entry(namespace.to_owned()).or_default().insert(name.to_owned(), (pod, until));
-    }
-
-    /// Pods that were allowed by another and not seen by this one.
-    pub(crate) fn take_over(&mut self, from: &mut ExclusiveNodes) {
-        for (namespace, pods) in from.reserved.drain() {
-            let seen = self.seen.get(&namespace);
-            let unseen =
-                pods.into_iter().filter(|(name, _)| seen.is_none_or(|seen| !seen.contains_key(name)));
-            self.reserved.entry(namespace).or_default().extend(unseen);
-        }
     }
 
     pub(crate) fn expire(&mut self, now: Instant) {

@@ -60,10 +60,4 @@ impl Holds {
         }
         expired
     }
-
-    /// Those for which `is_there` does not hold.
-    pub(crate) fn not_among(&self, is_there: impl Fn(&str, &Hold) -> bool) -> Vec<(String, Hold)> {
-        let gone = self.held.iter().filter(|(key, hold)| !is_there(key, hold));
-        gone.map(|(key, hold)| (key.clone(), hold.clone())).collect()
-    }
 }

@@ -1,9 +1,9 @@
-//! What rules need to know of the cluster.
+//! The state of the cluster, for the rules that need it.
 //!
-//! Whoever follows a cluster puts nodes, namespaces and assigned pods into [`State::cluster`] itself, and tells the
-//! rest with [`State::saw_node`], [`State::saw_pod`] and their counterparts. What was allowed counts before it is seen:
-//! pods by the guard of bindings where they were allowed to go, and pods with a node of their own against the budget
-//! of their namespace. Both for a bounded time, for the server may still refuse what was allowed here.
+//! The mirror applies nodes, namespaces and assigned pods to [`State::cluster`], and reports nodes and pods with
+//! [`State::node_applied`], [`State::pod_applied`] and their counterparts. What admission allowed counts before the watch
+//! reports it: bound pods on their node, and pods with exclusive nodes against the budget of their namespace. Both for a
+//! bounded time, since the API server may still reject what admission allowed.
 
 mod exclusive;
 mod holds;
@@ -75,30 +75,23 @@ impl State {
         }
     }
 
-    /// The engine's state, to be fed.
+    /// The engine's state, for the mirror.
     pub fn cluster(&mut self) -> &mut Cluster {
         &mut self.cluster
     }
 
-    /// A node came or changed. The engine's state is told by the caller.
-    pub fn saw_node(&mut self, node: &Node) {
+    /// A node was added or changed. The engine's state has it already.
+    pub fn node_applied(&mut self, node: &Node) {
         self.nodes.set(node);
     }
 
-    /// A node is gone.
-    pub fn node_gone(&mut self, name: &str) {
+    /// A node was deleted.
+    pub fn node_deleted(&mut self, name: &str) {
         self.nodes.remove(name);
     }
 
-    /// These are all nodes there are.
-    pub fn saw_all_nodes(&mut self, nodes: &[Node]) {
-        self.nodes = OfferedNodes::default();
-        nodes.iter().for_each(|node| self.nodes.set(node));
-    }
-
-    /// A pod came or changed, with or without a node. If it has one, the engine's state is told by the caller, before
-    /// this.
-    pub fn saw_pod(&mut self, pod: &Pod) {
+    /// A pod was added or changed, with or without a node. If it has one, the engine's state has it already.
+    pub fn pod_applied(&mut self, pod: &Pod) {
         let metadata = &pod.metadata;
         let key = key(&metadata.namespace, &metadata.name);
         if pod.is_terminal() {
@@ -121,8 +114,8 @@ impl State {
         }
     }
 
-    /// A pod is gone. The engine's state is told by the caller.
-    pub fn pod_gone(&mut self, namespace: &str, name: &str, uid: &str) {
+    /// A pod was deleted. The engine's state does not have it any more.
+    pub fn pod_deleted(&mut self, namespace: &str, name: &str, uid: &str) {
         let key = key(namespace, name);
         let waits = self.waiting.as_ref().and_then(|w| w.get(&key));
         // Another pod of the same name may be there by now.
@@ -130,26 +123,6 @@ impl State {
             return;
         }
         self.drop_pod(&key, namespace, name);
-    }
-
-    /// These are all pods there are; the engine's state is told by the caller, before this. Pods are to be told one by
-    /// one with [`State::saw_pod`] besides.
-    pub fn keep_pods(&mut self, listed: &[Pod]) {
-        let there: HashMap<String, &str> = listed
-            .iter()
-            .map(|pod| {
-                let metadata = &pod.metadata;
-                (key(&metadata.namespace, &metadata.name), metadata.uid.as_str())
-            })
-            .collect();
-        if let Some(waiting) = &mut self.waiting {
-            waiting.retain(|key, pod| there.get(key) == Some(&pod.metadata.uid.as_str()));
-        }
-        self.exclusive.keep(|namespace, name| there.contains_key(&key(namespace, name)));
-        for (key, hold) in self.holds.not_among(|key, hold| there.get(key) == Some(&hold.uid.as_str())) {
-            self.holds.remove(&key);
-            self.cluster.remove_pod(&hold.namespace, &hold.name);
-        }
     }
 
     /// A pod without a node.
@@ -184,24 +157,6 @@ impl State {
     pub(crate) fn charge(&self, pod: &ExclusivePod, measure: Measure) -> Charge {
         let known = pod.node.as_deref().or(pod.pinned.as_deref()).and_then(|name| self.nodes.get(name));
         known.unwrap_or_else(|| self.nodes.charge(measure))
-    }
-
-    /// Number of different sets of rules that were asked about so far; see [`Cluster::n_rule_sets`].
-    pub fn n_rule_sets(&self) -> usize {
-        self.cluster.n_rule_sets()
-    }
-
-    /// Takes over from a state of the same cluster what is not in the cluster itself yet: what was allowed.
-    pub(crate) fn take_over(&mut self, mut from: State) {
-        for (key, hold) in from.holds.not_among(|_, _| false) {
-            let waits = self.waiting(&hold.namespace, &hold.name).filter(|pod| pod.metadata.uid == hold.uid);
-            let Some(mut pod) = waits.cloned() else { continue };
-            GUARD_PROFILE.clone_into(&mut pod.spec.scheduler_name);
-            let prepared = self.cluster.prepare(&pod);
-            self.cluster.assume(&prepared, &hold.node);
-            self.holds.insert(key, hold);
-        }
-        self.exclusive.take_over(&mut from.exclusive);
     }
 
     /// Number of pods that count where they were allowed to go and have not been seen there.

@@ -67,7 +67,7 @@ fn what_was_allowed_counts_for_a_bounded_time_and_until_it_is_seen() {
     assert!(world.bind("default/p1", "b").unwrap().is_some());
     // It goes before it was ever seen where it was allowed to go.
     assert_eq!(world.bind("default/p1", "a"), Ok(None));
-    world.state.lock().unwrap().pod_gone("default", "p1", "");
+    world.state.lock().unwrap().pod_deleted("default", "p1", "");
     assert_eq!(world.state.lock().unwrap().n_held(), 0);
 }
 

@@ -100,9 +100,9 @@ fn nodes_of_ones_own_are_charged_whole() {
     // All but its own kind is.
     assert!(refusal(&world, "pod team/p3 app=web anti(app!=web @hostname ns:*)").is_some());
     // It goes, and leaves room.
-    world.state.lock().unwrap().saw_pod(&one_pod(&alone("p1")));
+    world.state.lock().unwrap().pod_applied(&one_pod(&alone("p1")));
     assert!(refusal(&world, &alone("p2")).is_some());
-    world.state.lock().unwrap().pod_gone("team", "p1", "");
+    world.state.lock().unwrap().pod_deleted("team", "p1", "");
     assert_eq!(refusal(&world, &alone("p2")), None);
 }
 

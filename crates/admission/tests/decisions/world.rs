@@ -35,7 +35,7 @@ impl World {
         }
         for node in &world.nodes {
             state.cluster().set_node(node);
-            state.saw_node(node);
+            state.node_applied(node);
         }
         let world_ = World { policy, state: Mutex::new(state), now: Instant::now() };
         world.pods.iter().for_each(|pod| world_.saw(pod));
@@ -48,7 +48,7 @@ impl World {
         if !pod.spec.node_name.is_empty() {
             state.cluster().set_pod(pod);
         }
-        state.saw_pod(pod);
+        state.pod_applied(pod);
     }
 
     pub fn ask(&self, endpoint: Endpoint, request: &AdmissionRequest) -> Result<Answer, Unanswered> {

@@ -1,22 +1,16 @@
 //! Admission wired to a cluster: the policy file, the state it is decided by, and the embedded server's hook.
 
-mod follow;
-
 use std::sync::Arc;
 
 use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, Unanswered};
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_apiserver::admission::{Operation, Phase};
-use berth_engine::Settings;
-use berth_mirror::sources::Source;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::input::find_inputs;
-use follow::SOURCES;
-pub use follow::follow;
 
 /// Reads a policy file; without one, the default policy.
 ///
@@ -44,20 +38,19 @@ pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
     }
 }
 
-/// Decisions by a policy and the state of a cluster that is to be followed.
-pub fn with_state(policy: Policy) -> Arc<Admission> {
-    Admission::stateful(policy, Settings::default(), SOURCES.map(Source::name).to_vec())
-}
-
 /// Admission inside the embedded server. The server itself validates the annotation, merges `matchLabelKeys` and
 /// restricts nodes; the rest is decided here.
 pub struct InProcess(Arc<Admission>);
 
 impl InProcess {
-    /// Decides by a policy; the state, if the policy needs one, is to be followed with [`follow()`].
+    /// Decides by a policy; the state, if the policy needs one, is kept by [`Admission::mirror`].
     pub fn new(policy: Policy) -> InProcess {
         let policy = Policy { validate_annotation: false, ..policy };
-        InProcess(if policy.needs_state() { with_state(policy) } else { Admission::stateless(policy) })
+        InProcess(if policy.needs_state() {
+            Admission::mirrored(policy)
+        } else {
+            Admission::stateless(policy)
+        })
     }
 
     /// What decides.

@@ -1,5 +1,6 @@
 //! Arguments for the admission policy of an embedded API server.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use berth_admission::Admission;
@@ -46,20 +47,27 @@ impl AdmissionArgs {
     }
 }
 
-/// Starts to follow the cluster for admission, and waits until its state is complete.
+/// Mirrors the server's cluster for admission, and waits until the state is complete.
 ///
 /// # Errors
 /// The client cannot be created.
-pub async fn follow(
+pub async fn mirror(
     admission: Arc<Admission>,
     config: kube::Config,
     components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(config)?;
-    let told = admission.clone();
-    components.start("admission", |stop| admission::follow(client, told, stop));
+    start_mirror(admission.clone(), client, components);
     tokio::select! {
         () = admission.complete() => Ok(()),
         failed = components.failed() => failed,
     }
+}
+
+/// Mirrors a cluster for admission until the components stop.
+pub fn start_mirror(admission: Arc<Admission>, client: kube::Client, components: &mut Components) {
+    components.start("admission", |stop| async move {
+        _ = stop.run_until_cancelled(admission.mirror(client)).await;
+        Ok::<(), Infallible>(())
+    });
 }

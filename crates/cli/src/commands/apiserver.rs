@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             components.start("controllers", running);
         }
         if let Some(admission) = follows {
-            admission_args::follow(admission, server.admin_config(), &mut components).await?;
+            admission_args::mirror(admission, server.admin_config(), &mut components).await?;
         }
         output::kubeconfig_line(server.kubeconfig_path())?;
         let ended = tokio::select! {

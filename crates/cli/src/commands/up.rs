@@ -166,7 +166,7 @@ async fn up(
     let outcome = async {
         server.import(dump).await?;
         if let Some(admission) = follows {
-            admission_args::follow(admission, server.admin_config(), &mut components).await?;
+            admission_args::mirror(admission, server.admin_config(), &mut components).await?;
         }
         let client = connect::client(server.admin_config())?;
         let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
@@ -278,8 +278,8 @@ async fn attend(
 
 /// Whether no pod is queued for a scheduling attempt.
 fn is_idle(scheduler: &Snapshot) -> bool {
-    let QueueCounts { active, backoff, busy, .. } = scheduler.queue;
-    scheduler.is_ready() && active + backoff + busy == 0
+    let QueueCounts { active, backoff, in_flight, .. } = scheduler.queue;
+    scheduler.is_ready() && active + backoff + in_flight == 0
 }
 
 /// Prints notes about the applied manifests.

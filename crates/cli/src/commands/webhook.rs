@@ -4,10 +4,12 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use berth_admission::Admission;
 use berth_admission::server::{self, ServerError, ServerOptions};
 use berth_client::connect;
 use berth_serve::CertificateSource;
 
+use super::admission_args;
 use super::connection_args::ConnectionArgs;
 use crate::ExitStatus;
 use crate::cluster::admission;
@@ -74,7 +76,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     runtime::run(async |stop| {
         let config = args.connection.options().config().await?;
         let client = connect::client(config)?;
-        let admission = admission::with_state(policy);
+        let admission = Admission::mirrored(policy);
         let server = server::start(admission.clone(), options, stop.child_token()).await?;
         if let (Some(path), Some(ca)) = (&args.write_ca, server.ca_pem()) {
             fs::write(path, ca).map_err(|source| ServerError::Write { path: path.clone(), source })?;
@@ -84,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         let mut components = Components::new(stop.child_token());
-        components.start("state", |stop| admission::follow(client, admission, stop));
+        admission_args::start_mirror(admission, client, &mut components);
         components.start("webhook server", |_| server.stopped());
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),

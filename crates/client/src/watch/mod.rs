@@ -1,12 +1,11 @@
-//! List and watch of one resource as one endless stream of changes.
+//! List and watch of one resource as one endless stream of events.
 //!
-//! A watcher lists, then watches from the version of the list. A watch that ends, breaks or goes silent is taken up
-//! again from the last version seen; when the server has forgotten that version (410), everything is listed anew and
-//! told as [`Event::Restarted`], which replaces all that was told before: what is not in it is gone. Where the server
-//! has streaming lists they are used, otherwise lists in pages.
+//! A watcher lists, then watches from the resource version of the list. A watch that ends, breaks or stalls is resumed
+//! from the last resource version. When that version has expired (410), the watcher lists again. It uses streaming lists
+//! where the server supports them, otherwise pages. Either way a list is delivered as it arrives and never held as a
+//! whole; [`watch`] collects it for consumers that need it whole.
 //!
-//! Nothing is given up: refusals, errors and dead servers are logged and tried again, later and later, as long as
-//! somebody takes the events.
+//! A watcher never gives up: it logs errors and retries with back-off until its receiver is dropped.
 
 mod frame;
 mod list;
@@ -14,6 +13,7 @@ mod object;
 mod watch;
 
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,23 +24,39 @@ use tokio::sync::mpsc;
 use crate::backoff::Backoff;
 use crate::call::{CallError, encoded};
 pub use frame::{Line, read_object};
+pub use list::{ListError, Pages, list};
 pub use object::{Generated, KubeObject};
 
-/// A watch of this length has done its work, though nothing was told.
+/// A watch that stayed open this long counts as a success, even without events.
 const LONG_WATCH: Duration = Duration::from_secs(5);
 
-/// A change of the followed objects.
+/// An event of [`watch_into`]: lists are streamed, object by object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEvent<T> {
+    /// A list begins: the first one, or one after the resource version expired. A list that broke off begins again.
+    Init,
+    /// An object of the list.
+    InitApply(T),
+    /// The list is complete. Objects that were neither in it nor applied since [`StreamEvent::Init`] no longer exist.
+    InitDone,
+    /// An object was added or changed.
+    Apply(T),
+    /// An object was deleted, or stopped matching the selectors. This is its last state.
+    Delete(T),
+}
+
+/// An event of a [`WatchStream`]: lists are collected.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<T> {
-    /// All objects there are now. What was told before and is not among them is gone.
+    /// A complete list. Objects of earlier events that are not in it no longer exist.
     Restarted(Vec<T>),
-    /// An object as it is now, new or changed.
+    /// An object was added or changed.
     Applied(T),
-    /// An object as it was when it went, or when it stopped matching the selectors.
+    /// An object was deleted, or stopped matching the selectors. This is its last state.
     Deleted(T),
 }
 
-/// What to follow, and with how much patience.
+/// What to watch, with timeouts and limits.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     /// Path of the collection, such as `/api/v1/pods` or `/apis/apps/v1/namespaces/default/replicasets`.
@@ -53,31 +69,30 @@ pub struct WatchOptions {
     pub page_size: u32,
     /// Whether to ask for streaming lists. Servers that refuse them are asked for pages instead.
     pub streaming_lists: bool,
-    /// Whether a resource that the server does not have (404) is told as empty, once; it is asked for again all the
-    /// same.
+    /// Whether a resource that the server does not have (404) counts as an empty list. The watch keeps retrying.
     pub missing_is_empty: bool,
-    /// How long the server is asked to keep a watch open. Drawn between this and twice this, so that not all watches
-    /// of all clients end at once.
+    /// `timeoutSeconds` of a watch is drawn between this and twice this, so that the watches of many clients do not end
+    /// at the same time.
     pub watch_timeout: Duration,
-    /// A watch or a streaming list that says nothing for this long (not even a bookmark, which servers send once a
-    /// minute) is taken for dead and started again.
+    /// A watch or a streaming list without any data for this long (servers send a bookmark once a minute) is closed
+    /// and started again.
     pub idle_timeout: Duration,
-    /// How long the head of an answer, or a page of a list, may take.
+    /// Timeout for response headers, and for a page of a list.
     pub list_timeout: Duration,
     /// An object's JSON, with its event, may not be larger than this.
     pub max_object_bytes: usize,
     /// A page of a list may not be larger than this.
     pub max_page_bytes: usize,
-    /// The wait after the first failure.
+    /// The back-off after the first failure.
     pub first_retry: Duration,
-    /// The longest wait after failures in a row.
+    /// The longest back-off.
     pub longest_retry: Duration,
-    /// Events waiting to be taken; when as many wait, the server is not read any further.
+    /// Capacity of the event channel; when it is full, the client stops reading from the server.
     pub buffer: usize,
 }
 
 impl WatchOptions {
-    /// Everything under a path, with the patience that suits a cluster's API server.
+    /// All objects of a collection, with defaults that suit a cluster's API server.
     pub fn new(path: impl Into<String>) -> WatchOptions {
         WatchOptions {
             path: path.into(),
@@ -124,25 +139,25 @@ impl WatchOptions {
 /// Why a list or a watch ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    /// The server closed the watch as it was asked to, or for reasons of its own.
-    #[error("the server ended it")]
+    /// The server closed the watch.
+    #[error("the server closed the watch")]
     Closed,
-    /// The version to go on from is forgotten.
-    #[error("the server no longer has that version")]
+    /// The resource version to continue from has expired.
+    #[error("the resource version expired")]
     Expired,
-    /// The server does not do streaming lists.
-    #[error("the server has no streaming lists")]
+    /// The server does not support streaming lists.
+    #[error("the server does not support streaming lists")]
     NotStreaming,
-    /// Nothing came for too long.
-    #[error("nothing came for {0:?}")]
+    /// No data for too long.
+    #[error("no data for {0:?}")]
     Silent(Duration),
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The connection broke, or what came makes no sense.
+    /// The connection broke, or the response is invalid.
     #[error("{0}")]
     Broken(String),
-    /// Nobody takes the events any more.
-    #[error("not wanted any more")]
+    /// The receiver of the events was dropped.
+    #[error("the receiver was dropped")]
     Unwanted,
 }
 
@@ -155,7 +170,7 @@ impl Ended {
     }
 }
 
-/// The stream of events of [`watch`]. It never ends by itself; dropping it ends the following.
+/// The stream of events of [`watch`]. It never ends by itself; dropping it ends the watch.
 #[derive(Debug)]
 pub struct WatchStream<T> {
     events: mpsc::Receiver<Event<T>>,
@@ -167,8 +182,7 @@ impl<T> WatchStream<T> {
         self.events.recv().await
     }
 
-    /// Takes what is there, at most `limit` events, and waits if there is nothing. Safe to cancel. Returns how many
-    /// were taken.
+    /// Waits for events and takes at most `limit` of them. Cancel safe. Returns how many were taken.
     pub async fn next_many(&mut self, taken: &mut Vec<Event<T>>, limit: usize) -> usize {
         self.events.recv_many(taken, limit).await
     }
@@ -182,23 +196,37 @@ impl<T> Stream for WatchStream<T> {
     }
 }
 
-/// Follows a resource in a task of its own, which also decodes what comes.
+/// Watches a resource in a task of its own, which also decodes, and collects its lists.
 pub fn watch<T>(client: kube::Client, options: WatchOptions) -> WatchStream<T>
 where
     T: KubeObject + DeserializeOwned + Send + 'static,
 {
     let (sender, events) = mpsc::channel(options.buffer.max(1));
-    tokio::spawn(watch_into(client, options, sender, |event| event));
+    let listed: Mutex<Option<Vec<T>>> = Mutex::default();
+    let collect = move |event| {
+        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            StreamEvent::Init => *listed = Some(Vec::new()),
+            StreamEvent::InitApply(object) => listed.get_or_insert_default().push(object),
+            StreamEvent::InitDone => return listed.take().map(Event::Restarted),
+            StreamEvent::Apply(object) => return Some(Event::Applied(object)),
+            StreamEvent::Delete(object) => match &mut *listed {
+                Some(listed) => listed.retain(|other| other.key() != object.key()),
+                None => return Some(Event::Deleted(object)),
+            },
+        }
+        None
+    };
+    tokio::spawn(watch_with(client, options, sender, |line, _| read_object(line), collect));
     WatchStream { events }
 }
 
-/// Follows a resource into a channel that others send to as well; `wrap` makes the channel's items. Ends when the
-/// channel closes.
+/// Watches a resource and sends the events to a channel; `wrap` makes the channel's items. Ends when the channel closes.
 pub async fn watch_into<T, M>(
     client: kube::Client,
     options: WatchOptions,
     sender: mpsc::Sender<M>,
-    wrap: impl Fn(Event<T>) -> M + Send + Sync,
+    wrap: impl Fn(StreamEvent<T>) -> M + Send + Sync,
 ) where
     T: KubeObject + DeserializeOwned + Send,
     M: Send,
@@ -206,14 +234,14 @@ pub async fn watch_into<T, M>(
     watch_with(client, options, sender, |line, _| read_object(line), |event| Some(wrap(event))).await;
 }
 
-/// As [`watch_into`], with a way of its own to read the lines of watches, and without telling what `wrap` makes
-/// nothing of. Lists in pages are read as JSON of `T` all the same.
+/// As [`watch_into`], with a reader for the lines of watches, and dropping the events for which `wrap` returns none.
+/// Lists in pages are read as JSON of `T`.
 pub async fn watch_with<T, M>(
     client: kube::Client,
     options: WatchOptions,
     sender: mpsc::Sender<M>,
     read: impl Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync,
-    wrap: impl Fn(Event<T>) -> Option<M> + Send + Sync,
+    wrap: impl Fn(StreamEvent<T>) -> Option<M> + Send + Sync,
 ) where
     T: KubeObject + DeserializeOwned + Send,
     M: Send,
@@ -221,15 +249,14 @@ pub async fn watch_with<T, M>(
     let mut watcher = Watcher { client, streaming: options.streaming_lists, options, version: None };
     let deliver = Deliver { sender: &sender, read: &read, wrap: &wrap };
     let mut backoff = Backoff::new(watcher.options.first_retry, watcher.options.longest_retry);
-    let mut told_empty = false;
+    let mut reported_empty = false;
     loop {
         let began = tokio::time::Instant::now();
         let (ended, mut progressed) = tokio::select! {
-            // A watch without events would not notice that nobody is there to take them.
+            // Without events, a watch would not notice that its receiver is gone.
             () = sender.closed() => return,
             ended = watcher.step(&deliver) => ended,
         };
-        // A resource of which nothing was to be told for long is followed as well as any other.
         let is_usual_end = matches!(ended, Ended::Closed | Ended::Silent(_));
         progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(watcher.options.idle_timeout);
         if progressed {
@@ -239,29 +266,31 @@ pub async fn watch_with<T, M>(
         match &ended {
             Ended::Unwanted => return,
             Ended::NotStreaming => {
-                tracing::debug!(path, "the server has no streaming lists: listing in pages");
+                tracing::debug!(path, "{ended}: listing in pages");
                 watcher.streaming = false;
                 continue;
             }
             Ended::Expired => {
-                tracing::info!(path, "{ended}: listing anew");
+                tracing::info!(path, "{ended}: listing again");
                 watcher.version = None;
             }
-            Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch: {ended}"),
+            Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch ended: {ended}"),
             Ended::Call(error) if error.is_not_found() && watcher.options.missing_is_empty => {
-                if !std::mem::replace(&mut told_empty, true) {
-                    tracing::warn!(path, "the server does not have this resource: taken as empty");
-                    if deliver.send(Event::Restarted(Vec::new())).await.is_err() {
-                        return;
+                if !std::mem::replace(&mut reported_empty, true) {
+                    tracing::warn!(path, "the server does not have this resource: treated as an empty list");
+                    for event in [StreamEvent::Init, StreamEvent::InitDone] {
+                        if deliver.send(event).await.is_err() {
+                            return;
+                        }
                     }
                 }
             }
             error => {
                 let failures = backoff.failures() + 1;
-                tracing::warn!(path, failures, "following is interrupted, and will be tried again: {error}");
+                tracing::warn!(path, failures, "watch interrupted, retrying: {error}");
             }
         }
-        // A watch that did its work is taken up again at once, so that nothing is told late.
+        // A watch that made progress is resumed without delay.
         let at_once = progressed && matches!(ended, Ended::Closed | Ended::Expired | Ended::Silent(_));
         if !at_once {
             let wait = backoff.failed(fastrand::f64());
@@ -274,78 +303,48 @@ pub async fn watch_with<T, M>(
     }
 }
 
-/// Lists a resource once, in pages.
-///
-/// # Errors
-/// The server does not answer as it should.
-pub async fn list<T: KubeObject + DeserializeOwned>(
-    client: &kube::Client,
-    options: &WatchOptions,
-) -> Result<Vec<T>, ListError> {
-    let options = options.clone();
-    let watcher = Watcher { client: client.clone(), streaming: false, options, version: None };
-    watcher.list().await.map(|(objects, _)| objects).map_err(ListError)
-}
-
-/// Why there is no list.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct ListError(Ended);
-
 /// Reads the object of a line.
 type Read<'a, T> = dyn Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync + 'a;
 
-/// How objects are read, and where events go.
+/// How objects are read, and where events are sent.
 struct Deliver<'a, T, M> {
     sender: &'a mpsc::Sender<M>,
     read: &'a Read<'a, T>,
-    wrap: &'a (dyn Fn(Event<T>) -> Option<M> + Send + Sync),
+    wrap: &'a (dyn Fn(StreamEvent<T>) -> Option<M> + Send + Sync),
 }
 
 struct Watcher {
     client: kube::Client,
     options: WatchOptions,
-    /// Whether lists are asked to stream.
+    /// Whether to ask for streaming lists.
     streaming: bool,
-    /// The last version seen; none before the first list, and when it has expired.
+    /// The last resource version seen; none before the first list, and after it expired.
     version: Option<String>,
 }
 
 impl Watcher {
-    /// Lists if there is no version, then watches until something ends it. Tells also whether anything came.
+    /// Lists if there is no resource version, then watches until the watch ends. Returns also whether there was
+    /// progress.
     async fn step<T, M>(&mut self, deliver: &Deliver<'_, T, M>) -> (Ended, bool)
     where
         T: KubeObject + DeserializeOwned + Send,
         M: Send,
     {
         let mut progressed = false;
-        let ended = self.list_and_watch(deliver, &mut progressed).await;
-        (ended, progressed)
-    }
-
-    async fn list_and_watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
-    where
-        T: KubeObject + DeserializeOwned + Send,
-        M: Send,
-    {
         if self.version.is_none() && !self.streaming {
-            match self.list().await {
-                Ok((objects, version)) => {
-                    self.version = Some(version);
-                    *progressed = true;
-                    if let Err(ended) = deliver.send(Event::Restarted(objects)).await {
-                        return ended;
-                    }
-                }
-                Err(ended) => return ended,
+            match self.list(deliver).await {
+                Ok(version) => self.version = Some(version),
+                Err(ended) => return (ended, false),
             }
+            progressed = true;
         }
-        self.watch(deliver, progressed).await
+        let ended = self.watch(deliver, &mut progressed).await;
+        (ended, progressed)
     }
 }
 
 impl<T, M> Deliver<'_, T, M> {
-    async fn send(&self, event: Event<T>) -> Result<(), Ended> {
+    async fn send(&self, event: StreamEvent<T>) -> Result<(), Ended> {
         match (self.wrap)(event) {
             Some(item) => self.sender.send(item).await.map_err(|_| Ended::Unwanted),
             None => Ok(()),

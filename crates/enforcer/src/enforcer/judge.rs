@@ -8,10 +8,10 @@ use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::ended::{Ended, Sent};
+use super::completions::{Completion, Sent};
 use super::{Enforcer, Going};
-use crate::brakes::{Brake, Candidate, ClusterBrake, Held};
 use crate::evict::Eviction;
+use crate::limiter::{Brake, Candidate, ClusterBrake, Throttled};
 use crate::message;
 use crate::metrics::EvictionResult;
 use crate::pods::Workload;
@@ -201,7 +201,12 @@ impl Enforcer {
     }
 
     /// The next step of an eviction.
-    fn proceed(&mut self, remedy: &Remedy, victim: &Victim, time: (Instant, Timestamp)) -> Result<(), Held> {
+    fn proceed(
+        &mut self,
+        remedy: &Remedy,
+        victim: &Victim,
+        time: (Instant, Timestamp),
+    ) -> Result<(), Throttled> {
         self.brakes.reserve(&victim.candidate(remedy), time.1)?;
         let uid = &remedy.victim.uid;
         if self.options.dry_run {
@@ -254,7 +259,7 @@ impl Enforcer {
         self.tasks.spawn(async move {
             let end = evictor.evict(&eviction).await;
             // Nobody takes it when the enforcer has ended.
-            let _ = ended.send(Ended::Eviction { sent, end });
+            let _ = ended.send(Completion::Eviction { sent, end });
         });
     }
 }

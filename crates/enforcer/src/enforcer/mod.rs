@@ -1,13 +1,13 @@
 //! The task that owns the state.
 
-mod ended;
+mod completions;
 mod judge;
 mod report;
-mod resync;
-mod told;
-mod written;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod ledger_sync;
+mod watch_events;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ use berth_client::component::Sidecars;
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, RemedyOptions, ViolatedRule, ViolationKey};
-use berth_mirror::feed::{Differences, Feed};
-use berth_mirror::sources::{Source, Sources, Told};
+use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
 use berth_serve::health;
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
@@ -25,17 +24,17 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::brakes::Brakes;
 use crate::evict::Evictor;
+use crate::grace_timers::GraceTimers;
+use crate::limiter::EvictionLimiter;
 use crate::metrics::Metrics;
 use crate::options::{EnforcerError, EnforcerOptions};
-use crate::patience::Patience;
 use crate::pods::Pods;
 use crate::{Handle, Snapshot};
-use ended::Ended;
-use written::Written;
+use completions::Completion;
+use ledger_sync::LedgerSync;
 
-/// What placement needs to know; budgets are the Eviction API's to ask.
+/// What placement depends on. The Eviction API checks PodDisruptionBudgets.
 const SOURCES: [Source; 7] = [
     Source::Nodes,
     Source::Pods,
@@ -45,10 +44,8 @@ const SOURCES: [Source; 7] = [
     Source::StatefulSets,
     Source::ReplicationControllers,
 ];
-/// What the server tells waits here; when as much waits, the server is not read any further.
-const TOLD_BUFFER: usize = 2048;
-/// Told changes applied before anything is judged again.
-const TOLD_AT_ONCE: usize = 512;
+/// Watch events applied before anything is evaluated again.
+const EVENTS_AT_ONCE: usize = 512;
 /// The loop turns at least so often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Judging takes no more than one part in so many of the time.
@@ -77,19 +74,17 @@ struct Enforcer {
     remedy_options: RemedyOptions,
     exempt_namespaces: HashSet<String>,
     cluster: Cluster,
-    feed: Feed,
+    mirror: Mirror,
     pods: Pods,
-    waits_for: BTreeSet<Source>,
-    /// Whether everything has been listed once: before, rules only seem broken.
+    /// Whether all sources were listed once. Before that, violations mean nothing.
     is_complete: bool,
-    sources: Sources,
     leadership: Leadership,
     led_before: bool,
-    patience: Patience<ViolationKey>,
+    patience: GraceTimers<ViolationKey>,
     /// What kind of rule each of the broken ones is.
     rules: BTreeMap<ViolationKey, ViolatedRule>,
-    brakes: Brakes,
-    written: Written,
+    brakes: EvictionLimiter,
+    written: LedgerSync,
     evictor: Evictor,
     /// Pods that were told to go, by uid, until they have gone.
     going: HashMap<String, Going>,
@@ -106,10 +101,7 @@ struct Enforcer {
     /// Judging takes no more than a part of the time.
     judge_not_before: Instant,
     recorder: Option<EventRecorder>,
-    next_resync: Instant,
-    /// What the last fresh lists differed in, until the next ones confirm it.
-    suspects: Option<(Differences, Differences)>,
-    ended: mpsc::UnboundedSender<Ended>,
+    ended: mpsc::UnboundedSender<Completion>,
     /// Requests under way; as many as may be at a time, so what they send back is bounded too.
     tasks: JoinSet<()>,
     metrics: Arc<Metrics>,
@@ -128,7 +120,7 @@ pub(crate) async fn start(
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (snapshot, receiver) = watch::channel(Snapshot {
-        waits_for: SOURCES.iter().map(|source| source.name()).collect(),
+        pending_sources: SOURCES.iter().map(|source| source.name()).collect(),
         ..Snapshot::default()
     });
     // Served and led until everything else has ended.
@@ -146,7 +138,14 @@ pub(crate) async fn start(
         }
         None => (Leadership::uncontested(), None),
     };
-    let (told_sender, told) = mpsc::channel(TOLD_BUFFER);
+    let mirrored = MirrorOptions {
+        sources: &SOURCES,
+        watch_idle_timeout: options.watch_idle_timeout,
+        check_interval: options.resync_interval,
+        check_grace: options.resync_grace,
+        keeps: Arc::new(|_| false),
+    };
+    let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
     let (ended_sender, ended) = mpsc::unbounded_channel();
     let recorder = (!options.dry_run).then(|| {
         let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
@@ -171,18 +170,16 @@ pub(crate) async fn start(
         },
         exempt_namespaces: exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect(),
         cluster,
-        feed: Feed::new(),
+        mirror,
         pods: Pods::default(),
-        waits_for: SOURCES.into_iter().collect(),
         is_complete: false,
-        sources: Sources::start(client.clone(), &SOURCES, options.watch_idle_timeout, told_sender),
         // Without an election there is no first moment of leading, after which pods are listed anew.
         led_before: elector.is_none(),
         leadership,
-        patience: Patience::default(),
+        patience: GraceTimers::default(),
         rules: BTreeMap::new(),
-        brakes: Brakes::new(options.brakes.clone()),
-        written: Written::new(client, &options),
+        brakes: EvictionLimiter::new(options.brakes.clone()),
+        written: LedgerSync::new(client, &options),
         evictor,
         going: HashMap::new(),
         n_in_flight: 0,
@@ -193,8 +190,6 @@ pub(crate) async fn start(
         judge_at: None,
         judge_not_before: Instant::now(),
         recorder,
-        next_resync: Instant::now() + Duration::from_secs(u64::from(u32::MAX)),
-        suspects: None,
         ended: ended_sender,
         tasks: JoinSet::new(),
         metrics,
@@ -203,19 +198,19 @@ pub(crate) async fn start(
         snapshot,
         options,
     };
-    let task = tokio::spawn(enforcer.run(told, ended, stop, Sidecars::new(last, elector)));
+    let task = tokio::spawn(enforcer.run(watch_events, ended, stop, Sidecars::new(last, elector)));
     Ok(Handle::new(receiver, http_address, task))
 }
 
 impl Enforcer {
     async fn run(
         mut self,
-        mut told: mpsc::Receiver<Told>,
-        mut ended: mpsc::UnboundedReceiver<Ended>,
+        mut watch_events: mpsc::Receiver<WatchEvent>,
+        mut ended: mpsc::UnboundedReceiver<Completion>,
         stop: CancellationToken,
         companions: Sidecars,
     ) {
-        let mut batch = Vec::with_capacity(TOLD_AT_ONCE);
+        let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         // One for all turns: it remembers what it has seen of the lease.
         let mut leadership = self.leadership.clone();
         loop {
@@ -224,21 +219,21 @@ impl Enforcer {
                 biased;
                 () = stop.cancelled() => break,
                 Some(end) = ended.recv() => self.ended(end),
-                n = told.recv_many(&mut batch, TOLD_AT_ONCE) => if n == 0 { break },
+                n = watch_events.recv_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { break },
                 () = leadership.changed() => {}
                 () = tokio::time::sleep_until(wake_at) => {}
             }
             while let Ok(end) = ended.try_recv() {
                 self.ended(end);
             }
-            // The branches are tried in order: what is told must not wait for a moment without answers.
-            while batch.len() < TOLD_AT_ONCE
-                && let Ok(more) = told.try_recv()
+            // The branches are tried in order: watch events must not wait until there are no completions.
+            while batch.len() < EVENTS_AT_ONCE
+                && let Ok(event) = watch_events.try_recv()
             {
-                batch.push(more);
+                batch.push(event);
             }
-            for told in batch.drain(..) {
-                self.take(told);
+            for event in batch.drain(..) {
+                self.apply(event);
             }
             self.turn();
         }
@@ -258,7 +253,7 @@ impl Enforcer {
             self.judge(now);
             self.judge_not_before = Instant::now() + now.elapsed() * JUDGING_SHARE;
         }
-        self.compare_if_due(now);
+        self.mirror.check_if_due(now);
         self.show();
     }
 
@@ -279,8 +274,7 @@ impl Enforcer {
     fn watch_leadership(&mut self) {
         let leads = self.leadership.leads();
         if leads && !self.led_before {
-            self.waits_for.insert(Source::Pods);
-            self.sources.restart_pods();
+            self.mirror.relist_pods();
         }
         if !leads && self.led_before {
             self.written.forget();
@@ -290,7 +284,7 @@ impl Enforcer {
 
     fn may_judge(&self) -> bool {
         self.is_complete
-            && self.waits_for.is_empty()
+            && self.mirror.is_complete()
             && (self.options.dry_run || (self.keeps_ledger() && self.written.is_known()))
     }
 
@@ -302,10 +296,10 @@ impl Enforcer {
     fn show(&mut self) {
         let leads = self.keeps_ledger();
         let shown = &mut self.shown;
-        shown.waits_for = self.waits_for.iter().map(|source| source.name()).collect();
+        shown.pending_sources = self.mirror.pending();
         shown.leads = leads;
-        shown.n_nodes = self.feed.n_nodes();
-        shown.n_pods = self.feed.n_pods();
+        shown.n_nodes = self.mirror.n_nodes();
+        shown.n_pods = self.mirror.n_pods();
         shown.n_broken = self.patience.len();
         shown.n_due = self.patience.n_due();
         shown.n_going = self.going.len();
@@ -319,7 +313,7 @@ impl Enforcer {
     }
 
     /// Waits for evictions under way, within limits.
-    async fn stop(&mut self, ended: &mut mpsc::UnboundedReceiver<Ended>) {
+    async fn stop(&mut self, ended: &mut mpsc::UnboundedReceiver<Completion>) {
         let deadline = Instant::now() + self.options.stop_timeout;
         while self.n_in_flight > 0 {
             match tokio::time::timeout_at(deadline, ended.recv()).await {

@@ -6,8 +6,8 @@ use berth_client::events::{EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
 
 use super::Enforcer;
-use super::ended::Sent;
-use crate::brakes::Held;
+use super::completions::Sent;
+use crate::limiter::Throttled;
 use crate::message;
 use crate::options::GRACE_ANNOTATION;
 use crate::pods::Workload;
@@ -93,7 +93,7 @@ impl Enforcer {
         self.say_stays(remedy, workload, "no_target", &format!("It stays: no node would take it: {why}"));
     }
 
-    pub(super) fn say_held(&mut self, remedy: &Remedy, workload: &Workload, held: &Held) {
+    pub(super) fn say_held(&mut self, remedy: &Remedy, workload: &Workload, held: &Throttled) {
         self.say_stays(remedy, workload, held.brake.name(), &format!("It stays for now: {held}"));
     }
 
@@ -121,7 +121,7 @@ impl Enforcer {
     }
 
     /// About the ConfigMap of the ledger, since it concerns no pod more than another.
-    pub(super) fn say_brake(&self, held: &Held) {
+    pub(super) fn say_brake(&self, held: &Throttled) {
         let place = &self.written.place;
         let about = ObjectReference {
             api_version: "v1".into(),

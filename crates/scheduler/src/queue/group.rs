@@ -1,131 +1,117 @@
-//! Parked pods that nothing tells apart.
+//! Unschedulable pods that no rule can tell apart.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use tokio::time::Instant;
 
-use super::{Place, PodId, Queue, Rank};
+use super::{Place, PodId, Queue, Rank, Ranked, ranked};
 
-type Member = (Reverse<i32>, i64, PodId);
-
-/// A group of parked pods with one verdict.
-pub(super) struct Group<V> {
-    verdict: V,
-    /// Members whose back-off is over, or who never failed themselves.
-    ready: BTreeSet<Member>,
-    /// Members that failed lately, by the end of their back-off.
-    cooling: BTreeSet<(Instant, Member)>,
-    /// One of its pods is out to be decided; what comes of it is waited for.
+/// A group of unschedulable pods with one failure.
+pub(super) struct Group<F> {
+    failure: F,
+    /// Members whose back-off is over, or that never failed themselves.
+    ready: BTreeSet<Ranked>,
+    /// Members that failed recently, by the end of their back-off.
+    backoff: BTreeSet<(Instant, Ranked)>,
+    /// One of its pods is being decided; the others wait for the result.
     is_out: bool,
-    /// Since when nothing of it was decided.
+    /// Since when none of its pods was decided.
     idle_since: Instant,
 }
 
-impl<V> Group<V> {
-    fn new(verdict: V, now: Instant) -> Group<V> {
-        Group { verdict, ready: BTreeSet::new(), cooling: BTreeSet::new(), is_out: false, idle_since: now }
-    }
-
-    fn member(id: PodId, rank: Rank) -> Member {
-        (Reverse(rank.priority), rank.created, id)
+impl<F> Group<F> {
+    fn new(failure: F, now: Instant) -> Group<F> {
+        Group { failure, ready: BTreeSet::new(), backoff: BTreeSet::new(), is_out: false, idle_since: now }
     }
 
     pub(super) fn insert(&mut self, id: PodId, rank: Rank, not_before: Option<Instant>) {
         match not_before {
-            Some(at) => _ = self.cooling.insert((at, Self::member(id, rank))),
-            None => _ = self.ready.insert(Self::member(id, rank)),
+            Some(at) => _ = self.backoff.insert((at, ranked(id, rank))),
+            None => _ = self.ready.insert(ranked(id, rank)),
         }
     }
 
     pub(super) fn remove(&mut self, id: PodId, rank: Rank, not_before: Option<Instant>) {
-        let member = Self::member(id, rank);
+        let member = ranked(id, rank);
         self.ready.remove(&member);
         if let Some(at) = not_before {
-            self.cooling.remove(&(at, member));
+            self.backoff.remove(&(at, member));
         }
     }
 
-    /// Whether nobody is in it, nor out for it.
+    /// Whether it has no members, and none is being decided.
     pub(super) fn is_over(&self) -> bool {
-        self.ready.is_empty() && self.cooling.is_empty() && !self.is_out
+        self.ready.is_empty() && self.backoff.is_empty() && !self.is_out
     }
 
     /// The member to be decided first.
     fn first(&mut self, now: Instant) -> Option<PodId> {
-        while let Some((at, member)) = self.cooling.first().copied()
+        while let Some((at, member)) = self.backoff.first().copied()
             && at <= now
         {
-            self.cooling.pop_first();
+            self.backoff.pop_first();
             self.ready.insert(member);
         }
-        let first = self.ready.first().or_else(|| self.cooling.first().map(|(_, member)| member))?;
+        let first = self.ready.first().or_else(|| self.backoff.first().map(|(_, member)| member))?;
         Some(first.2)
     }
 
     fn members(&self) -> impl Iterator<Item = PodId> {
-        self.ready.iter().chain(self.cooling.iter().map(|(_, member)| member)).map(|member| member.2)
+        self.ready.iter().chain(self.backoff.iter().map(|(_, member)| member)).map(|member| member.2)
     }
 }
 
-impl<G: Clone + Eq + Hash, V> Queue<G, V> {
-    /// A busy pod fits nowhere: it is parked, and what was found holds for its whole group.
-    pub(crate) fn park(&mut self, id: PodId, key: G, verdict: V, now: Instant) {
+impl<G: Clone + Eq + Hash, F> Queue<G, F> {
+    /// A pod in flight is unschedulable, and its failure is that of its whole group.
+    pub(crate) fn add_unschedulable(&mut self, id: PodId, key: G, failure: F, now: Instant) {
         self.fail(id, now);
         let came_from = self.entries.get_mut(&id).and_then(|entry| entry.came_from.take());
         match self.groups.get_mut(&key) {
             Some(group) => {
-                group.verdict = verdict;
+                group.failure = failure;
                 group.is_out = false;
                 group.idle_since = now;
             }
             None => {
-                self.groups.insert(key.clone(), Group::new(verdict, now));
+                self.groups.insert(key.clone(), Group::new(failure, now));
             }
         }
-        self.put_into(id, key.clone());
+        self.move_to(id, Place::Unschedulable(key.clone()));
         if let Some(other) = came_from.filter(|from| *from != key) {
-            self.go_on(&other, now);
+            self.resume(&other, now);
         }
     }
 
-    /// What is known of a group, if it holds: none while one of its pods is out to be decided.
-    pub(crate) fn verdict(&self, key: &G) -> Option<&V> {
-        self.groups.get(key).filter(|group| !group.is_out).map(|group| &group.verdict)
+    /// The failure of a group; none while one of its pods is being decided.
+    pub(crate) fn failure(&self, key: &G) -> Option<&F> {
+        self.groups.get(key).filter(|group| !group.is_out).map(|group| &group.failure)
     }
 
-    /// Parks a pod beside others of whom the same is known, without having tried it.
+    /// Adds a pod to a group whose failure is known, without deciding it.
     pub(crate) fn join(&mut self, id: PodId, key: G, now: Instant) {
-        self.found_place(id, now);
-        self.put_into(id, key);
+        self.release_group(id, now);
+        self.move_to(id, Place::Unschedulable(key));
     }
 
-    /// Moves a parked pod to the group it belongs to by now, which starts with `verdict` if it is new.
-    pub(crate) fn move_to_group(&mut self, id: PodId, key: G, verdict: &V, now: Instant)
+    /// Moves an unschedulable pod to another group, which starts with `failure` if it is new.
+    pub(crate) fn move_to_group(&mut self, id: PodId, key: G, failure: &F, now: Instant)
     where
-        V: Clone,
+        F: Clone,
     {
-        self.groups.entry(key.clone()).or_insert_with(|| Group::new(verdict.clone(), now));
-        self.put_into(id, key);
+        self.groups.entry(key.clone()).or_insert_with(|| Group::new(failure.clone(), now));
+        self.move_to(id, Place::Unschedulable(key));
     }
 
-    fn put_into(&mut self, id: PodId, key: G) {
-        self.move_to(id, Place::Parked(key.clone()));
-        if let (Some(group), Some(entry)) = (self.groups.get_mut(&key), self.entries.get(&id)) {
-            group.insert(id, entry.rank, entry.not_before);
-        }
+    /// The groups of which no pod is being decided, with their failures.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = (&G, &F)> {
+        self.groups.iter().filter(|(_, group)| !group.is_out).map(|(key, group)| (key, &group.failure))
     }
 
-    /// The groups of which no pod is out, and what is known of each.
-    pub(crate) fn resting(&self) -> impl Iterator<Item = (&G, &V)> {
-        self.groups.iter().filter(|(_, group)| !group.is_out).map(|(key, group)| (key, &group.verdict))
-    }
-
-    /// As [`Queue::resting`], with those only that rest since before `time`.
-    pub(crate) fn resting_since(&self, time: Instant) -> Vec<G> {
-        let resting = self.groups.iter().filter(|(_, group)| !group.is_out && group.idle_since <= time);
-        resting.map(|(key, _)| key.clone()).collect()
+    /// The groups of [`Queue::idle`] that have been idle since before `time`.
+    pub(crate) fn idle_since(&self, time: Instant) -> Vec<G> {
+        let idle = self.groups.iter().filter(|(_, group)| !group.is_out && group.idle_since <= time);
+        idle.map(|(key, _)| key.clone()).collect()
     }
 
     /// The pod of a group that would be decided first.
@@ -138,13 +124,11 @@ impl<G: Clone + Eq + Hash, V> Queue<G, V> {
         self.groups.get(key).map(|group| group.members().collect()).unwrap_or_default()
     }
 
-    /// What is known of a resting group changed, though its pods still fit nowhere.
-    pub(crate) fn verdict_mut(&mut self, key: &G) -> Option<&mut V> {
-        self.groups.get_mut(key).map(|group| &mut group.verdict)
+    pub(crate) fn failure_mut(&mut self, key: &G) -> Option<&mut F> {
+        self.groups.get_mut(key).map(|group| &mut group.failure)
     }
 
-    /// Sends the first pod of a resting group to be decided. The others follow one by one, as long as each finds a
-    /// place.
+    /// Activates the first pod of an idle group. The others follow one by one, as long as each is placed.
     pub(crate) fn wake(&mut self, key: &G, now: Instant) -> Option<PodId> {
         let group = self.groups.get_mut(key).filter(|group| !group.is_out)?;
         let first = group.first(now)?;
@@ -156,8 +140,8 @@ impl<G: Clone + Eq + Hash, V> Queue<G, V> {
         Some(first)
     }
 
-    /// The pod that was out for a group does not need its place (any more): the next one may try.
-    pub(super) fn go_on(&mut self, key: &G, now: Instant) {
+    /// The pod of a group that was being decided no longer competes with it: the next one may be decided.
+    pub(super) fn resume(&mut self, key: &G, now: Instant) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.is_out = false;
         if group.is_over() {

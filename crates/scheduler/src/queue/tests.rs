@@ -28,7 +28,7 @@ impl Bench {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
-    /// Decides all active pods; `places` of them find one, the others are parked. Returns who was decided.
+    /// Decides all active pods; `places` of them are placed, the others are unschedulable. Returns those decided.
     fn decide(&mut self, mut places: usize, millis: u64) -> Vec<u64> {
         let now = self.at(millis);
         let mut decided = Vec::new();
@@ -36,10 +36,10 @@ impl Bench {
             decided.push(id.0);
             if places > 0 {
                 places -= 1;
-                self.queue.found_place(id, now);
+                self.queue.release_group(id, now);
                 self.queue.remove(id, now);
             } else {
-                self.queue.park(id, "group", "full", now);
+                self.queue.add_unschedulable(id, "group", "full", now);
             }
         }
         decided
@@ -53,7 +53,7 @@ fn priority_goes_first_then_age_then_arrival() {
         bench.add(id, priority, created);
     }
     assert_eq!(bench.drain(), [2, 4, 3, 1, 5]);
-    assert_eq!(bench.queue.counts(), QueueCounts { busy: 5, ..QueueCounts::default() });
+    assert_eq!(bench.queue.counts(), QueueCounts { in_flight: 5, ..QueueCounts::default() });
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn backoff_doubles_from_one_second_to_ten() {
     let mut now = 0;
     for expected in [1000, 2000, 4000, 8000, 10_000, 10_000] {
         assert_eq!(bench.pop(), Some(1));
-        bench.queue.cool(PodId(1), bench.at(now));
+        bench.queue.back_off(PodId(1), bench.at(now));
         assert_eq!(bench.queue.next_due(), Some(bench.at(now + expected)));
         assert_eq!(bench.queue.end_backoffs(bench.at(now + expected - 1)), 0);
         assert_eq!(bench.pop(), None);
@@ -84,36 +84,36 @@ fn a_gated_pod_waits_until_it_is_activated() {
 }
 
 #[test]
-fn of_ten_thousand_parked_pods_only_as_many_are_decided_as_there_are_places_and_one() {
+fn of_ten_thousand_unschedulable_pods_only_as_many_are_decided_as_fit_and_one() {
     let mut bench = Bench::new();
     for id in 0..10_000 {
         bench.add(id, 0, id as i64);
     }
     assert_eq!(bench.pop(), Some(0));
     let now = bench.at(0);
-    bench.queue.park(PodId(0), "group", "full", now);
-    // The others are known to fare the same.
+    bench.queue.add_unschedulable(PodId(0), "group", "full", now);
+    // The others fail for the same reason.
     while let Some(id) = bench.queue.pop() {
-        assert_eq!(bench.queue.verdict(&"group"), Some(&"full"));
+        assert_eq!(bench.queue.failure(&"group"), Some(&"full"));
         bench.queue.join(id, "group", now);
     }
     assert_eq!(bench.queue.counts().unschedulable, 10_000);
 
     let first = bench.queue.wake(&"group", bench.at(10)).unwrap();
-    // The oldest failed a moment ago and is in its back-off, so the next one goes.
+    // The oldest is in its back-off, so the next one is decided.
     assert_eq!(first, PodId(1));
-    assert_eq!(bench.queue.verdict(&"group"), None, "what was known does not hold while one is out");
+    assert_eq!(bench.queue.failure(&"group"), None, "the failure is open while one is being decided");
     assert_eq!(bench.queue.wake(&"group", bench.at(10)), None, "one is enough");
     assert_eq!(bench.decide(3, 10), [1, 2, 3, 4]);
     assert_eq!(bench.queue.counts().unschedulable, 10_000 - 3);
-    assert_eq!(bench.queue.verdict(&"group"), Some(&"full"));
+    assert_eq!(bench.queue.failure(&"group"), Some(&"full"));
 
     bench.queue.wake(&"group", bench.at(5000));
-    assert_eq!(bench.decide(1, 5000), [0, 4], "back-offs are over: the oldest goes first again");
+    assert_eq!(bench.decide(1, 5000), [0, 4], "back-offs are over: the oldest is first again");
 }
 
 #[test]
-fn a_group_goes_on_when_the_pod_that_is_out_for_it_goes_away() {
+fn a_group_resumes_when_its_pod_that_is_being_decided_is_removed() {
     let mut bench = Bench::new();
     (1..=3).for_each(|id| bench.add(id, 0, id as i64));
     assert_eq!(bench.decide(0, 0), [1, 2, 3]);
@@ -121,17 +121,17 @@ fn a_group_goes_on_when_the_pod_that_is_out_for_it_goes_away() {
     assert_eq!(bench.queue.wake(&"group", now), Some(PodId(1)));
     bench.queue.remove(PodId(1), now);
     assert_eq!(bench.pop(), Some(2));
-    // An error of the server says nothing of the others.
-    bench.queue.cool(PodId(2), now);
+    // An error of the server does not concern the others.
+    bench.queue.back_off(PodId(2), now);
     assert_eq!(bench.pop(), Some(3));
-    bench.queue.found_place(PodId(3), now);
+    bench.queue.release_group(PodId(3), now);
     bench.queue.remove(PodId(3), now);
     assert_eq!(bench.queue.counts(), QueueCounts { backoff: 1, ..QueueCounts::default() });
-    assert_eq!(bench.queue.resting().count(), 0, "a group without pods is forgotten");
+    assert_eq!(bench.queue.idle().count(), 0, "a group without pods is removed");
 }
 
 #[test]
-fn a_woken_pod_in_its_backoff_cools_before_it_is_decided() {
+fn a_woken_pod_waits_for_the_end_of_its_backoff() {
     let mut bench = Bench::new();
     bench.add(1, 0, 0);
     assert_eq!(bench.decide(0, 0), [1]);
@@ -155,10 +155,24 @@ fn a_pod_that_changed_leaves_its_group_with_its_new_rank() {
 }
 
 #[test]
-fn groups_that_rest_long_are_found_for_the_safety_flush() {
+fn groups_that_are_idle_for_long_are_flushed() {
     let mut bench = Bench::new();
     bench.add(1, 0, 0);
     bench.decide(0, 1000);
-    assert!(bench.queue.resting_since(bench.at(999)).is_empty());
-    assert_eq!(bench.queue.resting_since(bench.at(1000)), ["group"]);
+    assert!(bench.queue.idle_since(bench.at(999)).is_empty());
+    assert_eq!(bench.queue.idle_since(bench.at(1000)), ["group"]);
+}
+
+#[test]
+fn a_standby_that_decides_nothing_keeps_only_the_pods_that_exist() {
+    let mut bench = Bench::new();
+    for id in 0..1000 {
+        bench.add(id, 0, 0);
+        bench.queue.set_rank(PodId(id), Rank { priority: 1, created: 0 });
+        bench.queue.activate(PodId(id), bench.at(0));
+        if id >= 3 {
+            bench.queue.remove(PodId(id - 3), bench.at(0));
+        }
+    }
+    assert_eq!((bench.queue.entries.len(), bench.queue.active.len()), (3, 3));
 }

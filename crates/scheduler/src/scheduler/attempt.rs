@@ -1,4 +1,4 @@
-//! An attempt: a pod is decided, and then bound, parked, or given room.
+//! A scheduling attempt: a pod is decided, and then bound, or found unschedulable, or preempts other pods.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 use berth_engine::{Outcome, Preemption, Victims};
 use tokio::time::Instant;
 
-use super::ended::Eviction;
-use super::{DECISIONS_AT_ONCE, GroupKey, InFlight, Scheduler, Verdict};
+use super::completions::Eviction;
+use super::queued_pods::InFlightBinding;
+use super::{DECISIONS_AT_ONCE, GroupFailure, GroupKey, Scheduler};
 use crate::bind::Binding;
 use crate::metrics::AttemptResult;
 use crate::queue::PodId;
-use crate::status::{self, Victim};
+use crate::status::{FailureReason, Victim};
 
 impl Scheduler {
     /// Decides pods while they can be bound. Returns whether there are more.
@@ -27,167 +28,144 @@ impl Scheduler {
     }
 
     pub(super) fn group_key(&mut self, id: PodId) -> Option<GroupKey> {
-        let waiting = self.pods.get(&id)?;
-        let metadata = &waiting.pod.metadata;
+        let queued = self.pods.get(id)?;
+        let metadata = &queued.pod.metadata;
         let is_nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).is_some();
-        Some((self.cluster.equivalence(&waiting.prepared), is_nominated.then_some(id)))
+        Some((self.cluster.equivalence(&queued.prepared), is_nominated.then_some(id)))
     }
 
     fn decide(&mut self, id: PodId) {
         let Some(key) = self.group_key(id) else { return };
         let now = Instant::now();
-        let distinctions = self.cluster.signature_epoch();
-        // What was found out about pods just like it holds, as long as nothing happened that could change it.
-        if let Some(verdict) = self.queue.verdict(&key).filter(|v| v.distinctions == distinctions).cloned() {
+        let epoch = self.cluster.signature_epoch();
+        // An equivalent pod failed, and nothing has happened since that could change that.
+        if let Some(failure) = self.queue.failure(&key).filter(|failure| failure.epoch == epoch).cloned() {
             self.queue.join(id, key.clone(), now);
             self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
-            self.tell_failure(id, &key, &verdict);
+            self.report_failure(id, &key, &failure);
             return;
         }
-        let Some(waiting) = self.pods.get_mut(&id) else { return };
-        waiting.attempts += 1;
-        waiting.decided_at = now;
-        let metadata = &waiting.pod.metadata;
+        let Some(queued) = self.pods.get_mut(id) else { return };
+        queued.attempts += 1;
+        queued.decided_at = now;
+        let metadata = &queued.pod.metadata;
         let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned);
-        // Room was made on a node: if the pod fits there, nobody asks whether another node were better.
+        // If the pod fits on the node it is nominated to, other nodes are not considered.
         let outcome = match nominated {
-            Some(node) if self.cluster.fits_on(&waiting.prepared, &node) => {
+            Some(node) if self.cluster.fits_on(&queued.prepared, &node) => {
                 Outcome::Placed { node, score: None }
             }
-            _ => self.cluster.decide_prepared(&waiting.prepared),
+            _ => self.cluster.decide_prepared(&queued.prepared),
         };
         self.metrics.decided(now.elapsed());
         match outcome {
-            Outcome::Placed { node, .. } => self.place(id, &node, now),
+            Outcome::Placed { node, .. } => self.bind(id, &node, now),
             Outcome::Gated { .. } => self.queue.gate(id, now),
-            Outcome::Unschedulable { message } => self.unschedulable(id, message),
-            Outcome::Failed { error } => self.park(id, "SchedulerError", error),
+            Outcome::Unschedulable { message } => self.preempt(id, message),
+            Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error),
         }
     }
 
-    fn place(&mut self, id: PodId, node: &str, now: Instant) {
-        let Some(waiting) = self.pods.get_mut(&id) else { return };
-        let metadata = &waiting.pod.metadata;
+    fn bind(&mut self, id: PodId, node: &str, now: Instant) {
+        let Some(queued) = self.pods.get_mut(id) else { return };
+        let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
-        let (pod, prepared) = (&waiting.pod, &waiting.prepared);
-        self.feed.assume(&mut self.cluster, pod, prepared, waiting.fingerprint, node);
-        self.n_assumed += 1;
-        self.n_binding += 1;
+        self.mirror.assume(&mut self.cluster, &queued.pod, &queued.prepared, node);
         let abandoned = Arc::new(AtomicBool::new(false));
         let node: Arc<str> = node.into();
-        waiting.binding = Some(InFlight { node: node.clone(), abandoned: abandoned.clone() });
-        self.queue.found_place(id, now);
-        self.bindings.push(Binding { id, pod: waiting.pod.clone(), node, abandoned });
+        queued.binding = Some(InFlightBinding { node: node.clone(), abandoned: abandoned.clone() });
+        self.queue.release_group(id, now);
+        self.binds.push(Binding { id, pod: queued.pod.clone(), node, abandoned });
     }
 
-    fn unschedulable(&mut self, id: PodId, message: String) {
-        let Some(waiting) = self.pods.get(&id) else { return };
-        let budgets = self.budget_list.get_or_insert_with(|| self.budgets.values().cloned().collect());
-        let can_preempt = waiting.pod.spec.preemption_policy.as_deref() != Some("Never");
-        if can_preempt {
+    fn preempt(&mut self, id: PodId, message: String) {
+        let Some(queued) = self.pods.get(id) else { return };
+        if queued.pod.spec.preemption_policy.as_deref() != Some("Never") {
             self.metrics.preemption_attempts.inc();
         }
-        match self.cluster.preempt(&waiting.prepared, budgets) {
+        let message = match self.cluster.preempt(&queued.prepared, self.budgets.list()) {
             Preemption::Victims(victims) => {
-                self.make_room(id, victims);
-                self.park(id, "Unschedulable", message);
+                self.evict(id, victims);
+                message
             }
             Preemption::NoCandidate { message: why } => {
-                let metadata = &waiting.pod.metadata;
-                // Where room is being made already the nomination stays; otherwise it has come to nothing.
+                let metadata = &queued.pod.metadata;
+                // While victims of this pod terminate, its nomination stays; otherwise it was in vain.
                 if !why.contains("not eligible") {
                     self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
                 }
-                let message = if why.is_empty() { message } else { format!("{message} {why}") };
-                self.park(id, "Unschedulable", message);
+                if why.is_empty() { message } else { format!("{message} {why}") }
             }
-        }
+        };
+        self.fail(id, FailureReason::Unschedulable, message);
     }
 
-    /// Parks a pod that fits nowhere.
-    fn park(&mut self, id: PodId, reason: &'static str, message: String) {
+    /// Moves a pod that fits nowhere to the unschedulable pods.
+    fn fail(&mut self, id: PodId, reason: FailureReason, message: String) {
         let now = Instant::now();
-        // Changes made by earlier decisions concern those that are parked already, not this one.
-        self.wake_parked(now);
-        let (Some(key), Some(waiting)) = (self.group_key(id), self.pods.get(&id)) else { return };
-        let verdict = Verdict {
+        // Changes made by earlier decisions concern the pods that are unschedulable already, not this one.
+        self.wake_unschedulable(now);
+        let (Some(key), Some(queued)) = (self.group_key(id), self.pods.get(id)) else { return };
+        let failure = GroupFailure {
             reason,
             message: message.into(),
             bottleneck: None,
-            wake: self.cluster.wake_conditions(&waiting.prepared),
-            distinctions: self.cluster.signature_epoch(),
+            wake: self.cluster.wake_conditions(&queued.prepared),
+            epoch: self.cluster.signature_epoch(),
             look_again: None,
             is_due: false,
         };
-        let profile = &waiting.pod.spec.scheduler_name;
-        let took = now.saturating_duration_since(waiting.decided_at);
-        match reason {
-            "Unschedulable" => {
-                self.shown.n_unschedulable += 1;
-                self.metrics.attempted(AttemptResult::Unschedulable, profile, took);
-            }
-            _ => {
-                self.shown.n_errors += 1;
-                self.metrics.attempted(AttemptResult::Error, profile, took);
-            }
-        }
+        let profile = &queued.pod.spec.scheduler_name;
+        let took = now.saturating_duration_since(queued.decided_at);
+        let counters = &mut self.reporter.current;
+        let (counter, result) = match reason {
+            FailureReason::Unschedulable => (&mut counters.n_unschedulable, AttemptResult::Unschedulable),
+            FailureReason::SchedulerError => (&mut counters.n_errors, AttemptResult::Error),
+        };
+        *counter += 1;
+        self.metrics.attempted(result, profile, took);
         self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
-        if self.queue.verdict_mut(&key).is_some_and(|known| known.distinctions != verdict.distinctions) {
-            // What was found for this one need not hold for all that were like it once.
+        if self.queue.failure_mut(&key).is_some_and(|known| known.epoch != failure.epoch) {
+            // This failure may not be that of all pods that were equivalent once.
             self.split(&key, now);
         }
         let is_alone = key.1.is_some();
         if is_alone {
-            // Room is made for this one only: the next of its group tries for itself.
-            self.queue.found_place(id, now);
+            // The preemption is for this pod only: the next of its group is decided for itself.
+            self.queue.release_group(id, now);
         }
-        self.queue.park(id, key.clone(), verdict.clone(), now);
-        self.tell_failure(id, &key, &verdict);
+        self.queue.add_unschedulable(id, key.clone(), failure.clone(), now);
+        self.report_failure(id, &key, &failure);
     }
 
-    /// Nominates a pod to a node, and removes those that are in its way there.
-    fn make_room(&mut self, id: PodId, victims: Victims) {
-        let Some(waiting) = self.pods.get(&id) else { return };
-        let pod = waiting.pod.clone();
-        self.cluster.nominate(&waiting.prepared, &victims.node);
+    /// Nominates a pod to a node, and evicts its victims there.
+    fn evict(&mut self, id: PodId, victims: Victims) {
+        let Some(queued) = self.pods.get(id) else { return };
+        let pod = queued.pod.clone();
+        self.cluster.nominate(&queued.prepared, &victims.node);
         self.metrics.preemption_victims.observe(victims.victims.len() as f64);
         tracing::info!(
             pod = pod.key(),
             node = victims.node,
             victims = victims.victims.len(),
             violated_budgets = victims.n_pdb_violations,
-            "making room"
+            "preempting"
         );
-        let found = victims.victims.into_iter().filter_map(|(namespace, name)| {
-            let uid = self.feed.pod(&namespace, &name)?.uid.to_string();
-            Some(Victim { namespace, name, uid })
-        });
-        let victims_found = found.collect();
         for (namespace, name) in &victims.nominations {
             self.cluster.clear_nomination(namespace, name);
-            let void = self
-                .pods
-                .iter()
-                .find(|(_, w)| w.pod.metadata.namespace == *namespace && w.pod.metadata.name == *name);
-            if let Some(void) = void.map(|(id, _)| *id) {
+            let uid = self.mirror.uid(namespace, name);
+            if let Some(other) = uid.and_then(|uid| self.pods.id(&uid)) {
                 let now = Instant::now();
-                self.tell(void, |told| told.nominated.clear());
-                self.queue.found_place(void, now);
-                self.queue.activate(void, now);
+                self.write_status(other, |status| status.nominated_node.clear());
+                self.queue.release_group(other, now);
+                self.queue.activate(other, now);
             }
         }
-        self.evictions.push_back(Eviction { id, pod, node: victims.node.into(), victims: victims_found });
-    }
-
-    /// What a pod's status is to say; written in time.
-    pub(super) fn tell(&mut self, id: PodId, change: impl FnOnce(&mut status::Told)) {
-        let Some(waiting) = self.pods.get_mut(&id) else { return };
-        let mut told = waiting.to_tell.take().unwrap_or_else(|| waiting.told.clone());
-        change(&mut told);
-        if told == waiting.told && !waiting.is_being_told {
-            return;
-        }
-        waiting.to_tell = Some(told);
-        self.to_write.push_back(id);
+        let found = victims.victims.into_iter().filter_map(|(namespace, name)| {
+            let uid = self.mirror.uid(&namespace, &name)?;
+            Some(Victim { namespace, name, uid })
+        });
+        let eviction = Eviction { id, pod, node: victims.node.into(), victims: found.collect() };
+        self.statuses.evict(eviction);
     }
 }

@@ -25,7 +25,7 @@ async fn with_proxy() -> (World, Proxy) {
 
 async fn ends_well(world: &World, proxy: &Proxy, scheduler: Scheduler, least_faults: usize) {
     world.until_n_bound(N_PODS).await;
-    scheduler.until("nobody waits", |s| s.n_waiting() == 0).await;
+    scheduler.until("nobody waits", |s| s.n_queued() == 0).await;
     verify::all_is_well(world, N_PODS).await;
     let n_faults = proxy.n_faults();
     assert!(n_faults >= least_faults, "only {n_faults} faults: this showed nothing");
@@ -131,7 +131,7 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
     };
     until("versions expire", expired).await;
     cutter.abort();
-    scheduler.until("what is gone is known", |s| s.n_waiting() == 0 && s.n_pods == N_PODS - 4).await;
+    scheduler.until("what is gone is known", |s| s.n_queued() == 0 && s.n_pods == N_PODS - 4).await;
     verify::all_is_well(&world, N_PODS - 4).await;
     scheduler.stopped().await;
 }
@@ -167,7 +167,7 @@ async fn a_node_that_goes_while_pods_are_bound_to_it_loses_none() {
     }
     pods.await.unwrap();
     world.until_n_bound(N_PODS).await;
-    scheduler.until("nobody waits", |s| s.n_waiting() == 0).await;
+    scheduler.until("nobody waits", |s| s.n_queued() == 0).await;
     // Those that were bound before their node went are the garbage collector's.
     verify::no_rule_is_broken(&world, N_PODS, &["n0", "n4", "n8"]).await;
     scheduler.stopped().await;

@@ -19,7 +19,7 @@ async fn pods_with_rules_about_each_other_are_bound_where_the_rules_allow() {
     let scheduler = world.schedule(SchedulerOptions::default()).await;
     world.until_n_bound(60).await;
     verify::all_is_well(&world, 60).await;
-    scheduler.until("all are counted", |s| s.n_bound == 60 && s.n_waiting() == 0).await;
+    scheduler.until("all are counted", |s| s.n_bound == 60 && s.n_queued() == 0).await;
 
     let event = world.until_event("web-0", "Scheduled").await;
     let node = world.node_of("web-0").await;
@@ -112,7 +112,7 @@ async fn a_pod_made_anew_under_its_old_name_is_another_pod() {
         assert_eq!(world.until_bound("again").await, "n0");
         world.delete(&format!("{PODS}/again")).await;
     }
-    scheduler.until("all are gone", |s| s.n_bound == 5 && s.n_pods == 0 && s.n_waiting() == 0).await;
+    scheduler.until("all are gone", |s| s.n_bound == 5 && s.n_pods == 0 && s.n_queued() == 0).await;
     scheduler.stopped().await;
 }
 

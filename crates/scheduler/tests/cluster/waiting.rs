@@ -120,7 +120,7 @@ async fn the_state_is_compared_with_fresh_lists_and_does_not_differ() {
         world.delete(&format!("{PODS}/{name}")).await;
     }
     scheduler.until("all is known", |s| s.n_bound == 80 && s.n_pods == 40).await;
-    assert_eq!(scheduler.shows().n_differences, 0);
+    assert_eq!(scheduler.shows().n_drifted, 0);
     scheduler.stopped().await;
 }
 
@@ -139,7 +139,7 @@ async fn what_the_watch_never_tells_is_found_by_comparing_and_mended() {
     let scheduler = start_scheduler(proxy.config(), options).await;
     world.pod(pod("told", "x")).await;
     world.until_bound("told").await;
-    scheduler.until("the binding is told", |s| s.n_bound == 1 && s.queue.busy == 0).await;
+    scheduler.until("the binding is told", |s| s.n_bound == 1 && s.queue.in_flight == 0).await;
 
     // From now on pods are not told any more: only lists are answered.
     proxy.rule(|request| {
@@ -151,7 +151,7 @@ async fn what_the_watch_never_tells_is_found_by_comparing_and_mended() {
     world.pod(pod("untold", "x")).await;
     world.delete(&format!("{PODS}/told")).await;
     assert_eq!(world.until_bound("untold").await, "n0");
-    scheduler.until("both are mended", |s| s.n_differences >= 2 && s.n_pods == 1).await;
+    scheduler.until("both are mended", |s| s.n_drifted >= 2 && s.n_pods == 1).await;
     scheduler.stopped().await;
 }
 

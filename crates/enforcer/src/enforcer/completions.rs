@@ -8,14 +8,14 @@ use berth_client::call::CallError;
 use tokio::time::Instant;
 
 use super::{Enforcer, Retry};
-use crate::evict::{Eviction, EvictionEnd};
+use crate::evict::{Eviction, EvictionOutcome};
 use crate::ledger::Ledger;
 use crate::metrics::EvictionResult;
 use crate::pods::Workload;
 
 /// A request that is over.
-pub(super) enum Ended {
-    Eviction { sent: Sent, end: EvictionEnd },
+pub(super) enum Completion {
+    Eviction { sent: Sent, end: EvictionOutcome },
     LedgerRead { term: u64, read: Result<Ledger, CallError> },
     LedgerWritten { term: u64, written: Result<Ledger, CallError> },
 }
@@ -28,41 +28,46 @@ pub(super) struct Sent {
 }
 
 impl Enforcer {
-    pub(super) fn ended(&mut self, ended: Ended) {
+    pub(super) fn ended(&mut self, ended: Completion) {
         match ended {
-            Ended::Eviction { sent, end } => {
+            Completion::Eviction { sent, end } => {
                 self.n_in_flight -= 1;
                 self.eviction_ended(&sent, end);
+                let Eviction { namespace, name, uid, .. } = &sent.eviction;
+                if self.pods.get(namespace, name).is_none_or(|known| *known.uid != **uid) {
+                    // It was deleted before the answer arrived: nothing of it may be kept.
+                    self.forget_pod(uid);
+                }
                 self.judge_soon(Instant::now());
             }
-            Ended::LedgerRead { term, read } => self.ledger_read(term, read),
-            Ended::LedgerWritten { term, written } => self.ledger_written(term, written),
+            Completion::LedgerRead { term, read } => self.ledger_read(term, read),
+            Completion::LedgerWritten { term, written } => self.ledger_written(term, written),
         }
     }
 
-    fn eviction_ended(&mut self, sent: &Sent, end: EvictionEnd) {
+    fn eviction_ended(&mut self, sent: &Sent, end: EvictionOutcome) {
         let Eviction { uid, message, .. } = &sent.eviction;
         let pod = format!("{}/{}", sent.eviction.namespace, sent.eviction.name);
         if let Some(going) = self.going.get_mut(uid) {
             going.is_in_flight = false;
         }
         match end {
-            EvictionEnd::Evicted => {
+            EvictionOutcome::Evicted => {
                 self.shown.n_evicted += 1;
                 self.metrics.evicted(EvictionResult::Evicted);
                 self.retries.remove(uid);
                 tracing::info!(pod, node = sent.node, "evicted: {message}");
                 self.say_evicted(sent);
             }
-            EvictionEnd::Gone => {
+            EvictionOutcome::Gone => {
                 self.metrics.evicted(EvictionResult::Gone);
                 self.cancel(uid);
             }
-            EvictionEnd::NotSent => {
+            EvictionOutcome::NotSent => {
                 self.stays(uid);
                 self.cancel(uid);
             }
-            EvictionEnd::Refused(error) => {
+            EvictionOutcome::Refused(error) => {
                 self.shown.n_refused += 1;
                 self.metrics.evicted(EvictionResult::Refused);
                 tracing::info!(pod, node = sent.node, "not evicted now: {error}");
@@ -71,7 +76,7 @@ impl Enforcer {
                 self.retry(uid, error.retry_after(), true);
                 self.say_refused(sent, &error);
             }
-            EvictionEnd::Failed { error, is_certain } => {
+            EvictionOutcome::Failed { error, is_certain } => {
                 self.shown.n_failed += 1;
                 self.metrics.evicted(EvictionResult::Failed);
                 tracing::warn!(pod, node = sent.node, is_certain, "not evicted: {error}");
@@ -84,7 +89,7 @@ impl Enforcer {
                 self.retry(uid, error.retry_after(), false);
                 self.say_failed(sent, &error);
             }
-            EvictionEnd::Unknown(error) => {
+            EvictionOutcome::Unknown(error) => {
                 tracing::warn!(pod, node = sent.node, "it is not known whether it is evicted: {error}");
                 self.shown.n_failed += 1;
                 self.metrics.evicted(EvictionResult::Failed);

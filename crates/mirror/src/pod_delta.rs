@@ -1,50 +1,50 @@
-//! What is new of a pod that is told again.
+//! What changed of a pod since its last event.
 //!
-//! Most of what a server tells of a pod changes nothing that placement sees: its status, a heartbeat of a condition. The
-//! most frequent change that it does see is that the pod is bound, and that is one name. A [`PodReader`] tells these
-//! apart by a digest of a pod's text, and takes a pod apart only if something else of it has changed.
+//! Most events of a pod change nothing that placement sees, such as its conditions. The most frequent change that it
+//! does see is the binding, and that is one name. A [`PodReader`] distinguishes these by a digest of the pod's text and
+//! decodes a pod only if something else changed.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_api::object::Pod;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 
-use super::digest::read_outline;
+use crate::placement_digest::digest_line;
 use berth_client::watch::{KubeObject, Line, read_object};
 
-/// A pod that is told.
+/// The object of an event of a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PodNews {
-    /// As it is now: new, or changed in some way that placement may see.
-    Pod(Box<Pod>),
-    /// It has a node now, and is otherwise as it was told last.
-    Bound(PodName),
-    /// As it was told last, as far as placement sees. Of a pod that has gone nothing else is told.
-    Same(PodName),
+pub(crate) enum PodDelta {
+    /// New, or changed in a way that placement may see.
+    Pod(Arc<Pod>),
+    /// It has a node now, and is otherwise unchanged.
+    Bound(PodRef),
+    /// Unchanged, as far as placement sees; or deleted.
+    Same(PodRef),
 }
 
-/// Which pod it is, and where.
+/// The identity of a pod, and its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodName {
+pub struct PodRef {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// `spec.nodeName`; empty while it waits.
+    /// `spec.nodeName`; empty while it is pending.
     pub node: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
 }
 
-impl PodName {
-    /// The names of a pod.
-    pub fn of(pod: &Pod) -> PodName {
+impl PodRef {
+    /// The reference of a pod.
+    pub fn of(pod: &Pod) -> PodRef {
         let metadata = &pod.metadata;
-        PodName {
+        PodRef {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
@@ -54,93 +54,98 @@ impl PodName {
     }
 }
 
-impl KubeObject for PodNews {
+impl KubeObject for PodDelta {
     fn resource_version(&self) -> &str {
         match self {
-            PodNews::Pod(pod) => &pod.metadata.resource_version,
-            PodNews::Bound(name) | PodNews::Same(name) => &name.resource_version,
+            PodDelta::Pod(pod) => &pod.metadata.resource_version,
+            PodDelta::Bound(pod) | PodDelta::Same(pod) => &pod.resource_version,
         }
     }
 
     fn key(&self) -> (&str, &str) {
         match self {
-            PodNews::Pod(pod) => (&pod.metadata.namespace, &pod.metadata.name),
-            PodNews::Bound(name) | PodNews::Same(name) => (&name.namespace, &name.name),
+            PodDelta::Pod(pod) => (&pod.metadata.namespace, &pod.metadata.name),
+            PodDelta::Bound(pod) | PodDelta::Same(pod) => (&pod.namespace, &pod.name),
         }
     }
 }
 
-/// Pods of a list are all news.
-impl<'de> Deserialize<'de> for PodNews {
+/// Pods of a list are always decoded.
+impl<'de> Deserialize<'de> for PodDelta {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::deserialize(deserializer).map(PodNews::Pod)
+        Pod::deserialize(deserializer).map(|pod| PodDelta::Pod(Arc::new(pod)))
     }
 }
 
-/// Reads the pods of one following, and remembers what was told of each, in 24 bytes a pod.
-pub struct PodReader {
+/// Reads the events of one watch of pods, and remembers a digest of each pod, in 24 bytes a pod.
+pub(crate) struct PodReader {
     key: RandomState,
-    knows: Box<dyn Fn(&Pod) -> bool + Send + Sync>,
-    told: Mutex<Memory>,
+    keeps: Box<dyn Fn(&Pod) -> bool + Send + Sync>,
+    memory: Mutex<Memory>,
 }
 
 #[derive(Default)]
 struct Memory {
     /// By the hash of the uid. Hashes and digests are keyed, since users write what is hashed. Two pods with one hash do
-    /// no harm: their digests differ, as the uid is part of them, too.
+    /// no harm: the uid is part of the digest, too.
     digests: FxHashMap<u64, Digest>,
-    /// Kept for its memory.
+    /// Kept for its capacity.
     text: Vec<u8>,
 }
 
-/// What a pod was told as.
+/// What was last reported of a pod.
 struct Digest {
-    /// Of what placement sees, but for the node.
+    /// Of what placement sees, except for the node.
     value: u64,
     is_bound: bool,
-    /// Whether it is enough to hear that it is bound.
-    is_known: bool,
+    /// Whether the receiver keeps the pod, so that a reference is enough to report its binding.
+    is_kept: bool,
 }
 
 impl PodReader {
-    /// A reader that has told nothing yet. Pods for which `knows` says no are told as a whole when they are bound: for
-    /// those that whoever is told does not keep.
-    pub fn new(knows: impl Fn(&Pod) -> bool + Send + Sync + 'static) -> PodReader {
-        PodReader { key: RandomState::new(), knows: Box::new(knows), told: Mutex::default() }
+    /// A reader for a new watch. Pods that the receiver does not keep, as `keeps` says, are reported whole when they are
+    /// bound.
+    pub(crate) fn new(keeps: impl Fn(&Pod) -> bool + Send + Sync + 'static) -> PodReader {
+        PodReader { key: RandomState::new(), keeps: Box::new(keeps), memory: Mutex::default() }
     }
 
-    /// Reads a line of the watch. A pod is told as [`PodNews::Bound`] or [`PodNews::Same`] only if it was told as a
-    /// whole before, by this reader.
+    /// A list begins: pods deleted before it must not be remembered.
+    pub(crate) fn clear(&self) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).digests.clear();
+    }
+
+    /// Reads a line of the watch. A pod is read as [`PodDelta::Bound`] or [`PodDelta::Same`] only if this reader returned
+    /// it whole before.
     ///
     /// # Errors
     /// The object is not a pod.
-    pub fn read(&self, line: &[u8], kind: Line) -> Result<PodNews, serde_json::Error> {
-        let mut memory = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn read(&self, line: &[u8], kind: Line) -> Result<PodDelta, serde_json::Error> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Memory { digests, text } = &mut *memory;
         text.clear();
-        let name = read_outline(line, text)?;
-        let uid = self.key.hash_one(&name.uid);
+        let pod = digest_line(line, text)?;
+        let uid = self.key.hash_one(&pod.uid);
         if kind == Line::Deleted {
             digests.remove(&uid);
-            return Ok(PodNews::Same(name));
+            return Ok(PodDelta::Same(pod));
         }
-        let value = self.key.hash_one((&name.uid, &text[..]));
-        let is_bound = !name.node.is_empty();
+        let value = self.key.hash_one((&pod.uid, &text[..]));
+        let is_bound = !pod.node.is_empty();
         if kind == Line::Changed
             && let Some(before) = digests.get_mut(&uid).filter(|before| before.value == value)
         {
             match (before.is_bound, is_bound) {
-                (false, false) | (true, true) => return Ok(PodNews::Same(name)),
-                (false, true) if before.is_known => {
+                (false, false) | (true, true) => return Ok(PodDelta::Same(pod)),
+                (false, true) if before.is_kept => {
                     before.is_bound = true;
-                    return Ok(PodNews::Bound(name));
+                    return Ok(PodDelta::Bound(pod));
                 }
                 _ => {}
             }
         }
-        let pod: Box<Pod> = read_object(line)?;
-        digests.insert(uid, Digest { value, is_bound, is_known: (self.knows)(&pod) });
-        Ok(PodNews::Pod(pod))
+        let pod: Arc<Pod> = Arc::new(read_object(line)?);
+        digests.insert(uid, Digest { value, is_bound, is_kept: (self.keeps)(&pod) });
+        Ok(PodDelta::Pod(pod))
     }
 }
 
@@ -159,12 +164,12 @@ mod tests {
         })
     }
 
-    fn read(reader: &PodReader, kind: Line, object: &Value) -> PodNews {
+    fn read(reader: &PodReader, kind: Line, object: &Value) -> PodDelta {
         reader.read(json!({"type": "MODIFIED", "object": object}).to_string().as_bytes(), kind).unwrap()
     }
 
-    fn name(node: &str, version: &str) -> PodName {
-        PodName {
+    fn reference(node: &str, version: &str) -> PodRef {
+        PodRef {
             namespace: "n".into(),
             name: "a".into(),
             uid: "u".into(),
@@ -174,21 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_one_name() {
+    fn a_binding_is_read_as_a_reference() {
         let (reader, mut object) = (PodReader::new(|_| true), pod());
-        let PodNews::Pod(told) = read(&reader, Line::Changed, &object) else { panic!("the first time") };
-        assert_eq!((told.metadata.labels["x"].as_str(), told.spec.priority), ("1", Some(3)));
+        let PodDelta::Pod(pod) = read(&reader, Line::Changed, &object) else { panic!("not whole") };
+        assert_eq!((pod.metadata.labels["x"].as_str(), pod.spec.priority), ("1", Some(3)));
         object["metadata"]["resourceVersion"] = json!("2");
         object["metadata"]["managedFields"] = json!([{"manager": "m"}]);
         object["spec"]["nodeName"] = json!("node-1");
         object["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
-        assert_eq!(read(&reader, Line::Changed, &object), PodNews::Bound(name("node-1", "2")));
+        assert_eq!(read(&reader, Line::Changed, &object), PodDelta::Bound(reference("node-1", "2")));
         object["status"]["containerStatuses"] = json!([{"name": "c", "ready": true}]);
-        assert_eq!(read(&reader, Line::Changed, &object), PodNews::Same(name("node-1", "2")));
+        assert_eq!(read(&reader, Line::Changed, &object), PodDelta::Same(reference("node-1", "2")));
     }
 
     #[test]
-    fn whatever_placement_sees_is_told() {
+    fn every_change_that_placement_sees_is_reported() {
         for (path, value) in [
             ("/metadata/labels", json!({"x": "2"})),
             ("/metadata/labels", json!({"x": "1", "y": ""})),
@@ -208,41 +213,41 @@ mod tests {
             read(&reader, Line::Changed, &object);
             let (parent, field) = path.rsplit_once('/').unwrap();
             object.pointer_mut(parent).unwrap()[field] = value;
-            let told = read(&reader, Line::Changed, &object);
+            let delta = read(&reader, Line::Changed, &object);
             let expected: Pod = serde_json::from_value(object).unwrap();
-            assert_eq!(told, PodNews::Pod(Box::new(expected)), "{path}");
+            assert_eq!(delta, PodDelta::Pod(Arc::new(expected)), "{path}");
         }
     }
 
     #[test]
-    fn lists_and_pods_of_the_same_name_are_told_as_a_whole() {
+    fn lists_and_new_pods_of_the_same_name_are_read_whole() {
         let (reader, mut object) = (PodReader::new(|_| true), pod());
-        let is_whole = |news: PodNews| matches!(news, PodNews::Pod(_));
+        let is_whole = |delta: PodDelta| matches!(delta, PodDelta::Pod(_));
         assert!(is_whole(read(&reader, Line::Initial, &object)));
         assert!(is_whole(read(&reader, Line::Initial, &object)));
         assert!(!is_whole(read(&reader, Line::Changed, &object)));
-        assert_eq!(read(&reader, Line::Deleted, &object), PodNews::Same(name("", "1")));
-        assert!(is_whole(read(&reader, Line::Changed, &object)), "it was gone");
+        assert_eq!(read(&reader, Line::Deleted, &object), PodDelta::Same(reference("", "1")));
+        assert!(is_whole(read(&reader, Line::Changed, &object)), "it was deleted");
         object["metadata"]["uid"] = json!("v");
         assert!(is_whole(read(&reader, Line::Changed, &object)));
     }
 
     #[test]
-    fn pods_that_nobody_keeps_are_bound_as_a_whole() {
+    fn bindings_of_pods_that_are_not_kept_are_read_whole() {
         let (reader, mut object) = (PodReader::new(|pod| pod.spec.priority.is_none()), pod());
         read(&reader, Line::Changed, &object);
         object["spec"]["nodeName"] = json!("node-1");
-        assert!(matches!(read(&reader, Line::Changed, &object), PodNews::Pod(_)));
-        assert!(matches!(read(&reader, Line::Changed, &object), PodNews::Same(_)));
+        assert!(matches!(read(&reader, Line::Changed, &object), PodDelta::Pod(_)));
+        assert!(matches!(read(&reader, Line::Changed, &object), PodDelta::Same(_)));
     }
 
     #[test]
-    fn a_pod_is_not_unbound_in_silence() {
+    fn a_removed_binding_is_reported() {
         let (reader, mut object) = (PodReader::new(|_| true), pod());
         object["spec"]["nodeName"] = json!("node-1");
         read(&reader, Line::Changed, &object);
         object["spec"]["nodeName"] = Value::Null;
-        assert!(matches!(read(&reader, Line::Changed, &object), PodNews::Pod(_)));
+        assert!(matches!(read(&reader, Line::Changed, &object), PodDelta::Pod(_)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::held::{Brake, Held};
+use super::throttled::{Brake, Throttled};
 use super::{BrakeOptions, Candidate, ENTRY_BYTES, after, before, millis, of_millis};
 
 /// What one begin takes when written down.
@@ -19,29 +19,29 @@ const BEGIN_BYTES: usize = 16;
 
 /// By workload and term, when each round of the window began, in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Written>", into = "Vec<Written>")]
-pub(super) struct Rounds {
+#[serde(from = "Vec<LedgerSync>", into = "Vec<LedgerSync>")]
+pub(super) struct RepeatGuard {
     began: BTreeMap<(String, String), Vec<i64>>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Written {
+struct LedgerSync {
     workload: String,
     term: String,
     began: Vec<i64>,
 }
 
-impl From<Rounds> for Vec<Written> {
-    fn from(rounds: Rounds) -> Self {
-        let written = |((workload, term), began)| Written { workload, term, began };
+impl From<RepeatGuard> for Vec<LedgerSync> {
+    fn from(rounds: RepeatGuard) -> Self {
+        let written = |((workload, term), began)| LedgerSync { workload, term, began };
         rounds.began.into_iter().map(written).collect()
     }
 }
 
-impl From<Vec<Written>> for Rounds {
-    fn from(written: Vec<Written>) -> Self {
-        let read = |Written { workload, term, began }| ((workload, term), began);
-        Rounds { began: written.into_iter().map(read).collect() }
+impl From<Vec<LedgerSync>> for RepeatGuard {
+    fn from(written: Vec<LedgerSync>) -> Self {
+        let read = |LedgerSync { workload, term, began }| ((workload, term), began);
+        RepeatGuard { began: written.into_iter().map(read).collect() }
     }
 }
 
@@ -49,16 +49,22 @@ fn key(candidate: &Candidate<'_>) -> (String, String) {
     (candidate.workload.to_owned(), candidate.term.to_owned())
 }
 
-impl Rounds {
+impl RepeatGuard {
     /// Whether a candidate would open one round too many.
-    pub(super) fn held(&self, candidate: &Candidate<'_>, options: &BrakeOptions) -> Option<Held> {
+    pub(super) fn held(&self, candidate: &Candidate<'_>, options: &BrakeOptions) -> Option<Throttled> {
         let began = self.began.get(&key(candidate))?;
         let max = options.max_repeats as usize;
-        // Rounds over by the time it appeared.
+        // RepeatGuard over by the time it appeared.
         let n_before = began.partition_point(|began| *began < millis(candidate.seen_at));
         let oldest_in_the_way = began.get(n_before.checked_sub(max.max(1))?)?;
         let until = after(of_millis(*oldest_in_the_way), options.repeat_window);
-        Some(Held { brake: Brake::Repeats, n: n_before, limit: max, window: options.repeat_window, until })
+        Some(Throttled {
+            brake: Brake::Repeats,
+            n: n_before,
+            limit: max,
+            window: options.repeat_window,
+            until,
+        })
     }
 
     /// A candidate is evicted.
@@ -82,7 +88,7 @@ impl Rounds {
         }
     }
 
-    pub(super) fn adopt(&mut self, other: Rounds, now: Timestamp) {
+    pub(super) fn adopt(&mut self, other: RepeatGuard, now: Timestamp) {
         for (key, theirs) in other.began {
             let began = self.began.entry(key).or_default();
             began.extend(theirs.into_iter().map(|at| at.min(millis(now))));

@@ -22,8 +22,8 @@ fn loose() -> BrakeOptions {
     }
 }
 
-fn brakes(options: BrakeOptions) -> Brakes {
-    let mut brakes = Brakes::new(options);
+fn brakes(options: BrakeOptions) -> EvictionLimiter {
+    let mut brakes = EvictionLimiter::new(options);
     brakes.survey(1000, 0, start());
     brakes
 }
@@ -40,7 +40,7 @@ fn candidate(uid: &str) -> Candidate<'_> {
     }
 }
 
-fn held(brakes: &mut Brakes, candidate: &Candidate<'_>, now: Timestamp) -> (Brake, u64) {
+fn held(brakes: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Timestamp) -> (Brake, u64) {
     let held = brakes.reserve(candidate, now).unwrap_err();
     (held.brake, held.until.duration_since(start()).as_secs().unsigned_abs())
 }
@@ -100,7 +100,7 @@ fn several_in_a_second_may_go_at_once() {
 
 #[test]
 fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_more_than_may() {
-    let mut brakes = Brakes::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
+    let mut brakes = EvictionLimiter::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
     assert_eq!(brakes.survey(100, 10, at(0)), None);
     let Some(ClusterBrake::Engaged(engaged)) = brakes.survey(100, 11, at(0)) else { panic!("it holds") };
     assert_eq!((engaged.n, engaged.limit, engaged.until), (11, 10, at(600)));
@@ -125,7 +125,7 @@ fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_m
 
 #[test]
 fn what_went_before_counts_among_those_that_would_go_and_labels_changed_back_release_the_brake() {
-    let mut brakes = Brakes::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
+    let mut brakes = EvictionLimiter::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
     brakes.survey(100, 8, at(0));
     for uid in ["a", "b", "c", "d"] {
         brakes.reserve(&candidate(uid), at(1)).unwrap();
@@ -138,7 +138,7 @@ fn what_went_before_counts_among_those_that_would_go_and_labels_changed_back_rel
 
 #[test]
 fn a_small_cluster_loses_at_least_five() {
-    let mut brakes = Brakes::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
+    let mut brakes = EvictionLimiter::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
     assert_eq!(brakes.survey(8, 5, at(0)), None);
     assert!(matches!(brakes.survey(8, 6, at(0)), Some(ClusterBrake::Engaged(_))));
 }
@@ -219,8 +219,11 @@ fn a_clock_that_is_set_back_makes_nothing_last_longer_than_a_window() {
 
 #[test]
 fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
-    let mut brakes =
-        Brakes::new(BrakeOptions { max_per_node: 1_000_000, max_per_namespace: 1_000_000, ..loose() });
+    let mut brakes = EvictionLimiter::new(BrakeOptions {
+        max_per_node: 1_000_000,
+        max_per_namespace: 1_000_000,
+        ..loose()
+    });
     brakes.survey(1_000_000, 0, at(0));
     let name = "n".repeat(253);
     let (mut n, mut i) = (0, 0);

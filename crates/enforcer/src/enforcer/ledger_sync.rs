@@ -9,7 +9,7 @@ use berth_client::call::CallError;
 use tokio::time::Instant;
 
 use super::Enforcer;
-use super::ended::Ended;
+use super::completions::Completion;
 use crate::ledger::{Ledger, LedgerPlace};
 use crate::options::EnforcerOptions;
 
@@ -23,7 +23,7 @@ enum State {
     Known(Ledger),
 }
 
-pub(super) struct Written {
+pub(super) struct LedgerSync {
     pub(super) place: Arc<LedgerPlace>,
     state: State,
     /// Whether it was read since this process leads.
@@ -40,15 +40,15 @@ pub(super) struct Written {
     pub(super) uid: String,
 }
 
-impl Written {
-    pub(super) fn new(client: kube::Client, options: &EnforcerOptions) -> Written {
+impl LedgerSync {
+    pub(super) fn new(client: kube::Client, options: &EnforcerOptions) -> LedgerSync {
         let place = LedgerPlace {
             client,
             namespace: options.ledger_namespace.clone(),
             name: options.ledger_name.clone(),
             timeout: options.request_timeout(),
         };
-        Written {
+        LedgerSync {
             place: Arc::new(place),
             state: State::Unknown,
             is_read: false,
@@ -114,7 +114,7 @@ impl Enforcer {
                 self.tasks.spawn(async move {
                     let read = place.read().await;
                     // Nobody takes it when the enforcer has ended.
-                    let _ = ended.send(Ended::LedgerRead { term, read });
+                    let _ = ended.send(Completion::LedgerRead { term, read });
                 });
             }
             State::Known(before) if self.written.is_wanted => {
@@ -122,7 +122,7 @@ impl Enforcer {
                 let memory = self.brakes.memory();
                 self.tasks.spawn(async move {
                     let written = place.write(before, memory).await;
-                    let _ = ended.send(Ended::LedgerWritten { term, written });
+                    let _ = ended.send(Completion::LedgerWritten { term, written });
                 });
             }
             known => self.written.state = known,
@@ -182,7 +182,7 @@ mod tests {
     async fn a_standby_and_a_dry_run_do_not_wake_again_and_again_for_a_ledger_they_do_not_keep() {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
         let client = kube::Client::try_from(config).unwrap();
-        let mut written = Written::new(client, &EnforcerOptions::default());
+        let mut written = LedgerSync::new(client, &EnforcerOptions::default());
         assert_eq!(written.retry_at(true), Some(written.not_before));
         assert_eq!(written.retry_at(false), None);
         written.state = State::Known(Ledger::default());

@@ -1,104 +1,72 @@
-//! What the server tells, and which rules break and hold by it.
+//! Watch events, and the violations that begin and end with them.
+
+use std::sync::Arc;
 
 use berth_api::object::Pod;
 use berth_engine::ViolationKey;
-use berth_mirror::feed::PodChange;
-use berth_mirror::sources::{PodEvent, Told};
+use berth_mirror::{Change, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::Enforcer;
 use crate::pods::PodNews;
 
-/// Servers tell the second only in which an object was created.
+/// API servers cut creation timestamps to seconds.
 const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
 
 impl Enforcer {
-    pub(super) fn take(&mut self, told: Told) {
-        let completes = told.completes();
-        match told {
-            Told::Nodes(event) => _ = self.feed.nodes(&mut self.cluster, event),
-            Told::Pods(number, _) if number != self.sources.pods_number() => return,
-            Told::Pods(_, event) => self.take_pods(event),
-            Told::Namespaces(event) => _ = self.feed.namespaces(&mut self.cluster, event),
-            Told::Services(event) => _ = self.feed.services(&mut self.cluster, event),
-            Told::Owners(kind, event) => _ = self.feed.owners(&mut self.cluster, kind, event),
-            Told::ReplicationControllers(event) => {
-                self.feed.replication_controllers(&mut self.cluster, event);
-            }
-            // Not followed.
-            Told::Budgets(_) => {}
-            Told::Fresh(fresh) => self.compare(&fresh),
-        }
-        if let Some(source) = completes
-            && self.waits_for.remove(&source)
-            && self.waits_for.is_empty()
-        {
-            self.completed();
+    pub(super) fn apply(&mut self, event: WatchEvent) {
+        for change in self.mirror.apply(&mut self.cluster, event, |_| false) {
+            self.changed(change);
         }
     }
 
-    fn completed(&mut self) {
-        let now = Instant::now();
-        tracing::info!(
-            nodes = self.feed.n_nodes(),
-            pods = self.feed.n_pods(),
-            "the state of the cluster is complete"
-        );
-        self.is_complete = true;
-        self.next_resync = now + self.options.resync_interval;
-        self.judge_soon(now);
-    }
-
-    fn take_pods(&mut self, event: PodEvent) {
-        match event {
-            PodEvent::Applied(pod) => self.pod_applied(&pod),
-            PodEvent::Deleted(pod) => {
-                let metadata = &pod.metadata;
-                self.pod_gone(&metadata.namespace, &metadata.name, &metadata.uid);
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::PodApplied { pod, .. } => self.pod_applied(&pod),
+            Change::PodDeleted { pod, uid } => {
+                self.pods.remove(pod.namespace(), pod.name(), &uid);
+                self.forget_pod(&uid);
             }
-            PodEvent::Restarted(pods) => {
-                // What is gone goes first: another pod may have its name by now.
-                for (namespace, name, uid) in self.feed.pods_not_in(&pods) {
-                    self.pod_gone(&namespace, &name, &uid);
+            Change::Complete => {
+                tracing::info!(
+                    nodes = self.mirror.n_nodes(),
+                    pods = self.mirror.n_pods(),
+                    "the state of the cluster is complete"
+                );
+                self.is_complete = true;
+                self.judge_soon(Instant::now());
+            }
+            Change::Drift(report) => {
+                for (kind, n) in [("node", report.n_nodes), ("pod", report.n_pods)] {
+                    if n > 0 {
+                        self.metrics.drifted(kind, n as u64);
+                        self.shown.n_drifted += n as u64;
+                    }
                 }
-                pods.iter().for_each(|pod| self.pod_applied(pod));
+                self.judge_soon(Instant::now());
             }
+            // The enforcer keeps no pending pods and watches no budgets.
+            Change::PodBoundElsewhere(_) | Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
+            Change::NodeApplied(_) | Change::NodeDeleted(_) | Change::Listed(_) => {}
         }
     }
 
-    pub(super) fn pod_gone(&mut self, namespace: &str, name: &str, uid: &str) {
-        self.feed.remove_pod(&mut self.cluster, namespace, name, uid);
-        self.pods.remove(namespace, name, uid);
-        self.forget_pod(uid);
-    }
-
-    /// Whatever was to be done with a pod is done.
-    fn forget_pod(&mut self, uid: &str) {
+    /// Nothing more is to be done with a pod.
+    pub(super) fn forget_pod(&mut self, uid: &str) {
         self.going.remove(uid);
         self.retries.remove(uid);
         self.said.remove(uid);
         self.uncertain.remove(uid);
     }
 
-    pub(super) fn pod_applied(&mut self, pod: &Pod) {
-        let metadata = &pod.metadata;
-        let before = self.pods.get(&metadata.namespace, &metadata.name).map(|facts| facts.uid.clone());
-        let change = self.feed.set_pod(&mut self.cluster, pod);
-        if let Some(before) = before.as_deref().filter(|_| change == PodChange::Removed) {
-            self.pods.remove(&metadata.namespace, &metadata.name, before);
-        }
-        // A pod that was there before this process looked is as old as it says, at the end of that second.
-        let created = metadata.creation_timestamp;
+    fn pod_applied(&mut self, pod: &Arc<Pod>) {
+        let created = pod.metadata.creation_timestamp;
         let created = created.and_then(|at| at.checked_add(LATEST_IN_A_SECOND).ok());
         let now = Timestamp::now();
+        // A pod that existed before this process started is as old as it says, at the end of that second.
         let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
         let news = self.pods.set(pod, seen_at);
-        if let Some(before) = before
-            && self.pods.get(&metadata.namespace, &metadata.name).is_none_or(|facts| facts.uid != before)
-        {
-            self.forget_pod(&before);
-        }
         if news != PodNews::Nothing {
             self.change_grace(pod, &news);
         }

@@ -1,4 +1,4 @@
-//! Patience: a broken rule counts only after it was broken for a while without interruption.
+//! GraceTimers: a broken rule counts only after it was broken for a while without interruption.
 //!
 //! A pure state machine: what begins and ends is told to it, and the time is handed in. A rule that holds again and
 //! breaks once more starts anew. Nothing of this is written down anywhere: a process that starts has seen nothing
@@ -14,7 +14,7 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The broken rules by key `K`, whose order is the order in which they are named.
 #[derive(Debug)]
-pub(crate) struct Patience<K> {
+pub(crate) struct GraceTimers<K> {
     broken: BTreeMap<K, Broken>,
     /// Those that are not due yet, by when they will be.
     waiting: BTreeSet<(Instant, K)>,
@@ -27,13 +27,13 @@ struct Broken {
     due_at: Instant,
 }
 
-impl<K> Default for Patience<K> {
+impl<K> Default for GraceTimers<K> {
     fn default() -> Self {
-        Patience { broken: BTreeMap::new(), waiting: BTreeSet::new(), due: BTreeSet::new() }
+        GraceTimers { broken: BTreeMap::new(), waiting: BTreeSet::new(), due: BTreeSet::new() }
     }
 }
 
-impl<K: Ord + Clone> Patience<K> {
+impl<K: Ord + Clone> GraceTimers<K> {
     /// A rule broke. One that is broken already goes on as it was.
     pub(crate) fn begin(&mut self, key: K, grace: Duration, now: Instant) {
         if self.broken.contains_key(&key) {
@@ -111,7 +111,7 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    fn due<'a>(patience: &mut Patience<&'a str>, now: Instant) -> Vec<&'a str> {
+    fn due<'a>(patience: &mut GraceTimers<&'a str>, now: Instant) -> Vec<&'a str> {
         patience.ripen(now);
         patience.due().copied().collect()
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_rule_is_due_when_its_own_grace_is_over_and_not_before() {
         let start = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = GraceTimers::default();
         patience.begin("pod affinity", seconds(300), start);
         patience.begin("anti-affinity", seconds(30), start);
         patience.begin("node affinity", Duration::ZERO, start);
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn an_interrupted_break_starts_anew_and_an_uninterrupted_one_is_not_prolonged() {
         let start = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = GraceTimers::default();
         patience.begin("a", seconds(10), start);
         // Told again while it is broken: nothing new.
         patience.begin("a", seconds(10), start + seconds(9));
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_grace_may_change_while_it_runs_in_both_directions() {
         let start = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = GraceTimers::default();
         patience.begin("a", seconds(10), start);
         patience.set_grace(&"a", seconds(60));
         assert_eq!(due(&mut patience, start + seconds(59)), [""; 0]);

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Makes fingerprints that are comparable with each other, and with no other process's: the hash is keyed, since
 /// users write what is hashed.
 #[derive(Debug, Default)]
-pub(super) struct Fingerprints {
+pub(crate) struct Fingerprints {
     key: RandomState,
     /// The text that is hashed: in one piece it is hashed several times faster than as it is written.
     text: RefCell<Vec<u8>>,
@@ -17,11 +17,11 @@ pub(super) struct Fingerprints {
 
 /// 64 bits of what matters of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u64);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprints {
     /// Of anything that serializes.
-    pub(super) fn of(&self, value: &impl Serialize) -> Fingerprint {
+    pub(crate) fn of(&self, value: &impl Serialize) -> Fingerprint {
         let mut text = self.text.borrow_mut();
         text.clear();
         // Memory takes everything, and the API's types have text for keys: this cannot fail, and if it did, the
@@ -31,18 +31,18 @@ impl Fingerprints {
     }
 
     /// Of what the engine sees of a node: not its heartbeats.
-    pub(super) fn of_node(&self, node: &Node) -> Fingerprint {
+    pub(crate) fn of_node(&self, node: &Node) -> Fingerprint {
         self.of(&(&node.metadata.uid, &node.metadata.labels, &node.spec, &node.status))
     }
 
     /// Of what placement sees of a pod, but for where it is.
-    pub(super) fn of_pod(&self, pod: &Pod) -> Fingerprint {
+    pub(crate) fn of_pod(&self, pod: &Pod) -> Fingerprint {
         self.of(&pod.placement_fields())
     }
 }
 
 impl Fingerprint {
-    pub(super) fn bits(self) -> u64 {
+    pub(crate) fn bits(self) -> u64 {
         self.0
     }
 }

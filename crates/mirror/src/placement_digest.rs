@@ -1,4 +1,4 @@
-//! The outline of a pod's text: who it is and where, and the rest of what placement sees as bytes to be hashed.
+//! The digest of a pod's text: its identity and its node, and the rest of what placement sees as bytes to be hashed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,23 +7,23 @@ use berth_api::object::placement;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::pod_news::PodName;
+use crate::pod_delta::PodRef;
 
-/// Reads who the pod in a line of a watch is, and where. Whatever else of it placement may see goes to `bytes`: equal
-/// bytes mean equal values.
+/// Reads the identity and the node of the pod in a line of a watch. All other fields that placement may see go to `bytes`:
+/// equal bytes mean equal values.
 ///
 /// # Errors
-/// It is not JSON, there is no object, or a part of it is not what it is in a pod.
-pub(super) fn read_outline(line: &[u8], bytes: &mut Vec<u8>) -> Result<PodName, serde_json::Error> {
-    let mut outline = Outline { name: PodName::default(), has_object: false, bytes };
+/// The line is not JSON, has no object, or the object is not a pod.
+pub(crate) fn digest_line(line: &[u8], bytes: &mut Vec<u8>) -> Result<PodRef, serde_json::Error> {
+    let mut digest = PlacementDigest { pod: PodRef::default(), has_object: false, bytes };
     let mut deserializer = serde_json::Deserializer::from_slice(line);
-    Part { section: Section::Line, outline: &mut outline }.deserialize(&mut deserializer)?;
+    Part { section: Section::Line, digest: &mut digest }.deserialize(&mut deserializer)?;
     deserializer.end()?;
-    if outline.has_object { Ok(outline.name) } else { Err(Error::custom("there is no object")) }
+    if digest.has_object { Ok(digest.pod) } else { Err(Error::custom("there is no object")) }
 }
 
-struct Outline<'b> {
-    name: PodName,
+struct PlacementDigest<'b> {
+    pod: PodRef,
     has_object: bool,
     bytes: &'b mut Vec<u8>,
 }
@@ -37,10 +37,10 @@ enum Section {
     Status,
 }
 
-/// A section that is to be read into an outline.
+/// A section that is to be read into a digest.
 struct Part<'o, 'b> {
     section: Section,
-    outline: &'o mut Outline<'b>,
+    digest: &'o mut PlacementDigest<'b>,
 }
 
 #[derive(Deserialize)]
@@ -76,11 +76,11 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Part { section, outline } = self;
+        let Part { section, digest } = self;
         while let Some(Text(key)) = map.next_key()? {
             let inner = match (section, &*key) {
                 (Section::Line, "object") => {
-                    outline.has_object = true;
+                    digest.has_object = true;
                     Some(Section::Pod)
                 }
                 (Section::Pod, "metadata") => Some(Section::Metadata),
@@ -89,26 +89,26 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
                 _ => None,
             };
             if let Some(section) = inner {
-                map.next_value_seed(Part { section, outline })?;
+                map.next_value_seed(Part { section, digest })?;
                 continue;
             }
-            let name = &mut outline.name;
+            let pod = &mut digest.pod;
             let field = match (section, &*key) {
-                (Section::Metadata, "namespace") => Some(&mut name.namespace),
-                (Section::Metadata, "name") => Some(&mut name.name),
-                (Section::Metadata, "uid") => Some(&mut name.uid),
-                (Section::Metadata, "resourceVersion") => Some(&mut name.resource_version),
-                (Section::Spec, "nodeName") => Some(&mut name.node),
+                (Section::Metadata, "namespace") => Some(&mut pod.namespace),
+                (Section::Metadata, "name") => Some(&mut pod.name),
+                (Section::Metadata, "uid") => Some(&mut pod.uid),
+                (Section::Metadata, "resourceVersion") => Some(&mut pod.resource_version),
+                (Section::Spec, "nodeName") => Some(&mut pod.node),
                 _ => None,
             };
             if let Some(field) = field {
                 *field = map.next_value::<Option<String>>()?.unwrap_or_default();
                 continue;
             }
-            let bytes = &mut *outline.bytes;
+            let bytes = &mut *digest.bytes;
             match (section, &*key) {
                 (Section::Status, "conditions") => {
-                    // Of the others placement sees nothing, and they change all the time.
+                    // Placement does not see the others, which change often.
                     let conditions = map.next_value::<Option<Vec<Condition<'de>>>>()?.unwrap_or_default();
                     for condition in
                         conditions.iter().filter(|c| c.condition_type == placement::CONDITION_TYPE)

@@ -1,4 +1,4 @@
-//! Brakes: how many evictions are too many.
+//! EvictionLimiter: how many evictions are too many.
 //!
 //! A pure state machine: the time is handed in, and what it remembers can be taken out and put back, so that a
 //! process that takes over goes on counting where the one before it stopped. What is remembered is an [`Entry`] for
@@ -7,8 +7,8 @@
 //!
 //! An eviction is *reserved* before it is sent. It is taken back only if it was certainly not carried out.
 
-mod held;
-mod rounds;
+mod repeat_guard;
+mod throttled;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use held::{Brake, Held};
-use rounds::Rounds;
+use repeat_guard::RepeatGuard;
+pub(crate) use throttled::{Brake, Throttled};
 
 /// A share of a small cluster is at least so many pods.
 pub const LEAST_CLUSTER_LIMIT: usize = 5;
@@ -105,7 +105,7 @@ impl Entry {
 #[serde(default)]
 pub(crate) struct Memory {
     evictions: Vec<Entry>,
-    rounds: Rounds,
+    rounds: RepeatGuard,
 }
 
 impl Memory {
@@ -119,14 +119,14 @@ impl Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterBrake {
     /// More would go than may: it holds.
-    Engaged(Held),
+    Engaged(Throttled),
     /// No more would go than may.
     Released,
 }
 
 /// How many went, and who may go.
 #[derive(Debug)]
-pub(crate) struct Brakes {
+pub(crate) struct EvictionLimiter {
     options: BrakeOptions,
     /// By time.
     entries: Vec<Entry>,
@@ -135,7 +135,7 @@ pub(crate) struct Brakes {
     n_by_namespace: HashMap<String, usize>,
     n_by_workload: HashMap<String, usize>,
     n_bytes: usize,
-    rounds: Rounds,
+    rounds: RepeatGuard,
     /// When the last evictions were reserved, in order: as many as may follow each other at once.
     recent: VecDeque<Timestamp>,
     cluster_limit: usize,
@@ -169,9 +169,9 @@ fn limit(share: f64, n: usize, least: usize) -> usize {
     ((n as f64 * share.clamp(0.0, 1.0)) as usize).max(least)
 }
 
-impl Brakes {
-    pub(crate) fn new(options: BrakeOptions) -> Brakes {
-        Brakes {
+impl EvictionLimiter {
+    pub(crate) fn new(options: BrakeOptions) -> EvictionLimiter {
+        EvictionLimiter {
             options,
             entries: Vec::new(),
             uids: HashSet::new(),
@@ -179,7 +179,7 @@ impl Brakes {
             n_by_namespace: HashMap::new(),
             n_by_workload: HashMap::new(),
             n_bytes: 0,
-            rounds: Rounds::default(),
+            rounds: RepeatGuard::default(),
             recent: VecDeque::new(),
             cluster_limit: LEAST_CLUSTER_LIMIT,
             engaged_at: None,
@@ -213,7 +213,7 @@ impl Brakes {
 
     /// Whether the brake on the whole cluster goes on holding everybody back, given that about so many would go. It
     /// need not be asked then who exactly.
-    pub(crate) fn holds_all(&mut self, n_would_go: usize, now: Timestamp) -> Option<Held> {
+    pub(crate) fn holds_all(&mut self, n_would_go: usize, now: Timestamp) -> Option<Throttled> {
         self.expire(now);
         let n = self.entries.len() + n_would_go;
         let until = self.engaged_at.map(|at| after(at, self.options.window)).filter(|until| now < *until)?;
@@ -232,7 +232,7 @@ impl Brakes {
 
     /// Whether a workload keeps being replaced into the same violation. Such pods do not count among those that
     /// would go.
-    pub(crate) fn repeats(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Option<Held> {
+    pub(crate) fn repeats(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Option<Throttled> {
         self.expire(now);
         self.rounds.held(candidate, &self.options)
     }
@@ -241,7 +241,7 @@ impl Brakes {
     ///
     /// # Errors
     /// What holds it back, and until when.
-    pub(crate) fn reserve(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Result<(), Held> {
+    pub(crate) fn reserve(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Result<(), Throttled> {
         self.expire(now);
         if self.is_reserved(candidate.uid) {
             return Ok(());
@@ -275,7 +275,7 @@ impl Brakes {
     }
 
     /// Evictions come as many at once as go in a second, or one by one if that is less.
-    fn take_turn(&mut self, now: Timestamp) -> Result<(), Held> {
+    fn take_turn(&mut self, now: Timestamp) -> Result<(), Throttled> {
         let per_second = self.options.evictions_per_second.clamp(0.001, 1000.0);
         let n = per_second.floor().max(1.0);
         let period = Duration::from_secs_f64(n / per_second);
@@ -292,7 +292,7 @@ impl Brakes {
         Ok(())
     }
 
-    fn check_limit(&self, brake: Brake, name: &str, limit: usize, now: Timestamp) -> Result<(), Held> {
+    fn check_limit(&self, brake: Brake, name: &str, limit: usize, now: Timestamp) -> Result<(), Throttled> {
         type Of = fn(&Entry) -> &String;
         let (counts, of): (_, Of) = match brake {
             Brake::Workload => (&self.n_by_workload, |e| &e.workload),
@@ -306,7 +306,7 @@ impl Brakes {
         Err(self.held(brake, n + 1, limit, self.room_at(n, limit, |e| of(e) == name, now)))
     }
 
-    fn check_cluster(&self, now: Timestamp) -> Result<(), Held> {
+    fn check_cluster(&self, now: Timestamp) -> Result<(), Throttled> {
         let n = self.entries.len();
         let opens = self.engaged_at.map(|at| after(at, self.options.window)).filter(|opens| now < *opens);
         if let Some(until) = opens {
@@ -402,8 +402,8 @@ impl Brakes {
         after(last.map_or(now, |entry| of_millis(entry.at)), self.options.window)
     }
 
-    fn held(&self, brake: Brake, n: usize, limit: usize, until: Timestamp) -> Held {
-        Held { brake, n, limit, window: self.options.window, until }
+    fn held(&self, brake: Brake, n: usize, limit: usize, until: Timestamp) -> Throttled {
+        Throttled { brake, n, limit, window: self.options.window, until }
     }
 }
 

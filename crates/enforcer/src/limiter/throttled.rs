@@ -42,7 +42,7 @@ impl Brake {
 
 /// An eviction is held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Throttled {
     pub(crate) brake: Brake,
     /// How many would have gone within the window.
     pub(crate) n: usize,
@@ -59,10 +59,10 @@ pub(crate) fn friendly(duration: Duration) -> String {
     SignedDuration::try_from(duration).map_or_else(|_| "ever".to_owned(), |duration| format!("{duration:#}"))
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for Throttled {
     /// What holds it, until when, and what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Held { brake, n, limit, window, until } = self;
+        let Throttled { brake, n, limit, window, until } = self;
         let (window, until) = (friendly(*window), rfc3339(*until));
         match brake {
             Brake::Cluster => write!(

@@ -1,0 +1,61 @@
+//! Mirrors a cluster into the state of an [`Admission`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_engine::Settings;
+use berth_mirror::{Change, Mirror, MirrorOptions, Source};
+use tokio::time::Instant;
+
+use crate::admission::Admission;
+use crate::policy::Policy;
+
+/// The watched resources. Services and owners of pods matter for scores only, on which no rule here depends.
+const SOURCES: [Source; 3] = [Source::Nodes, Source::Namespaces, Source::Pods];
+const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+const CHECK_INTERVAL: Duration = Duration::from_secs(600);
+const CHECK_GRACE: Duration = Duration::from_secs(15);
+/// Watch events applied while the state is locked once.
+const EVENTS_AT_ONCE: usize = 256;
+
+impl Admission {
+    /// Decides by a policy and the state of a cluster, to be kept by [`Admission::mirror`].
+    pub fn mirrored(policy: Policy) -> Arc<Admission> {
+        Admission::stateful(policy, Settings::default(), SOURCES.map(Source::name).to_vec())
+    }
+
+    /// Keeps the state equal to a cluster, for as long as the runtime lives.
+    pub async fn mirror(&self, client: kube::Client) {
+        let options = MirrorOptions {
+            sources: &SOURCES,
+            watch_idle_timeout: WATCH_IDLE_TIMEOUT,
+            check_interval: CHECK_INTERVAL,
+            check_grace: CHECK_GRACE,
+            keeps: Arc::new(|_| false),
+        };
+        let (mut mirror, mut events) = Mirror::start(client, options);
+        let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
+        while events.recv_many(&mut batch, EVENTS_AT_ONCE).await > 0 {
+            let mut listed = Vec::new();
+            self.update(|state| {
+                for event in batch.drain(..) {
+                    for change in mirror.apply(state.cluster(), event, |_| false) {
+                        match change {
+                            Change::NodeApplied(node) => state.node_applied(&node),
+                            Change::NodeDeleted(name) => state.node_deleted(&name),
+                            Change::PodApplied { pod, .. } => state.pod_applied(&pod),
+                            Change::PodDeleted { pod, uid } => {
+                                state.pod_deleted(pod.namespace(), pod.name(), &uid);
+                            }
+                            Change::Listed(source) => listed.push(source),
+                            Change::PodBoundElsewhere(_) | Change::Complete | Change::Drift(_) => {}
+                            Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
+                        }
+                    }
+                }
+            });
+            listed.into_iter().for_each(|source| self.listed(source.name()));
+            mirror.check_if_due(Instant::now());
+        }
+    }
+}

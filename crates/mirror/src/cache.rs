@@ -1,0 +1,165 @@
+//! Applies events to the engine's state.
+//!
+//! A [`CacheSync`] keeps a fingerprint of each object in the state. Heartbeats and other changes that placement does not
+//! see cost no more than the fingerprint, and of a list after an interruption only the differences are applied.
+
+use berth_api::object::{
+    Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, Workload,
+};
+use berth_api::rules::{Requirement, Selector};
+use berth_client::{KubeObject, StreamEvent};
+use berth_engine::{Cluster, DisruptionBudget};
+
+use crate::entries::{Entries, Sync};
+use crate::fingerprint::{Fingerprint, Fingerprints};
+use crate::mirror::Change;
+use crate::pods::PodEntries;
+
+/// Keeps a [`Cluster`] equal to what the API server reports.
+#[derive(Default)]
+pub(crate) struct CacheSync {
+    pub(crate) fingerprints: Fingerprints,
+    pub(crate) nodes: Entries<Fingerprint>,
+    pub(crate) pods: PodEntries,
+    namespaces: Entries<Fingerprint>,
+    services: Entries<Fingerprint>,
+    replica_sets: Entries<Fingerprint>,
+    stateful_sets: Entries<Fingerprint>,
+    replication_controllers: Entries<Fingerprint>,
+    budgets: Entries<Fingerprint>,
+}
+
+/// The owners of pods whose selectors the default spread constraints use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnerKind {
+    ReplicaSet,
+    StatefulSet,
+}
+
+impl OwnerKind {
+    fn name(self) -> &'static str {
+        match self {
+            OwnerKind::ReplicaSet => "ReplicaSet",
+            OwnerKind::StatefulSet => "StatefulSet",
+        }
+    }
+}
+
+impl CacheSync {
+    pub(crate) fn apply_node(
+        &mut self,
+        cluster: &mut Cluster,
+        event: StreamEvent<Node>,
+        changes: &mut Vec<Change>,
+    ) {
+        let fingerprints = &self.fingerprints;
+        self.nodes.apply(
+            event,
+            |node| fingerprints.of_node(node),
+            |sync| match sync {
+                Sync::Set(node) => {
+                    cluster.set_node(&node);
+                    changes.push(Change::NodeApplied(Box::new(node)));
+                }
+                Sync::Unset(key) => {
+                    cluster.remove_node(key.name());
+                    changes.push(Change::NodeDeleted(key.name().to_owned()));
+                }
+            },
+        );
+    }
+
+    pub(crate) fn drop_node(
+        &mut self,
+        cluster: &mut Cluster,
+        key: &NamespacedName,
+        changes: &mut Vec<Change>,
+    ) {
+        self.nodes.remove(key);
+        cluster.remove_node(key.name());
+        changes.push(Change::NodeDeleted(key.name().to_owned()));
+    }
+
+    pub(crate) fn apply_namespace(&mut self, cluster: &mut Cluster, event: StreamEvent<Namespace>) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |namespace: &Namespace| fingerprints.of(&namespace.metadata.labels);
+        self.namespaces.apply(event, fingerprint, |sync| match sync {
+            Sync::Set(namespace) => cluster.set_namespace(&namespace),
+            Sync::Unset(key) => cluster.remove_namespace(key.name()),
+        });
+    }
+
+    pub(crate) fn apply_service(&mut self, cluster: &mut Cluster, event: StreamEvent<Service>) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |service: &Service| fingerprints.of(&service.spec.selector);
+        self.services.apply(event, fingerprint, |sync| match sync {
+            Sync::Set(service) => cluster.set_service(&service),
+            Sync::Unset(key) => cluster.remove_service(key.namespace(), key.name()),
+        });
+    }
+
+    pub(crate) fn apply_owner(
+        &mut self,
+        cluster: &mut Cluster,
+        kind: OwnerKind,
+        event: StreamEvent<Workload>,
+    ) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |workload: &Workload| fingerprints.of(&workload.spec.selector);
+        let entries = match kind {
+            OwnerKind::ReplicaSet => &mut self.replica_sets,
+            OwnerKind::StatefulSet => &mut self.stateful_sets,
+        };
+        entries.apply(event, fingerprint, |sync| match sync {
+            Sync::Set(workload) => {
+                let (namespace, name) = workload.key();
+                let selector = Selector::parse(workload.spec.selector.as_ref()).ok();
+                cluster.set_owner_selector(kind.name(), namespace, name, selector);
+            }
+            Sync::Unset(key) => {
+                cluster.set_owner_selector(kind.name(), key.namespace(), key.name(), None);
+            }
+        });
+    }
+
+    pub(crate) fn apply_replication_controller(
+        &mut self,
+        cluster: &mut Cluster,
+        event: StreamEvent<ReplicationController>,
+    ) {
+        const KIND: &str = "ReplicationController";
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |owner: &ReplicationController| fingerprints.of(&owner.spec.selector);
+        self.replication_controllers.apply(event, fingerprint, |sync| match sync {
+            Sync::Set(owner) => {
+                let (namespace, name) = owner.key();
+                let equal =
+                    |(key, value): (&String, &String)| Requirement::In(key.clone(), vec![value.clone()]);
+                let selector = Selector::new(owner.spec.selector.iter().map(equal).collect());
+                cluster.set_owner_selector(KIND, namespace, name, Some(selector));
+            }
+            Sync::Unset(key) => cluster.set_owner_selector(KIND, key.namespace(), key.name(), None),
+        });
+    }
+
+    /// Budgets are not part of the engine's state: they are an argument of preemption.
+    pub(crate) fn apply_budget(
+        &mut self,
+        event: StreamEvent<PodDisruptionBudget>,
+        changes: &mut Vec<Change>,
+    ) {
+        let fingerprints = &self.fingerprints;
+        // Of a budget everything counts, and it changes with every pod that it covers.
+        let fingerprint = |budget: &PodDisruptionBudget| fingerprints.of(&budget.metadata.resource_version);
+        self.budgets.apply(event, fingerprint, |sync| {
+            changes.push(match sync {
+                Sync::Set(budget) => {
+                    let (namespace, name) = budget.key();
+                    let key = NamespacedName::new(namespace, name);
+                    Change::BudgetApplied(key, DisruptionBudget::from(&budget))
+                }
+                Sync::Unset(key) => Change::BudgetDeleted(key),
+            });
+        });
+    }
+}

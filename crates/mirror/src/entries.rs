@@ -1,0 +1,144 @@
+//! The objects of one kind that are in the state, by namespace and name.
+
+use std::collections::HashMap;
+
+use berth_api::object::NamespacedName;
+use berth_client::{KubeObject, StreamEvent};
+
+use crate::fingerprint::Fingerprint;
+
+/// What an event changes.
+pub(crate) enum Sync<T> {
+    Set(T),
+    Unset(NamespacedName),
+}
+
+/// Entries, each with the number of the last list that had it.
+#[derive(Debug)]
+pub(crate) struct Entries<E> {
+    entries: HashMap<NamespacedName, (u32, E)>,
+    list: u32,
+}
+
+impl<E> Default for Entries<E> {
+    fn default() -> Self {
+        Entries { entries: HashMap::new(), list: 0 }
+    }
+}
+
+impl<E> Entries<E> {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn get(&self, key: &NamespacedName) -> Option<&E> {
+        self.entries.get(key).map(|(_, entry)| entry)
+    }
+
+    /// Returns the entry before.
+    pub(crate) fn insert(&mut self, key: NamespacedName, entry: E) -> Option<E> {
+        self.entries.insert(key, (self.list, entry)).map(|(_, entry)| entry)
+    }
+
+    pub(crate) fn remove(&mut self, key: &NamespacedName) -> Option<E> {
+        self.entries.remove(key).map(|(_, entry)| entry)
+    }
+
+    /// A list begins.
+    pub(crate) fn begin_list(&mut self) {
+        self.list += 1;
+    }
+
+    /// The list has an object, as every insertion says, too.
+    pub(crate) fn mark_listed(&mut self, key: &NamespacedName) {
+        if let Some((list, _)) = self.entries.get_mut(key) {
+            *list = self.list;
+        }
+    }
+
+    /// Entries that neither the list had nor an event set since it began.
+    pub(crate) fn unlisted(&self) -> Vec<NamespacedName> {
+        let unlisted = self.entries.iter().filter(|(_, (list, _))| *list < self.list);
+        unlisted.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+impl Entries<Fingerprint> {
+    /// Applies an event; `sync` receives what it changes, and nothing else.
+    pub(crate) fn apply<T: KubeObject>(
+        &mut self,
+        event: StreamEvent<T>,
+        fingerprint: impl Fn(&T) -> Fingerprint,
+        mut sync: impl FnMut(Sync<T>),
+    ) {
+        match event {
+            StreamEvent::Init => self.begin_list(),
+            StreamEvent::InitApply(object) | StreamEvent::Apply(object) => {
+                let (namespace, name) = object.key();
+                let fingerprint = fingerprint(&object);
+                if self.insert(NamespacedName::new(namespace, name), fingerprint) != Some(fingerprint) {
+                    sync(Sync::Set(object));
+                }
+            }
+            StreamEvent::Delete(object) => {
+                let (namespace, name) = object.key();
+                let key = NamespacedName::new(namespace, name);
+                if self.remove(&key).is_some() {
+                    sync(Sync::Unset(key));
+                }
+            }
+            StreamEvent::InitDone => {
+                for key in self.unlisted() {
+                    self.remove(&key);
+                    sync(Sync::Unset(key));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fingerprint::Fingerprints;
+
+    fn apply(
+        entries: &mut Entries<Fingerprint>,
+        hash: &Fingerprints,
+        event: StreamEvent<Value>,
+    ) -> Vec<String> {
+        let mut changes = Vec::new();
+        entries.apply(
+            event,
+            |object| hash.of(&object["value"]),
+            |sync| {
+                changes.push(match sync {
+                    Sync::Set(object) => format!("+{}", object.key().1),
+                    Sync::Unset(key) => format!("-{key}"),
+                });
+            },
+        );
+        changes
+    }
+
+    #[test]
+    fn a_streamed_list_changes_what_differs_and_removes_the_rest_at_its_end() {
+        let (mut entries, hash) = (Entries::default(), Fingerprints::default());
+        let mut apply = |event| apply(&mut entries, &hash, event);
+        let object = |name: &str, value: u32| json!({"metadata": {"name": name}, "value": value});
+        for name in ["kept", "changed", "gone"] {
+            assert_eq!(apply(StreamEvent::Apply(object(name, 1))), [format!("+{name}")]);
+        }
+        assert!(apply(StreamEvent::Init).is_empty());
+        assert!(apply(StreamEvent::InitApply(object("kept", 1))).is_empty());
+        // The list breaks off and begins again.
+        assert!(apply(StreamEvent::Init).is_empty());
+        assert!(apply(StreamEvent::InitApply(object("kept", 1))).is_empty());
+        assert_eq!(apply(StreamEvent::InitApply(object("changed", 2))), ["+changed"]);
+        assert_eq!(apply(StreamEvent::Delete(object("changed", 2))), ["-changed"]);
+        assert_eq!(apply(StreamEvent::InitDone), ["-gone"]);
+        assert!(apply(StreamEvent::Delete(object("gone", 1))).is_empty());
+    }
+}

@@ -1,0 +1,160 @@
+//! The resources that are watched, each by a task of its own.
+
+use berth_client::{KubeObject, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::cache::OwnerKind;
+use crate::drift::FullList;
+use crate::mirror::{Payload, WatchEvent};
+use crate::pod_delta::{PodDelta, PodReader};
+
+/// A watched resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// `nodes`.
+    Nodes,
+    /// `pods`.
+    Pods,
+    /// `namespaces`.
+    Namespaces,
+    /// `services`.
+    Services,
+    /// `replicasets`.
+    ReplicaSets,
+    /// `statefulsets`.
+    StatefulSets,
+    /// `replicationcontrollers`.
+    ReplicationControllers,
+    /// `poddisruptionbudgets`.
+    Budgets,
+}
+
+impl Source {
+    /// All sources.
+    pub const ALL: [Source; 8] = [
+        Source::Nodes,
+        Source::Pods,
+        Source::Namespaces,
+        Source::Services,
+        Source::ReplicaSets,
+        Source::StatefulSets,
+        Source::ReplicationControllers,
+        Source::Budgets,
+    ];
+
+    /// The resource's name in paths.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Nodes => "nodes",
+            Source::Pods => "pods",
+            Source::Namespaces => "namespaces",
+            Source::Services => "services",
+            Source::ReplicaSets => "replicasets",
+            Source::StatefulSets => "statefulsets",
+            Source::ReplicationControllers => "replicationcontrollers",
+            Source::Budgets => "poddisruptionbudgets",
+        }
+    }
+
+    fn path(self) -> String {
+        let group = match self {
+            Source::ReplicaSets | Source::StatefulSets => "/apis/apps/v1",
+            Source::Budgets => "/apis/policy/v1",
+            _ => "/api/v1",
+        };
+        format!("{group}/{}", self.name())
+    }
+}
+
+/// Starts the watches. They end when the receiver of their events is dropped.
+pub(crate) struct Watches {
+    pub(crate) client: kube::Client,
+    pub(crate) options: WatchOptions,
+    pub(crate) events: mpsc::Sender<WatchEvent>,
+}
+
+impl Watches {
+    fn options(&self, source: Source) -> WatchOptions {
+        // A cluster without workloads or budgets can be scheduled, too.
+        let missing_is_empty = !matches!(source, Source::Pods | Source::Nodes);
+        WatchOptions { path: source.path(), missing_is_empty, ..self.options.clone() }
+    }
+
+    /// Starts the watch of any source but pods.
+    pub(crate) fn start(&self, source: Source) {
+        match source {
+            Source::Pods => {}
+            Source::Nodes => self.watch(source, Payload::Node),
+            Source::Namespaces => self.watch(source, Payload::Namespace),
+            Source::Services => self.watch(source, Payload::Service),
+            Source::ReplicaSets => self.watch(source, |e| Payload::Owner(OwnerKind::ReplicaSet, e)),
+            Source::StatefulSets => self.watch(source, |e| Payload::Owner(OwnerKind::StatefulSet, e)),
+            Source::ReplicationControllers => self.watch(source, Payload::ReplicationController),
+            Source::Budgets => self.watch(source, Payload::Budget),
+        }
+    }
+
+    fn watch<T>(&self, source: Source, payload: impl Fn(StreamEvent<T>) -> Payload + Send + Sync + 'static)
+    where
+        T: KubeObject + DeserializeOwned + Send + 'static,
+    {
+        let wrap = move |event| WatchEvent(payload(event));
+        tokio::spawn(watch_into(self.client.clone(), self.options(source), self.events.clone(), wrap));
+    }
+
+    /// Starts a watch of pods. Its events carry `generation`; `reader` leaves out what placement does not see.
+    pub(crate) fn start_pods(&self, generation: u32, reader: PodReader) -> AbortHandle {
+        let reader = Arc::new(reader);
+        let reads = reader.clone();
+        let watch = watch_with(
+            self.client.clone(),
+            self.options(Source::Pods),
+            self.events.clone(),
+            move |line, kind| reads.read(line, kind),
+            move |event| {
+                if event == StreamEvent::Init {
+                    reader.clear();
+                }
+                let is_same = matches!(event, StreamEvent::Apply(PodDelta::Same(_)));
+                (!is_same).then_some(WatchEvent(Payload::Pod(generation, event)))
+            },
+        );
+        tokio::spawn(watch).abort_handle()
+    }
+
+    /// Lists nodes and pods for a drift check.
+    pub(crate) fn list_for_check(&self, number: u32) -> AbortHandle {
+        let (client, events) = (self.client.clone(), self.events.clone());
+        let (nodes, pods) = (self.options(Source::Nodes), self.options(Source::Pods));
+        let list = async move {
+            let send = |object| events.send(WatchEvent(Payload::Check(number, object)));
+            let listed = async {
+                let mut pages = Pages::new(&client, &nodes);
+                while let Some(page) = pages.next().await? {
+                    for node in page {
+                        let _ = send(FullList::Node(node)).await;
+                    }
+                }
+                let mut pages = Pages::new(&client, &pods);
+                while let Some(page) = pages.next().await? {
+                    for pod in page {
+                        let _ = send(FullList::Pod(Arc::new(pod))).await;
+                    }
+                }
+                Ok::<_, berth_client::watch::ListError>(())
+            };
+            let end = match listed.await {
+                Ok(()) => FullList::Done,
+                Err(error) => {
+                    tracing::warn!("drift check skipped, cannot list: {error}");
+                    FullList::Failed
+                }
+            };
+            let _ = send(end).await;
+        };
+        tokio::spawn(list).abort_handle()
+    }
+}

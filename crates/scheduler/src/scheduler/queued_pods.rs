@@ -1,0 +1,98 @@
+//! The pods in the queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use berth_api::object::Pod;
+use berth_engine::PreparedPod;
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
+
+use crate::queue::PodId;
+use crate::status::ScheduledCondition;
+
+/// A pod that is pending, or being bound.
+pub(super) struct QueuedPod {
+    pub(super) pod: Arc<Pod>,
+    pub(super) prepared: PreparedPod,
+    /// It changed while it was being bound: to be prepared again.
+    pub(super) is_stale: bool,
+    pub(super) attempts: u32,
+    pub(super) first_seen: Instant,
+    pub(super) decided_at: Instant,
+    pub(super) binding: Option<InFlightBinding>,
+    /// What the pod's status says, or will once the write in flight is done.
+    pub(super) written: ScheduledCondition,
+    /// What its status is to say, if that differs.
+    pub(super) to_write: Option<ScheduledCondition>,
+    pub(super) is_write_queued: bool,
+    pub(super) is_write_in_flight: bool,
+}
+
+pub(super) struct InFlightBinding {
+    pub(super) node: Arc<str>,
+    /// Set when the node is deleted, so that the binding is not sent.
+    pub(super) abandoned: Arc<AtomicBool>,
+}
+
+impl QueuedPod {
+    pub(super) fn new(pod: Arc<Pod>, prepared: PreparedPod, now: Instant) -> QueuedPod {
+        QueuedPod {
+            prepared,
+            is_stale: false,
+            attempts: 0,
+            first_seen: now,
+            decided_at: now,
+            binding: None,
+            written: ScheduledCondition::of(&pod),
+            to_write: None,
+            is_write_queued: false,
+            is_write_in_flight: false,
+            pod,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct QueuedPods {
+    by_id: FxHashMap<PodId, QueuedPod>,
+    by_uid: HashMap<Box<str>, PodId>,
+    last_id: u64,
+}
+
+impl QueuedPods {
+    pub(super) fn add(&mut self, pod: QueuedPod) -> PodId {
+        self.last_id += 1;
+        let id = PodId(self.last_id);
+        self.by_uid.insert(pod.pod.metadata.uid.as_str().into(), id);
+        self.by_id.insert(id, pod);
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: PodId) -> Option<QueuedPod> {
+        let removed = self.by_id.remove(&id)?;
+        self.by_uid.remove(removed.pod.metadata.uid.as_str());
+        Some(removed)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn id(&self, uid: &str) -> Option<PodId> {
+        self.by_uid.get(uid).copied()
+    }
+
+    pub(super) fn get(&self, id: PodId) -> Option<&QueuedPod> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: PodId) -> Option<&mut QueuedPod> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.by_id.values()
+    }
+}
