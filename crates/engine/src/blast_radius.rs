@@ -1,10 +1,10 @@
-//! What required anti-affinity of one pod takes from others: by symmetry, no pod that matches a term may come to
-//! the domain where its carrier is.
+//! The nodes that required anti-affinity of one pod blocks for other pods: required anti-affinity is symmetric, so no
+//! pod that matches a term can be placed in the domain of the pod that owns the term.
 //!
 //! The design proposal (inter-pod affinity, "Denial of Service") asks for quota by opportunity cost: the resources of
-//! the largest or the average domain before the pod has a node, those of the actual one once it has, and only of
-//! domains that the pod's node affinity lets it go to. Here the numbers are found; what they cost is for admission
-//! to say.
+//! the largest or the average domain before the pod has a node, and those of its own domain afterwards; only domains
+//! that the node affinity of the pod allows count. This module measures the domains and never judges: limits are a
+//! matter of admission.
 
 use berth_api::rules::TopologyScope;
 use rustc_hash::FxHashMap;
@@ -19,17 +19,17 @@ use crate::state::rule_set::RequiredTerm;
 use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::TopologyPair;
 
-/// What a pod's required anti-affinity would shut out.
+/// The nodes and pods that the required anti-affinity of a pod would block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlastRadius {
-    /// One for each required term of anti-affinity that acts on anybody, in the order of the pod's rules.
+    /// One for each required anti-affinity term that can match a pod, in the order of the rules of the pod.
     pub terms: Vec<TermRadius>,
-    /// The node that the pod would go to now; none if it fits nowhere, or was not asked because there are no terms.
+    /// The node where the pod would be placed now; none if it fits nowhere, or if there are no terms.
     pub node: Option<String>,
 }
 
-/// What one term would shut out.
+/// The nodes and pods that one term would block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TermRadius {
@@ -37,32 +37,31 @@ pub struct TermRadius {
     pub term: String,
     /// The topology key; empty for "all topologies".
     pub topology_key: String,
-    /// Running pods that match the term, wherever they are: none of them could come (again) to where the pod is.
+    /// Running pods of the whole cluster that match the term: none of them could be placed in the domain of the pod.
     pub n_matching_pods: usize,
-    /// Domains that the pod's node selector and node affinity let it go to.
+    /// Domains that the node selector and node affinity of the pod allow.
     pub n_domains: usize,
-    /// The one of them with the most nodes, then CPU, then memory, then matching pods. None if there are none.
+    /// The domain with the most nodes, then CPU, then memory, then matching pods; none if no domain is allowed.
     pub largest: Option<Reach>,
-    /// Their average, rounded up.
+    /// The average of the domains, rounded up.
     pub average: Option<Reach>,
-    /// The domain of [`BlastRadius::node`]; none without one, or if it lacks the topology key and so shuts out
-    /// nobody.
+    /// The domain of [`BlastRadius::node`]; none without a node, or if the node lacks the topology key.
     pub actual: Option<Reach>,
 }
 
-/// How much a domain is.
+/// The size of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reach {
     /// Number of nodes.
     pub n_nodes: usize,
-    /// Their allocatable CPU, in thousandths.
+    /// Sum of their allocatable CPU, in milli-CPU.
     pub milli_cpu: i64,
-    /// Their allocatable memory, in bytes.
+    /// Sum of their allocatable memory, in bytes.
     pub memory: i64,
-    /// Pods that match the term and run there now: while they do, the pod itself cannot go there.
+    /// Matching pods that run there now: while they do, the pod does not fit there.
     pub n_matching_pods: usize,
-    /// The node label, where the domain is that of one label.
+    /// The node label of the domain; none for "all topologies".
     pub domain: Option<TopologyPair>,
 }
 
@@ -93,7 +92,7 @@ pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>)
     BlastRadius { terms, node: node.map(str::to_owned) }
 }
 
-/// Number of running pods on each node that match.
+/// Number of matching pods on each node.
 fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usize> {
     let mut by_node: FxHashMap<NodeId, usize> = FxHashMap::default();
     for (_, signature) in state.signatures.iter().filter(|(_, i)| i.matched.binary_search(&matcher).is_ok()) {

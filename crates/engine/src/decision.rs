@@ -1,4 +1,4 @@
-//! The decision: where a pod goes, and if nowhere, why.
+//! The decision: the node of a pod, or why it fits nowhere.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,27 +15,28 @@ use crate::state::prepared::PreparedPod;
 use crate::verdict::Rejection;
 use crate::view::Views;
 
-/// What becomes of a pod.
+/// The result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It goes to this node.
+    /// The pod is placed on this node.
     Placed {
         /// Node name.
         node: String,
-        /// The node's score; none for a pod that ran there already.
+        /// The score of the node: the sum over the plugins of 0 to 100 times the weight; none for a pod that ran there
+        /// before.
         score: Option<i64>,
     },
-    /// It fits on no node now.
+    /// The pod fits on no node now.
     Unschedulable {
         /// kube-scheduler's message.
         message: String,
     },
-    /// Scheduling gates hold it back.
+    /// The pod has scheduling gates.
     Gated {
         /// Their names.
         gates: Vec<String>,
     },
-    /// Its rules cannot be evaluated, or no profile has its scheduler name.
+    /// The scores cannot be computed, or no profile has the scheduler name of the pod.
     Failed {
         /// Why.
         error: String,
@@ -43,7 +44,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The node, if the pod goes to one.
+    /// The node, if the pod is placed.
     pub fn node(&self) -> Option<&str> {
         match self {
             Outcome::Placed { node, .. } => Some(node),
@@ -51,7 +52,7 @@ impl Outcome {
         }
     }
 
-    /// Why the pod goes nowhere; empty when it goes somewhere.
+    /// Why the pod is not placed, in kube-scheduler's words; empty if it is.
     pub fn message(&self) -> Cow<'_, str> {
         match self {
             Outcome::Placed { .. } => Cow::Borrowed(""),
@@ -74,54 +75,55 @@ impl Serialize for Outcome {
     }
 }
 
-/// A decision with everything that led to it, node by node.
+/// A decision with the results of every node.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// What becomes of the pod.
+    /// The result of the decision.
     pub outcome: Outcome,
-    /// The rejection that came before any node was looked at.
+    /// The rejection before any node was filtered.
     pub pre_filter: Option<Rejection>,
-    /// Every node, by name.
+    /// The result of every node, by name.
     pub nodes: BTreeMap<String, NodeEvaluation>,
-    /// The nodes with the highest total, by name.
+    /// The names of the nodes with the highest total, sorted.
     pub best: Vec<String>,
 }
 
-/// What the rules make of one node.
+/// The result of the rules for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEvaluation {
-    /// Ruled out before the filters ran, by this plugin.
+    /// Excluded by this plugin before the filters ran.
     NotConsidered(Plugin),
-    /// The first rule that rejects it.
+    /// Rejected; this is the first rejection in the order of the profile.
     Rejected(Rejection),
     /// It is feasible.
     Feasible(NodeScore),
 }
 
-/// Scores of a feasible node: normalized, times the plugin's weight.
+/// Scores of a feasible node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeScore {
-    /// By plugin, in the order of the profile; plugins with nothing to say are absent.
+    /// Normalized score (0 to 100) times the weight, by plugin in the order of the profile. Plugins that do not concern
+    /// the pod are absent.
     pub by_plugin: Vec<(Plugin, i64)>,
     /// Their sum.
     pub total: i64,
 }
 
-/// Filters and scores of all nodes, by node number.
+/// Filters and scores of all nodes.
 pub(crate) struct Run<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) pre_filter: PreFilter,
     pub(crate) filters: Vec<(Plugin, Box<dyn Filter + 'a>)>,
     pub(crate) rejected: Vec<NodeId>,
-    /// Nodes that no filter was asked about.
+    /// Nodes that were excluded before the filters ran.
     pub(crate) not_considered: Vec<NodeId>,
     pub(crate) feasible: Vec<NodeId>,
     pub(crate) scorers: Result<Vec<Scored<'a>>, String>,
-    /// By feasible node.
+    /// Parallel to `feasible`.
     pub(crate) totals: Vec<i64>,
 }
 
-/// A scorer and its weighted scores by feasible node.
+/// A scorer and its weighted scores, parallel to [`Run::feasible`].
 pub(crate) struct Scored<'a> {
     pub(crate) plugin: Plugin,
     pub(crate) weight: i64,
@@ -129,7 +131,7 @@ pub(crate) struct Scored<'a> {
     pub(crate) scores: Vec<i64>,
 }
 
-/// Decides where a pod goes: by the view of its rules, or by asking every rule about every node.
+/// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node.
 pub(crate) fn decide(
     state: &mut State,
     views: &mut Views,
@@ -146,7 +148,7 @@ pub(crate) fn decide(
     Context::new(state, &cycle).map_or_else(|| pod.no_profile(), |context| Run::new(context).outcome())
 }
 
-/// Decides, and reports what was found on every node.
+/// Decides, and returns the results of every node.
 pub(crate) fn evaluate(state: &mut State, nominations: &Nominations, pod: &PreparedPod) -> Evaluation {
     let blank = |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
     if let Some(outcome) = pod.held_back() {
@@ -158,12 +160,12 @@ pub(crate) fn evaluate(state: &mut State, nominations: &Nominations, pod: &Prepa
 }
 
 impl PreparedPod {
-    /// The outcome of a pod that scheduling gates hold back.
+    /// The outcome of a pod with scheduling gates.
     pub(crate) fn held_back(&self) -> Option<Outcome> {
         (!self.gates.is_empty()).then(|| Outcome::Gated { gates: self.gates.clone() })
     }
 
-    /// The outcome of a pod whose scheduler name no profile has.
+    /// The outcome of a pod whose scheduler name has no profile.
     pub(crate) fn no_profile(&self) -> Outcome {
         let name = self.unknown_scheduler.as_deref().unwrap_or_default();
         let error = format!(
@@ -174,7 +176,7 @@ impl PreparedPod {
 }
 
 impl<'a> Run<'a> {
-    /// Asks every rule of a profile about every node.
+    /// Evaluates every rule of a profile on every node.
     pub(crate) fn new(context: Context<'a>) -> Run<'a> {
         let pre_filter = plugins::pre_filter(context);
         let mut run = Run {
@@ -212,8 +214,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The first rejection of each rejected node. They are put into words here and not while filtering: most
-    /// decisions find a node, and nobody asks about the others.
+    /// The first rejection of each rejected node. The words are made here and not while filtering: most decisions find
+    /// a node and need no words.
     pub(crate) fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
         self.rejected.iter().filter_map(|id| {
             let node = NodeRef::new(*id, self.context.state.nodes.get(*id));
@@ -274,7 +276,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// kube-scheduler's summary of a pod that fits nowhere.
+    /// kube-scheduler's message for a pod that fits nowhere.
     fn message(&self) -> String {
         let n_nodes = self.context.state.nodes.len();
         if n_nodes == 0 {

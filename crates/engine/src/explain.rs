@@ -16,13 +16,13 @@ use crate::state::State;
 use crate::state::prepared::PreparedPod;
 use crate::verdict::{TopologyPair, Verdict, Witness, plugin_name};
 
-/// This many of the groups of nodes that come nearest are told apart.
+/// Number of groups in [`Explanation::nearest`].
 const MAX_NEAREST: usize = 3;
 
-/// [`Cluster::bottleneck`](crate::Cluster::bottleneck) returns no longer texts, in bytes.
+/// Maximum length of the text of [`Cluster::bottleneck`](crate::Cluster::bottleneck), in bytes.
 pub const MAX_BOTTLENECK: usize = 512;
 
-/// Why a pod goes where it goes, or nowhere.
+/// Why a pod fits where it fits, or fits nowhere.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -30,39 +30,39 @@ pub struct Explanation {
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
-    /// The node it runs on already, if it does.
+    /// The node of a running pod.
     pub running_on: Option<String>,
     /// The decision now; as JSON the two members `node` and `message`.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Number of nodes looked at.
+    /// Number of nodes of the cluster.
     pub n_nodes: usize,
-    /// Every term of every rule, those that exclude most first.
+    /// Every term of every rule, those that exclude most nodes first.
     pub terms: Vec<TermSummary>,
     /// Nodes that are excluded, grouped by the terms that exclude them; fewest terms first.
     pub excluded: Vec<ExcludedNodes>,
     /// Feasible nodes, grouped by equal scores; best first.
     pub feasible: Vec<FeasibleNodes>,
-    /// For a running pod: what speaks against the node it is on, now.
+    /// For a running pod: the rules that reject its own node now.
     pub broken: Vec<Verdict>,
 }
 
-/// One term on its own.
+/// One term, evaluated individually.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TermSummary {
     /// The rule.
     #[serde(serialize_with = "plugin_name")]
     pub plugin: Plugin,
-    /// Where it stands.
+    /// Its path in the pod, or in the existing pod that it belongs to.
     pub term: String,
-    /// What it asks.
+    /// What it requires, in short.
     pub detail: String,
     /// Number of nodes it excludes.
     pub excludes: usize,
-    /// Number of nodes that nothing else excludes.
+    /// Number of nodes that this term alone excludes.
     pub excludes_alone: usize,
-    /// Where the exclusion comes from, by topology domain.
+    /// The topology domains in which it excludes nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainSummary>,
 }
@@ -78,10 +78,10 @@ pub struct DomainSummary {
     /// The numbers behind it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<&'static str, i64>,
-    /// Pods that are the reason.
+    /// Pods that cause the exclusion, a few at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub witnesses: Vec<Witness>,
-    /// How many more there are.
+    /// Number of further pods.
     pub more_witnesses: usize,
 }
 
@@ -91,7 +91,7 @@ pub struct DomainSummary {
 pub struct ExcludedNodes {
     /// Their names.
     pub nodes: Vec<String>,
-    /// All verdicts against the first of them; the others' differ in topology domain and numbers only.
+    /// All verdicts against the first node; those of the other nodes differ only in topology domain and numbers.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -103,44 +103,43 @@ pub struct FeasibleNodes {
     pub nodes: Vec<String>,
     /// Sum of the weighted scores.
     pub total: i64,
-    /// Score by plugin, for the first of them.
+    /// Scores by plugin, for the first node.
     pub scores: Vec<PluginScore>,
 }
 
-/// A plugin's score and what it is made of.
+/// The score of one plugin, with its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginScore {
     /// The plugin.
     #[serde(serialize_with = "plugin_name")]
     pub plugin: Plugin,
-    /// As it goes into the total: normalized (0 to 100) times weight.
+    /// The normalized score (0 to 100) times the weight.
     pub score: i64,
     /// The weight.
     pub weight: i64,
-    /// Before normalization.
+    /// The score before normalization, in the unit of the plugin.
     pub raw: i64,
-    /// What the raw score is made of.
+    /// The parts of the raw score.
     pub parts: Vec<ScorePart>,
 }
 
 /// A part of a raw score.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScorePart {
-    /// What it is.
+    /// The name of the part.
     pub what: String,
-    /// How much.
+    /// Its value.
     pub value: i64,
 }
 
 impl Explanation {
-    /// The nodes that come nearest to being feasible: those with the fewest terms against them.
+    /// The nodes nearest to being feasible: those that the fewest terms exclude.
     pub fn nearest(&self) -> &[ExcludedNodes] {
         &self.excluded[..self.excluded.len().min(MAX_NEAREST)]
     }
 
-    /// The term that stands most in the way: the one whose removal alone frees most nodes, or if none does,
-    /// the one that excludes most.
+    /// The term whose removal alone makes most nodes feasible; if there is none, the term that excludes most nodes.
     pub fn bottleneck(&self) -> Option<&TermSummary> {
         self.terms.iter().filter(|t| t.excludes > 0).max_by(|a, b| {
             let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
@@ -164,7 +163,7 @@ fn shortened(mut text: String, most: usize) -> String {
     text
 }
 
-/// Explains a pod that is not in the state; with a node, the groups of nodes hold that node alone.
+/// Explains a pod that is not in the state. With `node`, the groups of nodes contain only that node.
 pub(crate) fn explain(
     state: &mut State,
     nominations: &Nominations,

@@ -1,13 +1,13 @@
-//! Node admission: what a node checks itself when a pod arrives, whoever bound it there.
+//! Node admission: the checks that a node makes when a pod is bound to it, by any scheduler.
 //!
-//! First kubelet's own checks in kubelet's order and words (`pkg/kubelet/lifecycle/predicate.go`): resources, node
-//! affinity and selector, node name, host ports, `NoExecute` taints. Then what the proposals ask of a node:
-//! required-during-execution rules between pods whose topology is the node itself (`kubernetes.io/hostname`, and
-//! for anti-affinity "all topologies", which includes it). Other topologies are beyond what a node can see.
+//! First the kubelet's checks, in its order and words (`pkg/kubelet/lifecycle/predicate.go`): resources, node affinity
+//! and selector, node name, host ports, `NoExecute` taints. Then the proposals' rules between pods that are required
+//! during execution and have the node as topology (`kubernetes.io/hostname`, and for anti-affinity "all topologies",
+//! which includes it). A node cannot see other topologies.
 
 use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
 
-use crate::plugins::{HOSTNAME, Shortage, describe_pod_term, is_extended_resource, shortages, tolerates};
+use crate::plugins::{HOSTNAME, Shortage, is_extended_resource, rejects, requires, shortages, tolerates};
 use crate::state::State;
 use crate::state::matcher::MatcherId;
 use crate::state::node::NodeRecord;
@@ -18,9 +18,9 @@ use crate::state::rule_set::{RequiredTerm, RuleSet};
 /// Why a node does not admit a pod, in kubelet's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRejection {
-    /// `status.reason` of the pod, which fails: `OutOfcpu` (and so on by resource), `NodeAffinity`, `NodeName`,
-    /// `NodePorts`, `TaintToleration`, and for the proposals' rules `PodAffinity` and `PodAntiAffinity`;
-    /// `InvalidNodeInfo` if the node is not known.
+    /// `status.reason` of the failed pod: `OutOfcpu` (and the same for other resources), `NodeAffinity`, `NodeName`,
+    /// `NodePorts`, `TaintToleration`, for the proposals' rules `PodAffinity` and `PodAntiAffinity`, and
+    /// `InvalidNodeInfo` for an unknown node.
     pub reason: String,
     /// `status.message` of the pod.
     pub message: String,
@@ -57,7 +57,7 @@ pub(crate) fn node_admission(
     let n_pods = node.pods.len() as i64 - i64::from(itself.is_some());
     let node = without.as_ref().unwrap_or(node);
     state.has_resources(rule_set, node, n_pods)?;
-    state.suits(prepared, rule_set, node, node_name)?;
+    state.checks_node(prepared, rule_set, node, node_name)?;
 
     for (term, matcher) in on_node(&rule_set.required_anti_affinity, &rule_set.rules().required_anti_affinity)
     {
@@ -67,11 +67,11 @@ pub(crate) fn node_admission(
             return Err(state.anti_affinity(term, other));
         }
     }
-    let shunned = &state.signatures.get(signature).matched_by_existing;
+    let matching_terms = &state.signatures.get(signature).matched_by_existing;
     for other in others() {
         let theirs = state.rule_sets.get(other.rule_set);
         let mut terms = on_node(&theirs.required_anti_affinity, &theirs.rules().required_anti_affinity);
-        if let Some((term, _)) = terms.find(|(_, matcher)| shunned.binary_search(matcher).is_ok()) {
+        if let Some((term, _)) = terms.find(|(_, matcher)| matching_terms.binary_search(matcher).is_ok()) {
             return Err(state.anti_affinity(term, other));
         }
     }
@@ -81,12 +81,12 @@ pub(crate) fn node_admission(
         }
         let matched =
             |p: &PodRecord| state.signatures.get(p.signature).matched.binary_search(&matcher).is_ok();
-        let anybody = || state.pods.iter().any(|(_, p)| p.node.is_some() && !is_itself(p) && matched(p));
+        let any_match = || state.pods.iter().any(|(_, p)| p.node.is_some() && !is_itself(p) && matched(p));
         let first_of_group =
-            || state.signatures.get(signature).matched.binary_search(&matcher).is_ok() && !anybody();
+            || state.signatures.get(signature).matched.binary_search(&matcher).is_ok() && !any_match();
         if !others().any(matched) && !first_of_group() {
             let reason = "node(s) didn't match pod affinity rules";
-            let detail = format!("{}: needs {} on the node", term.path, describe_pod_term(term));
+            let detail = format!("{}: {}", term.path, requires(term));
             return Err(failed("PodAffinity", &format!("{reason} ({detail})")));
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn node_admission(
 }
 
 impl State {
-    /// Kubelet leaves out extended resources that the node does not have at all: something else allots them.
+    /// The kubelet ignores extended resources that the node does not have: other components allocate them.
     fn has_resources(&self, rule_set: &RuleSet, node: &NodeRecord, n_pods: i64) -> Result<(), NodeRejection> {
         let missing =
             |name| is_extended_resource(self.symbols.text(name)) && node.allocatable.scalar(name).is_none();
@@ -113,8 +113,8 @@ impl State {
         })
     }
 
-    /// Kubelet's checks of the node alone.
-    fn suits(
+    /// The kubelet's checks of the node alone.
+    fn checks_node(
         &self,
         pod: &PreparedPod,
         rule_set: &RuleSet,
@@ -141,7 +141,7 @@ impl State {
     fn anti_affinity(&self, term: &PodTerm, other: &PodRecord) -> NodeRejection {
         let reason = "node(s) didn't match pod anti-affinity rules";
         let pod = format!("{}/{}", self.symbols.text(other.namespace), other.name);
-        let detail = format!("{}: not with {}; {pod} runs here", term.path, describe_pod_term(term));
+        let detail = format!("{}: {}; {pod} runs on the node", term.path, rejects(term));
         failed("PodAntiAffinity", &format!("{reason} ({detail})"))
     }
 }
@@ -150,7 +150,7 @@ fn failed(predicate: &str, why: &str) -> NodeRejection {
     NodeRejection { reason: predicate.to_owned(), message: format!("Predicate {predicate} failed: {why}") }
 }
 
-/// The required-during-execution terms that a node can judge, with their matchers.
+/// The terms required during execution that a node can evaluate, with their matchers.
 fn on_node<'a>(
     compiled: &'a [RequiredTerm],
     terms: &'a [PodTerm],

@@ -1,4 +1,4 @@
-//! Verdicts: why a pod may not go to a node, as data.
+//! Verdicts: why a node rejects a pod, as data.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,19 +7,19 @@ use berth_api::config::Plugin;
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 
-/// What could lift a rejection.
+/// Which changes could lift a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Status {
-    /// A change elsewhere could help: pods leaving, for instance.
+    /// A change elsewhere could help, for example the deletion of another pod.
     Unschedulable,
-    /// Only a change of this pod or of nodes helps.
+    /// Only a change of this pod or of a node helps.
     UnschedulableAndUnresolvable,
-    /// The rule itself could not be evaluated.
+    /// The rule could not be evaluated.
     Error,
 }
 
 impl Status {
-    /// The name kube-scheduler gives it.
+    /// The name in kube-scheduler.
     pub fn name(self) -> &'static str {
         match self {
             Status::Unschedulable => "Unschedulable",
@@ -29,13 +29,13 @@ impl Status {
     }
 }
 
-/// A rule's rejection of a node, in kube-scheduler's words.
+/// The rejection of a node by a rule, in kube-scheduler's words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rejection {
     /// The rule.
     #[serde(serialize_with = "plugin_name")]
     pub plugin: Plugin,
-    /// What could lift it.
+    /// Which changes could lift it.
     pub status: Status,
     /// One or more reasons.
     pub reasons: SmallVec<[Cow<'static, str>; 1]>,
@@ -47,32 +47,32 @@ impl Rejection {
     }
 }
 
-/// Everything about one reason why a pod may not go to a node (or may not stay).
+/// One reason why a node rejects a pod, or why a rule of a running pod does not hold, in detail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     /// The rule.
     #[serde(serialize_with = "plugin_name")]
     pub plugin: Plugin,
-    /// What could lift it.
+    /// Which changes could lift it.
     pub status: Status,
-    /// kube-scheduler's words for it.
+    /// The reason in kube-scheduler's words.
     pub reason: Cow<'static, str>,
-    /// Where the rule stands, in this pod or (for rules of running pods) in theirs.
+    /// Path of the rule in this pod, or in the existing pod that the rule belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<String>,
-    /// What the rule asks, in short.
+    /// What the rule requires, in short.
     pub detail: String,
-    /// The domain it is about.
+    /// The topology domain concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyPair>,
     /// The numbers behind it, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<&'static str, i64>,
-    /// Pods that are the reason, a few at most.
+    /// Pods that cause the rejection, a few at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub witnesses: Vec<Witness>,
-    /// How many more there are.
+    /// Number of further pods.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_witnesses: usize,
 }
@@ -114,12 +114,12 @@ impl Verdict {
     }
 }
 
-/// A node label: the domain a rule speaks of.
+/// A node label that identifies a topology domain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct TopologyPair {
     /// Label key.
     pub key: String,
-    /// Label value; none when the node lacks the label.
+    /// Label value; none if the node lacks the label.
     pub value: Option<String>,
 }
 
@@ -132,7 +132,7 @@ impl std::fmt::Display for TopologyPair {
     }
 }
 
-/// A pod named as a reason.
+/// A pod that causes a rejection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Witness {
     /// Its namespace.

@@ -1,4 +1,4 @@
-//! Feasible nodes in groups of equal scores, and what the scores are made of.
+//! Feasible nodes in groups of equal scores, with the parts of the scores.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::context::NodeRef;
 use crate::decision::{Run, Scored};
 use crate::state::node::NodeId;
 
-/// Groups of feasible nodes, best first; with `only`, of that node alone.
+/// Groups of feasible nodes, best first. With `only`, the group contains only that node.
 pub(super) fn feasible(run: &Run<'_>, only: Option<&str>) -> Vec<FeasibleNodes> {
     let mut groups: HashMap<(i64, Vec<i64>), FeasibleNodes> = HashMap::new();
     let wanted = |id: NodeId| only.is_none_or(|only| only == run.node_name(id));

@@ -1,4 +1,5 @@
-//! Terms on their own: how many nodes each excludes, alone or with others, in which domains and because of whom.
+//! Single terms: the number of nodes that each excludes, alone or with others, in which domains and because of which
+//! pods.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,13 +11,13 @@ use crate::context::NodeRef;
 use crate::decision::Run;
 use crate::verdict::{TopologyPair, Verdict};
 
-/// This many pods are named where a bottleneck is told in short.
+/// Number of pods that a bottleneck in short names.
 const MAX_NAMED: usize = 3;
 
 type TermKey = (Plugin, String, String);
 
 impl Explanation {
-    /// Fills in what the rules say of every node; with `only`, groups of nodes hold that node alone.
+    /// Adds the results of the rules for every node. With `only`, the groups of nodes contain only that node.
     pub(super) fn fill(&mut self, run: &Run<'_>, only: Option<&str>) {
         let state = run.context.state;
         let mut summaries = Summaries::default();
@@ -74,7 +75,7 @@ fn key(verdict: &Verdict) -> TermKey {
     (verdict.plugin, verdict.term.clone().unwrap_or_default(), verdict.detail.clone())
 }
 
-/// Where a domain stands in a summary.
+/// The position of each domain in [`TermSummary::domains`].
 type DomainIndex = HashMap<TopologyPair, usize>;
 
 /// All summaries so far.
@@ -98,12 +99,11 @@ impl Summaries {
 }
 
 impl TermSummary {
-    /// The term, how many nodes it excludes, and the first pods that are the reason.
+    /// The term, the number of nodes that it excludes, and the first pods that cause this.
     pub(crate) fn in_short(&self, n_nodes: usize) -> String {
         let alone = match self.excludes_alone {
             0 => String::new(),
-            n if n == self.excludes => ", alone".to_owned(),
-            n => format!(", {n} of them alone"),
+            n => format!(" ({n} by this rule alone)"),
         };
         let mut text = format!("{} excludes {}/{n_nodes} nodes{alone}", self.term, self.excludes);
         let mut named: Vec<String> = Vec::new();
@@ -117,7 +117,7 @@ impl TermSummary {
             }
         }
         if let Some(first) = self.domains.first().filter(|_| !named.is_empty()) {
-            // A pod is in one domain of each topology: those of one are enough to count all.
+            // A pod is in one domain of each topology: the domains of one topology count all pods.
             let domains = self.domains.iter().filter(|d| d.topology.key == first.topology.key);
             let n_witnesses: usize = domains.map(|d| d.witnesses.len() + d.more_witnesses).sum();
             let rest = n_witnesses.saturating_sub(named.len());

@@ -1,13 +1,13 @@
-//! Images already on the node.
+//! Images that the node already has.
 
 use super::{MAX_NODE_SCORE, Scorer};
 use crate::context::{Context, NodeRef};
 use crate::state::intern::Symbol;
 
 const MEBIBYTE: i64 = 1024 * 1024;
-/// Below this many bytes images do not count.
+/// Fewer bytes than this score 0.
 const MIN_THRESHOLD: i64 = 23 * MEBIBYTE;
-/// More bytes than this per container do not count.
+/// More bytes per container than this do not raise the score.
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MEBIBYTE;
 
 struct ImageLocality<'a> {
@@ -19,8 +19,8 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
 }
 
 impl ImageLocality<'_> {
-    /// Bytes of an image on the node, scaled down when few nodes have it, so that pods are not drawn to
-    /// the one node that has run them before.
+    /// Bytes of an image on the node, times the share of nodes that have the image: pods should not all be placed on
+    /// the one node that ran them before.
     fn scaled_bytes(&self, node: NodeRef<'_>, image: Symbol) -> Option<i64> {
         let images = &node.record.images;
         let (_, bytes) = images[images.binary_search_by_key(&image, |(name, _)| *name).ok()?];
@@ -47,7 +47,10 @@ impl Scorer for ImageLocality<'_> {
         let part = |image: &Symbol| {
             let bytes = self.scaled_bytes(node, *image)?;
             Some((
-                format!("bytes of {}, scaled by its spread", self.context.state.symbols.text(*image)),
+                format!(
+                    "bytes of {}, times the share of nodes that have it",
+                    self.context.state.symbols.text(*image)
+                ),
                 bytes,
             ))
         };

@@ -1,4 +1,4 @@
-//! Inter-pod affinity and anti-affinity, read off the counters per term and topology domain.
+//! Inter-pod affinity and anti-affinity, from the counters per term and topology domain.
 
 use berth_api::config::Plugin;
 use berth_api::rules::{PodTerm, Selector, TopologyScope};
@@ -18,7 +18,7 @@ pub(crate) const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rule
 pub(crate) const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// A pod whose terms do not parse goes nowhere.
+/// A pod with an invalid term fits nowhere.
 pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
     match &context.rule_set.rules().pod_term_error {
         None => PreFilter::AllNodes,
@@ -32,13 +32,13 @@ pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
 
 struct InterPodAffinity<'a> {
     context: Context<'a>,
-    /// Whether the pod matches its own terms of affinity.
+    /// Whether the pod matches its own affinity terms.
     matches_itself: bool,
-    /// Whether no pod matches them: one that does itself is then the first of its group.
-    nobody_matches: bool,
+    /// Whether no existing pod matches them. A pod that matches itself is then the first of its group.
+    no_pod_matches: bool,
     affinity: Vec<Term<'a>>,
     anti_affinity: Vec<Term<'a>>,
-    /// Terms of running pods that the pod would violate.
+    /// Terms of existing pods that match the pod.
     existing: Vec<(MatcherId, TopologyId, &'a Counter)>,
     witnesses: WitnessCache,
 }
@@ -58,19 +58,19 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let existing = state.existing_terms_against(context);
     let existing: Vec<_> = existing
         .map(|(matcher, topology, owners)| (matcher, topology, &owners.required_anti_affinity))
-        // Nominated pods carry terms that nobody has been counted for.
+        // The terms of nominated pods are not counted.
         .filter(|(_, _, counter)| !counter.is_empty() || !cycle.nominated.is_empty())
         .collect();
     if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
         return None;
     }
-    let nobody_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
+    let no_pod_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
     let matched = &state.signatures.get(cycle.signature).matched;
     let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
     let rule = InterPodAffinity {
         context,
         matches_itself,
-        nobody_matches,
+        no_pod_matches,
         affinity,
         anti_affinity,
         existing,
@@ -89,7 +89,7 @@ fn terms<'a>(state: &'a State, compiled: &'a [RequiredTerm], terms: &'a [PodTerm
 }
 
 impl State {
-    /// The terms of running pods that match the pod, by matcher and topology.
+    /// The terms of existing pods that match the pod, by matcher and topology.
     fn existing_terms_against<'a>(
         &'a self,
         context: Context<'a>,
@@ -117,8 +117,8 @@ impl Term<'_> {
         domains.filter(|(.., n_pods)| *n_pods > 0)
     }
 
-    /// Whether no pod at all matches, with the node as it is told.
-    fn is_matched_by_nobody(&self, state: &State, node: NodeRef<'_>) -> bool {
+    /// Whether no pod of the cluster matches; the pods of `node` are those of the [`NodeRef`].
+    fn is_matched_by_no_pod(&self, state: &State, node: NodeRef<'_>) -> bool {
         let more = node.more_matching(self.matcher);
         self.counters.iter().all(|(topology, counter)| match state.topologies.domain(*topology, node.id) {
             Some(domain) if more != 0 => {
@@ -136,13 +136,13 @@ impl Term<'_> {
 }
 
 impl InterPodAffinity<'_> {
-    /// Whether the pod may be the first of its group: nobody matches its terms, and it does itself.
+    /// Whether the pod is the first of its group: it matches its own affinity terms, and no other pod does.
     fn is_first_of_group(&self, node: NodeRef<'_>) -> bool {
-        let nobody_matches = match node.delta {
-            None => self.nobody_matches,
-            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_nobody(self.context.state, node)),
+        let no_pod_matches = match node.delta {
+            None => self.no_pod_matches,
+            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_no_pod(self.context.state, node)),
         };
-        self.matches_itself && nobody_matches
+        self.matches_itself && no_pod_matches
     }
 
     fn satisfies_pod_affinity(&self, node: NodeRef<'_>) -> bool {
@@ -163,10 +163,10 @@ impl InterPodAffinity<'_> {
             1 => String::new(),
             n => format!(" (pods that match all {n} required terms)"),
         };
-        format!("needs {}{together}", describe(term.term))
+        format!("{}{together}", requires(term.term))
     }
 
-    /// Terms of running pods that the pod would violate on the node.
+    /// Terms of existing pods that the pod would violate on the node.
     fn violated_existing(
         &self,
         node: NodeRef<'_>,
@@ -195,11 +195,11 @@ impl Filter for InterPodAffinity<'_> {
         Some(Rejection::new(Plugin::InterPodAffinity, status, reason))
     }
 
-    /// Terms of running pods are told where they reject.
+    /// Without the terms of existing pods, which appear in the verdicts of the nodes that they reject.
     fn terms(&self) -> Vec<TermInfo> {
         let asked = |t: &Term<'_>, detail| TermInfo { term: t.term.path.clone(), detail };
         let affinity = self.affinity.iter().map(|t| asked(t, self.describe_affinity(t)));
-        affinity.chain(self.anti_affinity.iter().map(|t| asked(t, describe_anti_affinity(t)))).collect()
+        affinity.chain(self.anti_affinity.iter().map(|t| asked(t, rejects(t.term)))).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
@@ -232,7 +232,7 @@ impl Filter for InterPodAffinity<'_> {
         }
         for term in &self.anti_affinity {
             for (topology, domain, n_pods) in term.matching_domains(state, node) {
-                let detail = describe_anti_affinity(term);
+                let detail = rejects(term.term);
                 verdicts.push(
                     Verdict::new(
                         Plugin::InterPodAffinity,
@@ -255,7 +255,7 @@ impl Filter for InterPodAffinity<'_> {
             let of = DomainOf { topology, domain, node: node.id };
             let (witnesses, terms) = self.witnesses.pods_carrying(state, matcher, of);
             for (path, term) in terms {
-                let detail = format!("running pods must not be with {}", describe(&term));
+                let detail = format!("an existing pod's anti-affinity {}", rejects(&term));
                 verdicts.push(
                     Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
                         .term(path)
@@ -269,12 +269,22 @@ impl Filter for InterPodAffinity<'_> {
     }
 }
 
-fn describe_anti_affinity(term: &Term<'_>) -> String {
-    format!("must not be with {}", describe(term.term))
+/// An affinity term in words.
+pub(crate) fn requires(term: &PodTerm) -> String {
+    format!("requires {}", pods_of(term))
 }
 
-/// A term in words.
-pub(crate) fn describe(term: &PodTerm) -> String {
+/// An anti-affinity term in words.
+pub(crate) fn rejects(term: &PodTerm) -> String {
+    format!("rejects {}", pods_of(term))
+}
+
+fn pods_of(term: &PodTerm) -> String {
+    let pods = match &term.selector {
+        Selector::Nothing => "no pods (null label selector)".to_owned(),
+        selector if selector.is_everything() => "any pod".to_owned(),
+        selector => format!("pods with `{selector}`"),
+    };
     let namespaces = match (&term.namespaces.selector, term.namespaces.names.as_slice()) {
         (selector, _) if selector.is_everything() => "in all namespaces".to_owned(),
         (Selector::Nothing, [one]) => format!("in namespace {one}"),
@@ -283,10 +293,10 @@ pub(crate) fn describe(term: &PodTerm) -> String {
         (selector, names) => format!("in namespaces {} and those with `{selector}`", names.join(", ")),
     };
     let topology = match &term.topology {
-        TopologyScope::Key(key) => format!("per {key}"),
-        TopologyScope::All => "in any topology".to_owned(),
+        TopologyScope::Key(key) => key.as_str(),
+        TopologyScope::All => "domain of any topology",
     };
-    format!("pods with `{}` {namespaces}, {topology}", term.selector)
+    format!("{pods} {namespaces} in the same {topology}")
 }
 
 struct Preferences<'a> {
@@ -294,7 +304,7 @@ struct Preferences<'a> {
     parts: Vec<Part<'a>>,
 }
 
-/// One counter that adds to the score.
+/// A counter that contributes to the score.
 struct Part<'a> {
     topology: TopologyId,
     counter: &'a Counter,
@@ -302,7 +312,7 @@ struct Part<'a> {
     source: Source<'a>,
 }
 
-/// How a tally becomes a score.
+/// The contribution of a counter to the score.
 enum Value {
     /// Number of pods times this.
     Count(i64),
@@ -327,7 +337,7 @@ impl Part<'_> {
     }
 }
 
-/// None if no preference touches the pod: kube-scheduler then gives no score at all.
+/// None if no preference concerns the pod: kube-scheduler then skips the plugin.
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let Context { state, rule_set, profile, .. } = context;
     let args = &profile.profile.inter_pod_affinity;
@@ -380,8 +390,8 @@ impl Scorer for Preferences<'_> {
             let score = p.score(self.context.state, node.id);
             let text = match &p.source {
                 Source::Own(term) => term.path.clone(),
-                Source::ExistingPreferred => "preferences of running pods".to_owned(),
-                Source::ExistingRequired => "required affinity of running pods".to_owned(),
+                Source::ExistingPreferred => "preferred terms of existing pods".to_owned(),
+                Source::ExistingRequired => "required affinity of existing pods".to_owned(),
             };
             (score != 0).then_some((text, score))
         };

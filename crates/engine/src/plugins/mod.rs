@@ -1,8 +1,7 @@
-//! The rules, one file each.
+//! The plugins, one file for each rule.
 //!
-//! A rule that filters is prepared once per decision and then asked about nodes ([`Filter`]); so is one
-//! that scores ([`Scorer`]). Both are named after kube-scheduler's plugins and follow its arithmetic,
-//! integer truncations included.
+//! A plugin is prepared once per decision, and then filters ([`Filter`]) or scores ([`Scorer`]) single nodes. The
+//! plugins have the names and the arithmetic of kube-scheduler's, integer truncations included.
 
 use berth_api::config::Plugin;
 
@@ -22,7 +21,7 @@ mod node_unschedulable;
 pub(crate) mod pod_topology_spread;
 mod taint_toleration;
 
-pub(crate) use inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI_AFFINITY, describe as describe_pod_term};
+pub(crate) use inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
 pub(crate) use node_resources::{Shortage, is_extended_resource, shortages};
 pub(crate) use pod_topology_spread::HOSTNAME;
@@ -33,22 +32,22 @@ pub(crate) const MAX_NODE_SCORE: i64 = 100;
 
 /// A rule that rejects nodes.
 pub(crate) trait Filter {
-    /// Whether the node is rejected, and in kube-scheduler's words why.
+    /// The rejection of the node, in kube-scheduler's words; none if the node is admitted.
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection>;
 
-    /// Whether the node is not rejected: [`Filter::check`] without its words.
+    /// Whether the node is admitted: [`Filter::check`] without the words.
     fn admits(&self, node: NodeRef<'_>) -> bool {
         self.check(node).is_none()
     }
 
-    /// The terms it asks about, each on its own, whether or not they reject any node.
+    /// Every single term of the rule, whether or not it rejects a node.
     fn terms(&self) -> Vec<TermInfo>;
 
-    /// Every single reason against the node, told in full.
+    /// Every single reason against the node, in detail.
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict>;
 }
 
-/// One thing a rule asks of a node: where it stands and what it is, in short.
+/// One requirement of a rule: its path in the pod and a short text.
 pub(crate) struct TermInfo {
     pub(crate) term: String,
     pub(crate) detail: String,
@@ -62,7 +61,7 @@ pub(crate) trait Scorer {
     /// Turns raw scores of the feasible nodes into 0 to [`MAX_NODE_SCORE`].
     fn normalize(&self, _nodes: &[NodeId], _scores: &mut [i64]) {}
 
-    /// What the raw score is made of: a text and a number each.
+    /// The parts of the raw score: a text and a value each.
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)>;
 }
 
@@ -73,11 +72,11 @@ pub(crate) struct Weighted<'a> {
     pub(crate) scorer: Box<dyn Scorer + 'a>,
 }
 
-/// What comes before nodes are looked at.
+/// The result of the plugins that run before the nodes are filtered.
 pub(crate) enum PreFilter {
-    /// All nodes are to be looked at.
+    /// All nodes are filtered.
     AllNodes,
-    /// Only these, by name: the rule has ruled out the others.
+    /// Only the nodes with these names are filtered: the plugin has excluded the others.
     Nodes(Plugin, Vec<String>),
     /// The pod is rejected on every node.
     Rejected(Rejection),
@@ -125,8 +124,8 @@ pub(crate) fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn
     }
 }
 
-/// Prepares the scorers of the pod's profile, in order, with their weights. Rules that have nothing to
-/// say about this pod are left out, as kube-scheduler skips them.
+/// Prepares the scorers of the pod's profile, in order, with their weights. Plugins that do not concern this pod are
+/// left out, as kube-scheduler skips them.
 ///
 /// # Errors
 /// A rule cannot score this pod; the text is kube-scheduler's.
@@ -148,7 +147,7 @@ pub(crate) fn scorers<'a>(context: Context<'a>, feasible: &[NodeId]) -> Result<V
     Ok(scorers)
 }
 
-/// Prepares a scorer that looks at a node alone; none if it has nothing to say about this pod.
+/// Prepares a scorer that reads only the node itself; none if it does not concern this pod.
 pub(crate) fn local_scorer<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     match plugin {
         Plugin::TaintToleration => taint_toleration::scorer(context),

@@ -1,4 +1,4 @@
-//! Node selector and node affinity, the profile's added affinity included.
+//! Node selector and node affinity, including the added affinity of the profile.
 
 use berth_api::config::Plugin;
 use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
@@ -16,7 +16,7 @@ struct NodeAffinity<'a> {
     context: Context<'a>,
 }
 
-/// Where every term names nodes, only those are looked at.
+/// If every term names nodes, only these nodes are filtered.
 pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
     let mut rules = context.rule_set.rules().required_node_affinity.iter();
     match rules.find_map(|r| r.node_names.as_ref()) {
@@ -124,7 +124,7 @@ fn selector_detail(key: &str, value: &str) -> String {
 fn describe(rule: &NodeSelectorRule) -> String {
     let term = |term: &NodeTerm| match term {
         NodeTerm::Nothing => "an empty term, which matches no node".to_owned(),
-        NodeTerm::Invalid(why) => format!("a term that does not parse and matches no node ({why})"),
+        NodeTerm::Invalid(why) => format!("an invalid term, which matches no node ({why})"),
         NodeTerm::All(requirements) if requirements.is_empty() => "every node".to_owned(),
         NodeTerm::All(requirements) => describe_all(requirements),
     };
@@ -143,14 +143,14 @@ struct PreferredNodeAffinity<'a> {
     context: Context<'a>,
 }
 
-/// Only for pods whose preferred terms parse: kube-scheduler fails the others.
+/// Only for pods with valid preferred terms: for the others kube-scheduler fails.
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let needed = context.rule_set.rules().has_preferred_node_affinity || context.profile.has_added_preferred;
     needed.then(|| Box::new(PreferredNodeAffinity { context }) as Box<dyn Scorer>)
 }
 
 impl PreferredNodeAffinity<'_> {
-    /// The terms that the node matches: where they stand, and their weights.
+    /// The paths and weights of the terms that match the node.
     fn matched(&self, node: NodeRef<'_>) -> impl Iterator<Item = (&str, i64)> {
         let Context { state, rule_set, profile, .. } = self.context;
         let added = profile.added_preferred.iter().map(|(t, m)| (t, m));

@@ -22,7 +22,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
 
 impl NodeName<'_> {
     fn detail(&self) -> String {
-        format!("the node must be {}", self.context.state.symbols.text(self.name))
+        format!("the node must be named {}", self.context.state.symbols.text(self.name))
     }
 }
 

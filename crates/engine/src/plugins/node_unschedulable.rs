@@ -14,7 +14,7 @@ const TAINT: &str = "node.kubernetes.io/unschedulable";
 
 struct NodeUnschedulable;
 
-/// A pod that tolerates the taint of cordoned nodes may go to them.
+/// None for a pod that tolerates the taint of cordoned nodes.
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let mut tolerations = context.rule_set.rules().tolerations.iter();
     let tolerated = tolerations.any(|t| t.tolerates_parts(TAINT, "", &TaintEffect::NoSchedule));

@@ -15,7 +15,7 @@ use crate::witness::{DomainOf, WitnessCache};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
-/// Domains that are nodes are counted node by node.
+/// Each node is a domain of its own: its pods are counted without a map of domains.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 impl Spread {
@@ -26,7 +26,7 @@ impl Spread {
         counter.map_or(0, |c| c.get(DomainId(node.0)).count)
     }
 
-    /// Whether the policies let the node count.
+    /// Whether the inclusion policies include the node.
     pub(crate) fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
         (!self.constraint.honor_node_affinity
             || context.rule_set.satisfies_required_node_affinity(context.state, node))
@@ -48,7 +48,7 @@ struct DoNotSchedule<'a> {
     witnesses: WitnessCache,
 }
 
-/// A constraint with its pods counted per domain.
+/// A constraint with the matching pods of each domain.
 struct Counted<'a> {
     spread: &'a Spread,
     by_domain: FxHashMap<DomainId, i64>,
@@ -59,16 +59,16 @@ struct Counted<'a> {
     fewest_elsewhere: i64,
 }
 
-/// Matching pods where a constraint is to hold.
+/// The skew of a constraint in one domain.
 struct Skew {
     matching: i64,
-    /// The fewest of any domain that counts.
+    /// The fewest matching pods of any included domain.
     minimum: i64,
-    /// By how much the domain would be above the minimum with the pod in it.
+    /// Matching pods above the minimum, with the pod placed in the domain.
     skew: i64,
 }
 
-/// Without any domain the minimum is as good as infinite: no skew is too large.
+/// The minimum without any domain: no skew exceeds it.
 const NO_MINIMUM: i64 = i32::MAX as i64;
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
@@ -124,13 +124,17 @@ impl Counted<'_> {
 
     fn describe(&self) -> String {
         let constraint = &self.spread.constraint;
+        let pods = match &constraint.selector {
+            selector if selector.is_everything() => "pods".to_owned(),
+            selector => format!("pods with `{selector}`"),
+        };
         format!(
-            "a domain of {} may have at most {} more pods with `{}` than the one with the fewest",
-            constraint.topology_key, constraint.max_skew, constraint.selector
+            "a domain of {} may have at most {} more {pods} than the domain with the fewest",
+            constraint.topology_key, constraint.max_skew
         )
     }
 
-    /// The skew in the domain of a node, whose own pods may count or not.
+    /// The skew in the domain of a node; `counts` tells whether the pods of the node itself count.
     fn skew(&self, node: NodeRef<'_>, domain: DomainId, counts: bool) -> Skew {
         let more = self.spread.matcher.filter(|_| counts).map_or(0, |m| node.more_matching(m));
         let matching = self.by_domain.get(&domain).copied().unwrap_or(0) + more;
@@ -145,7 +149,7 @@ impl Counted<'_> {
 }
 
 impl DoNotSchedule<'_> {
-    /// The domain a node has for a constraint, and whether pods on the node count.
+    /// The domain of a node for a constraint, and whether the pods of the node count.
     fn place(&self, counted: &Counted<'_>, node: NodeRef<'_>) -> Option<(DomainId, bool)> {
         let topologies = &self.context.state.topologies;
         let domain = topologies.domain(counted.spread.topology, node.id)?;
@@ -202,16 +206,16 @@ impl Filter for DoNotSchedule<'_> {
 struct ScheduleAnyway<'a> {
     context: Context<'a>,
     constraints: Vec<Weighted<'a>>,
-    /// Feasible nodes that lack a key; they score 0.
+    /// Feasible nodes without a topology key; they score 0.
     ignored: FxHashSet<NodeId>,
 }
 
-/// A constraint with its pods counted per domain of the feasible nodes.
+/// A constraint with the matching pods of each domain of the feasible nodes.
 struct Weighted<'a> {
     spread: &'a Spread,
     per_node: bool,
     by_domain: FxHashMap<DomainId, i64>,
-    /// Larger the more domains there are, so that small topologies are not drowned by large ones.
+    /// Grows with the number of domains, so that small topologies count beside large ones.
     weight: f64,
 }
 
@@ -221,7 +225,7 @@ pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Bo
     if constraints.is_empty() {
         return None;
     }
-    // kube-scheduler's own defaults still spread by hostname where nodes have no zone.
+    // The default constraints of kube-scheduler still spread by hostname if nodes have no zone.
     let require_all = !context.cycle.system_spread;
     // A missing label counts as an empty one.
     let domain = |spread: &Spread, node| {
@@ -280,7 +284,7 @@ impl Weighted<'_> {
 }
 
 impl Scorer for ScheduleAnyway<'_> {
-    /// Matching pods by weight: fewer is better.
+    /// Weighted number of matching pods: fewer is better.
     fn score(&self, node: NodeRef<'_>) -> i64 {
         if self.ignored.contains(&node.id) {
             return 0;
@@ -321,8 +325,8 @@ impl Scorer for ScheduleAnyway<'_> {
     }
 }
 
-/// The natural logarithm of a finite number of at least 1, in the steps of the FreeBSD math library that Go
-/// follows: the platform's own may differ in the last bit, and scores are rounded.
+/// The natural logarithm of a finite number of at least 1, with the algorithm of the FreeBSD math library that Go
+/// uses. The function of the platform may differ in the last bit, and scores are rounded.
 pub(crate) fn natural_logarithm(x: f64) -> f64 {
     const LN2_HI: f64 = 6.931_471_803_691_238e-1;
     const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;

@@ -20,7 +20,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     Some(Box::new(TaintToleration { context }))
 }
 
-/// The node's taints that keep the pod off it.
+/// The taints of the node that reject the pod.
 fn untolerated<'a>(
     state: &'a State,
     tolerations: &'a [TolerationRule],
@@ -36,7 +36,7 @@ pub(crate) fn tolerates(state: &State, tolerations: &[TolerationRule], taint: &T
 }
 
 impl Context<'_> {
-    /// Whether no taint keeps the pod off the node.
+    /// Whether no taint of the node rejects the pod.
     pub(super) fn tolerates_node(&self, node: &NodeRecord) -> bool {
         node.taints.is_empty()
             || untolerated(self.state, &self.rule_set.rules().tolerations, node).next().is_none()
@@ -50,7 +50,7 @@ impl Filter for TaintToleration<'_> {
         (!self.context.tolerates_node(node.record)).then(rejection)
     }
 
-    /// Which taints there are differs from node to node; they are told where they reject.
+    /// None: taints belong to nodes, and appear in the verdicts of the nodes that they reject.
     fn terms(&self) -> Vec<TermInfo> {
         Vec::new()
     }

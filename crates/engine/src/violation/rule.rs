@@ -5,7 +5,7 @@
 
 use berth_api::config::Plugin;
 
-use crate::plugins::{REASON_AFFINITY, REASON_ANTI_AFFINITY, describe_pod_term, node_affinity_verdict};
+use crate::plugins::{REASON_AFFINITY, REASON_ANTI_AFFINITY, node_affinity_verdict, rejects, requires};
 use crate::state::State;
 use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
@@ -115,7 +115,7 @@ impl State {
         let elsewhere = required.topologies.iter().map(others).max().unwrap_or(0);
         let first = required.topologies.first();
         let pair = first.and_then(|t| self.topology_pair(*t, self.topologies.domain(*t, node)));
-        let detail = format!("needs {}{together}", describe_pod_term(term));
+        let detail = format!("{}{together}", requires(term));
         let (plugin, status) = (Plugin::InterPodAffinity, Status::UnschedulableAndUnresolvable);
         Verdict::new(plugin, status, REASON_AFFINITY, detail)
             .term(&term.path)
@@ -134,7 +134,7 @@ impl State {
     ) -> Verdict {
         let pod = self.pods.get(id);
         let (compiled, term) = anti_affinity(rule_set, i);
-        let detail = format!("must not be with {}", describe_pod_term(term));
+        let detail = rejects(term);
         let verdict =
             Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_ANTI_AFFINITY, detail)
                 .term(&term.path);

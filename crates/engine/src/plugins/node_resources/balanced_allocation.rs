@@ -1,4 +1,4 @@
-//! Evenness of the use of a node's resources.
+//! Balanced utilization of the resources of a node.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ struct BalancedAllocation {
     resources: Vec<ScoredResource>,
 }
 
-/// Pods that ask for none of the resources are not scored.
+/// None for pods that request none of the resources.
 pub(in super::super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let resources = scored_resources(context, &context.profile.profile.balanced_allocation.resources, false);
     let asks = resources.iter().any(|r| r.request != 0);
@@ -18,7 +18,7 @@ pub(in super::super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Score
 }
 
 impl Scorer for BalancedAllocation {
-    /// By how much the pod makes the use more even (up to 100) or less (down to 50); 75 for no change.
+    /// 75 if the pod does not change the balance; up to 100 if it improves it, down to 50 if it worsens it.
     fn score(&self, node: NodeRef<'_>) -> i64 {
         let (mut with_pod, mut without) = (Fractions::new(), Fractions::new());
         for resource in &self.resources {
@@ -28,28 +28,31 @@ impl Scorer for BalancedAllocation {
                 without.push(fraction(requested - resource.request));
             }
         }
-        let change = evenness(&with_pod) - evenness(&without);
+        let change = balance(&with_pod) - balance(&without);
         (MAX_NODE_SCORE + MAX_NODE_SCORE / 2 + change) / 2
     }
 
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
         let part = |resource: &ScoredResource| {
             let Utilization { allocatable, requested } = resource.utilization(node, false)?;
-            Some((format!("{} used, in percent", resource.name), requested.saturating_mul(100) / allocatable))
+            Some((
+                format!("{} utilization in percent", resource.name),
+                requested.saturating_mul(100) / allocatable,
+            ))
         };
         self.resources.iter().filter_map(part).collect()
     }
 }
 
-/// Used share of each resource.
+/// Utilization of each resource, 0 to 1.
 type Fractions = SmallVec<[f64; 4]>;
 
-/// How even the use is: 100 for perfectly, 50 at the least.
-fn evenness(fractions: &[f64]) -> i64 {
+/// The balance of the utilization: 100 if all fractions are equal, at least 50.
+fn balance(fractions: &[f64]) -> i64 {
     ((1.0 - standard_deviation(fractions)) * MAX_NODE_SCORE as f64) as i64
 }
 
-/// In the very operations of kube-scheduler, so that truncation comes out the same.
+/// With the same operations as kube-scheduler, so that truncation gives the same result.
 fn standard_deviation(fractions: &[f64]) -> f64 {
     match fractions {
         [] | [_] => 0.0,

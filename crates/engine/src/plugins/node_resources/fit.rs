@@ -1,4 +1,4 @@
-//! Whether what the pod asks for is free on the node.
+//! The filter of `NodeResourcesFit`: the requests of the pod against the free resources of the node.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::verdict::{Rejection, Status, Verdict};
 
 struct NodeResourcesFit<'a> {
     context: Context<'a>,
-    /// Resources other than CPU, memory and storage that are asked for and not ignored.
+    /// Requested resources other than CPU, memory and storage, without ignored ones.
     scalar: Vec<(Symbol, i64)>,
 }
 
@@ -27,19 +27,19 @@ pub(in super::super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filte
             && (args.ignored_resources.iter().any(|r| r == name)
                 || args.ignored_resource_groups.iter().any(|g| g == group))
     };
-    let asked = requests.scalar.iter().filter(|(_, amount)| *amount != 0);
-    let scalar = asked.filter(|(name, _)| !ignored(context.state.symbols.text(*name))).copied().collect();
+    let requested = requests.scalar.iter().filter(|(_, amount)| *amount != 0);
+    let scalar = requested.filter(|(name, _)| !ignored(context.state.symbols.text(*name))).copied().collect();
     Some(Box::new(NodeResourcesFit { context, scalar }))
 }
 
-/// Whether a resource is one that Kubernetes itself knows nothing of.
+/// Whether a resource is an extended resource: one outside `kubernetes.io`.
 pub(crate) fn is_extended_resource(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-/// A resource of which there is not enough.
+/// A resource that the node lacks.
 pub(crate) struct Shortage {
-    /// None for those that `name` names.
+    /// None for the resources that have a `name`.
     resource: Option<Symbol>,
     name: &'static str,
     pub(crate) requested: i64,
@@ -48,7 +48,7 @@ pub(crate) struct Shortage {
 }
 
 impl Shortage {
-    /// Not even an empty node would do.
+    /// Whether even the empty node would lack it.
     fn is_unresolvable(&self) -> bool {
         self.name != PODS && self.requested > self.allocatable
     }
@@ -76,8 +76,8 @@ impl NodeResourcesFit<'_> {
     }
 }
 
-/// What a node with so many pods lacks for a pod; of resources other than CPU, memory and storage those listed
-/// are looked at.
+/// The resources that a node with `n_pods` pods lacks for a pod. `scalar` are the resources to check besides CPU,
+/// memory and storage.
 pub(crate) fn shortages(
     requests: &Resources,
     scalar: &[(Symbol, i64)],
@@ -132,8 +132,8 @@ impl Filter for NodeResourcesFit<'_> {
         ];
         let scalar =
             self.scalar.iter().map(|(name, amount)| (self.context.state.symbols.text(*name), *amount));
-        let asked = named.into_iter().chain(scalar).filter(|(_, amount)| *amount > 0);
-        asked
+        let requested = named.into_iter().chain(scalar).filter(|(_, amount)| *amount > 0);
+        requested
             .map(|(name, amount)| TermInfo { term: term(name).to_owned(), detail: describe(name, amount) })
             .collect()
     }
@@ -169,7 +169,7 @@ fn term(resource: &str) -> &'static str {
 
 fn describe(resource: &str, amount: i64) -> String {
     match resource {
-        PODS => "the node must have room for one more pod".to_owned(),
-        _ => format!("{} of {resource} must be free", with_unit(resource, amount)),
+        PODS => "the node must have capacity for one more pod".to_owned(),
+        _ => format!("requests {} {resource}", with_unit(resource, amount)),
     }
 }

@@ -1,4 +1,5 @@
-//! `NodeResourcesFit` as a score: by how much is free, or taken, or by a configured function of it.
+//! The score of `NodeResourcesFit`: by free resources, by used resources, or by a configured function of the
+//! utilization.
 
 use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
 
@@ -31,18 +32,18 @@ impl FitScore<'_> {
         }
     }
 
-    /// Score of each resource that counts on the node, with its weight.
+    /// The score of each resource that counts on the node.
     fn scores(&self, node: NodeRef<'_>) -> impl Iterator<Item = (&ScoredResource, i64)> {
         let scores =
             self.resources.iter().filter_map(move |r| Some((r, self.score_of(r.utilization(node, true)?))));
-        // A ratio of zero is left out of the mean altogether.
+        // kube-scheduler leaves a ratio of zero out of the mean.
         let by_ratio = matches!(self.kind, ScoringStrategyKind::RequestedToCapacityRatio { .. });
         scores.filter(move |(_, score)| !by_ratio || *score > 0)
     }
 }
 
 impl Scorer for FitScore<'_> {
-    /// Mean of the resources' scores, by weight: truncated, or rounded for a configured function.
+    /// Weighted mean of the scores of the resources: truncated, or rounded for a configured function.
     fn score(&self, node: NodeRef<'_>) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for (resource, score) in self.scores(node) {
@@ -63,7 +64,7 @@ impl Scorer for FitScore<'_> {
     }
 }
 
-/// The configured function at a utilization in percent. Configured scores go from 0 to 10.
+/// The configured function at a utilization in percent. Configured scores are 0 to 10.
 fn piecewise_linear(shape: &[UtilizationShapePoint], percent: i64) -> i64 {
     let score = |point: &UtilizationShapePoint| point.score * MAX_NODE_SCORE / 10;
     let above = shape.iter().position(|point| percent <= point.utilization);

@@ -1,4 +1,4 @@
-//! Requests against what nodes offer: the filter, and the two plugins that score by it.
+//! Requests and allocatable resources: the filter and the two plugins that score.
 
 mod balanced_allocation;
 mod fit;
@@ -14,34 +14,34 @@ use berth_api::config::ResourceSpec;
 use crate::context::{Context, NodeRef};
 use crate::state::intern::Symbol;
 
-/// A resource as the scoring plugins look at it.
+/// A resource that a scoring plugin reads.
 struct ScoredResource {
     name: String,
     kind: ResourceKind,
     weight: i64,
-    /// What the pod asks for.
+    /// The request of the pod.
     request: i64,
 }
 
-/// Where a node keeps its amounts of a resource.
+/// The field of a node record that holds a resource.
 #[derive(Clone, Copy)]
 enum ResourceKind {
     Cpu,
     Memory,
     EphemeralStorage,
-    /// By name; none if no node or pod has ever named it.
+    /// By name; none if no node or pod names it.
     Scalar(Option<Symbol>),
 }
 
-/// What a node offers of a resource, and how much would be taken with the pod on it.
+/// The allocatable amount of a resource on a node, and the requested amount including the pod.
 #[derive(Clone, Copy)]
 struct Utilization {
     allocatable: i64,
     requested: i64,
 }
 
-/// The configured resources with the pod's requests. With `non_zero`, containers that ask for no CPU or
-/// memory count with their defaults.
+/// The configured resources with the requests of the pod. With `non_zero`, containers without a request for CPU or
+/// memory count with the defaults of kube-scheduler.
 fn scored_resources(context: Context<'_>, specs: &[ResourceSpec], non_zero: bool) -> Vec<ScoredResource> {
     let requests = &context.rule_set.rules().requests;
     let resource = |spec: &ResourceSpec| ScoredResource {
@@ -63,8 +63,8 @@ fn scored_resources(context: Context<'_>, specs: &[ResourceSpec], non_zero: bool
 }
 
 impl ScoredResource {
-    /// None where the resource does not count: the node does not offer it, or it is an extended resource
-    /// that the pod does not ask for.
+    /// None if the resource does not count: the node does not have it, or it is an extended resource that the pod does
+    /// not request.
     fn utilization(&self, node: NodeRef<'_>, non_zero: bool) -> Option<Utilization> {
         let node = node.record;
         let (offered, requested) = (&node.allocatable, &node.requested);
