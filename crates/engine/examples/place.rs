@@ -66,9 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn every_pod_is_placed_or_explained() -> Result<(), Box<dyn Error>> {
     let expected = [
         "default/web: b",
-        "  1 of 2 nodes excluded: must not be with pods with `app=db` in namespace default, per kubernetes.io/hostname",
+        "  1 of 2 nodes excluded: rejects pods with `app=db` in namespace default in the same kubernetes.io/hostname",
         "default/batch: 0/2 nodes are available: 2 Insufficient cpu.",
-        "  2 of 2 nodes excluded: 5 of cpu must be free",
+        "  2 of 2 nodes excluded: requests 5 cpu",
         "",
     ];
     assert_eq!(place(OBJECTS)?, expected.join("\n"));

@@ -3,8 +3,6 @@
 mod feasible;
 mod terms;
 
-use std::collections::BTreeMap;
-
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
 use serde::Serialize;
@@ -14,7 +12,7 @@ use crate::decision::{Outcome, Run};
 use crate::nomination::Nominations;
 use crate::state::State;
 use crate::state::prepared::PreparedPod;
-use crate::verdict::{TopologyPair, Verdict, Witness, plugin_name};
+use crate::verdict::{Counts, TopologyPair, Verdict, Witness, plugin_name};
 
 /// Number of groups in [`Explanation::nearest`].
 const MAX_NEAREST: usize = 3;
@@ -76,8 +74,8 @@ pub struct DomainSummary {
     /// Number of nodes excluded in it.
     pub n_nodes: usize,
     /// The numbers behind it.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub counts: BTreeMap<&'static str, i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
     /// Pods that cause the exclusion, a few at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub witnesses: Vec<Witness>,

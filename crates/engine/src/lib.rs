@@ -35,7 +35,7 @@ pub use node_admission::NodeRejection;
 pub use preemption::{DisruptionBudget, Preemption, Victims};
 pub use state::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};
-pub use verdict::{Rejection, Status, TopologyPair, Verdict, Witness};
+pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, Witness};
 pub use violation::{
     Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,
     ViolationKey,

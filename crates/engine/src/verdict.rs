@@ -1,9 +1,9 @@
 //! Verdicts: why a node rejects a pod, as data.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
+use berth_api::quantity::with_unit;
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 
@@ -66,9 +66,9 @@ pub struct Verdict {
     /// The topology domain concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyPair>,
-    /// The numbers behind it, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub counts: BTreeMap<&'static str, i64>,
+    /// The numbers behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
     /// Pods that cause the rejection, a few at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub witnesses: Vec<Witness>,
@@ -86,7 +86,7 @@ impl Verdict {
             term: None,
             detail,
             topology: None,
-            counts: BTreeMap::new(),
+            counts: None,
             witnesses: Vec::new(),
             more_witnesses: 0,
         }
@@ -102,8 +102,8 @@ impl Verdict {
         self
     }
 
-    pub(crate) fn count(mut self, name: &'static str, value: i64) -> Verdict {
-        self.counts.insert(name, value);
+    pub(crate) fn counts(mut self, counts: Counts) -> Verdict {
+        self.counts = Some(counts);
         self
     }
 
@@ -111,6 +111,88 @@ impl Verdict {
         self.witnesses = witnesses;
         self.more_witnesses = more;
         self
+    }
+}
+
+/// The numbers behind a verdict.
+///
+/// ```
+/// use berth_engine::{Counts, TopologyPair};
+///
+/// let counts = Counts::Affinity { matching: 0, elsewhere: 2 };
+/// let zone = TopologyPair { key: "zone".to_owned(), value: Some("a".to_owned()) };
+/// assert_eq!(counts.text(Some(&zone)), "0 matching pods in a, 2 elsewhere");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub enum Counts {
+    /// Amounts of a resource: milli-CPU for `cpu`, bytes for memory and storage, units for other resources and `pods`.
+    Resource {
+        /// Name of the resource.
+        resource: String,
+        /// Request of the pod.
+        requested: i64,
+        /// Requests of the pods on the node.
+        used: i64,
+        /// Capacity of the node for pods.
+        allocatable: i64,
+    },
+    /// Required affinity.
+    Affinity {
+        /// Matching pods in the domain.
+        matching: i64,
+        /// Matching pods in all other domains.
+        elsewhere: i64,
+    },
+    /// Required anti-affinity of the pod.
+    AntiAffinity {
+        /// Matching pods in the domain.
+        matching: i64,
+    },
+    /// Required anti-affinity of existing pods.
+    ExistingAntiAffinity {
+        /// Existing pods in the domain that have the term.
+        owners: i64,
+    },
+    /// Topology spread constraint.
+    Spread {
+        /// Matching pods in the domain.
+        matching: i64,
+        /// 1 if the pod matches its own constraint, else 0.
+        #[serde(rename = "self")]
+        self_match: i64,
+        /// Matching pods in the domain with the fewest.
+        minimum: i64,
+        /// Matching pods above the minimum with the pod in the domain.
+        skew: i64,
+        /// The limit of the constraint.
+        max_skew: i64,
+    },
+}
+
+impl Counts {
+    /// The numbers in words; `topology` is the domain that they concern.
+    pub fn text(&self, topology: Option<&TopologyPair>) -> String {
+        let domain = topology.and_then(|pair| pair.value.as_ref());
+        let domain = domain.map(|value| format!(" in {value}")).unwrap_or_default();
+        let pods = |n: i64| if n == 1 { "pod" } else { "pods" };
+        let matching = |n: i64| format!("{n} matching {}{domain}", pods(n));
+        match self {
+            Counts::Resource { resource, requested, used, allocatable } => {
+                let amount = |n| with_unit(resource, n);
+                let (requested, used, allocatable) =
+                    (amount(*requested), amount(*used), amount(*allocatable));
+                format!("{requested} requested, {used} used, {allocatable} allocatable")
+            }
+            Counts::Affinity { matching: n, elsewhere } => format!("{}, {elsewhere} elsewhere", matching(*n)),
+            Counts::AntiAffinity { matching: n } => matching(*n),
+            Counts::ExistingAntiAffinity { owners } => {
+                format!("{owners} {} with this rule{domain}", pods(*owners))
+            }
+            Counts::Spread { matching: n, minimum, skew, max_skew, .. } => {
+                format!("{}, minimum {minimum}, skew {skew} with this pod, maxSkew {max_skew}", matching(*n))
+            }
+        }
     }
 }
 

@@ -18,9 +18,9 @@ fn a_bottleneck_in_short_names_the_term_and_its_witnesses() {
     assert_eq!(
         bottleneck(&format!("{nodes}{pods}\npod default/n anti(app=web @zone)")).as_deref(),
         Some(
-            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0] excludes 2/3 nodes, \
-             alone because of default/w0 on a, default/w1 on a, default/w2 on a and 6 more: must not be with pods with \
-             `app=web` in namespace default, per topology.kubernetes.io/zone"
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0] excludes 2/3 nodes \
+             (2 by this rule alone) because of default/w0 on a, default/w1 on a, default/w2 on a and 6 more: \
+             rejects pods with `app=web` in namespace default in the same topology.kubernetes.io/zone"
         )
     );
     assert_eq!(bottleneck(&format!("{nodes}\npod default/n")), None, "it fits");

@@ -84,10 +84,10 @@ fn a_node_checks_rules_that_hold_during_execution() {
         ("pod default/x on a app=db", "rdrd-anti(app=db @hostname)", "PodAntiAffinity"),
         ("pod default/x on a app=db", "rdrd-anti(app=db @*)", "PodAntiAffinity"),
         ("pod default/x on b app=db", "rdrd-anti(app=db @hostname)", "admitted"),
-        // Zones are beyond what a node sees.
+        // A node cannot see zones.
         ("pod default/x on b app=db", "rdrd-anti(app=db @zone)", "admitted"),
         ("pod default/x on b app=db", "rdrd-aff(app=db @zone)", "admitted"),
-        // Anti-affinity of pods that run here.
+        // Anti-affinity of pods on the node.
         ("pod default/x on a rdrd-anti(app=web @hostname)", "app=web", "PodAntiAffinity"),
         ("pod default/x on a note-rdrd-anti(app=web @hostname)", "app=web", "PodAntiAffinity"),
         ("pod default/x on a anti(app=web @hostname)", "app=web", "admitted"),
@@ -100,11 +100,11 @@ fn a_node_checks_rules_that_hold_during_execution() {
     }
     let answer = admission("node a\npod default/x on a app=db\npod default/p rdrd-anti(app=db @hostname)");
     assert!(answer.contains("requiredDuringSchedulingRequiredDuringExecution[0]"), "{answer}");
-    assert!(answer.contains("default/x runs here"), "{answer}");
+    assert!(answer.contains("default/x runs on the node"), "{answer}");
 }
 
 #[test]
-fn a_pod_that_is_there_does_not_stand_in_its_own_way() {
+fn a_pod_does_not_conflict_with_itself() {
     let pod = "pod default/p on a app=p cpu=2 port:80 rdrd-anti(app=p @hostname) rdrd-aff(app=p @hostname)";
     let text = format!("node a cpu=2 pods=1\n{pod}\n{pod}");
     assert_eq!(admission(&text), "admitted");

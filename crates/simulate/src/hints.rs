@@ -2,7 +2,7 @@
 
 use berth_api::config::Plugin;
 use berth_api::quantity::with_unit;
-use berth_engine::{ExcludedNodes, Explanation, Outcome, Status, Verdict};
+use berth_engine::{Counts, ExcludedNodes, Explanation, Outcome, Status, Verdict};
 
 /// One hint for each of the nearest groups of nodes.
 pub(crate) fn nearest_hints(explanation: &Explanation) -> Vec<String> {
@@ -28,52 +28,51 @@ pub(crate) fn nearest_hints(explanation: &Explanation) -> Vec<String> {
 }
 
 fn hint(verdict: &Verdict) -> String {
-    let count = |name| verdict.counts.get(name).copied().unwrap_or(0);
-    let domain = || verdict.topology.as_ref().map(ToString::to_string).unwrap_or_default();
-    let pods = || {
-        let n = verdict.witnesses.len() + verdict.more_witnesses;
-        let names: Vec<_> = verdict.witnesses.iter().map(|w| format!("{}/{}", w.namespace, w.name)).collect();
-        let more = if verdict.more_witnesses > 0 {
-            format!(" and {} more", verdict.more_witnesses)
-        } else {
-            String::new()
-        };
-        if n == 0 { "the pods".to_owned() } else { format!("{}{more}", names.join(", ")) }
-    };
-    let resource = verdict.reason.strip_prefix("Insufficient ").unwrap_or("pods");
-    let amount = |n| with_unit(resource, n);
-    match verdict.plugin {
-        Plugin::NodeUnschedulable => "uncordon the node".to_owned(),
-        Plugin::NodeName => "change spec.nodeName".to_owned(),
-        Plugin::TaintToleration => format!("add a toleration, or remove the taint: {}", verdict.detail),
-        Plugin::NodeAffinity => format!("change the node's labels or the rule: {}", verdict.detail),
-        Plugin::NodePorts => format!("move {}: {}", pods(), verdict.detail),
-        Plugin::NodeResourcesFit if verdict.status == Status::UnschedulableAndUnresolvable => {
+    let detail = &verdict.detail;
+    let domain = verdict.topology.as_ref().map(ToString::to_string).unwrap_or_default();
+    match (verdict.plugin, &verdict.counts) {
+        (Plugin::NodeUnschedulable, _) => "uncordon the node".to_owned(),
+        (Plugin::NodeName, _) => "change spec.nodeName".to_owned(),
+        (Plugin::TaintToleration, _) => format!("add a toleration, or remove the taint: {detail}"),
+        (Plugin::NodeAffinity, _) => format!("change the labels of the node, or relax the rule: {detail}"),
+        (Plugin::NodePorts, _) => format!("move {}: {detail}", pods(verdict)),
+        (_, Some(Counts::Resource { resource, allocatable, .. }))
+            if verdict.status == Status::UnschedulableAndUnresolvable =>
+        {
+            let allocatable = with_unit(resource, *allocatable);
             format!(
-                "request less, or add a larger node: {}, {} allocatable",
-                verdict.detail,
-                amount(count("allocatable"))
+                "request less, or add a larger node: the pod {detail}, the node has {allocatable} allocatable"
             )
         }
-        Plugin::NodeResourcesFit => {
-            let missing = count("requested") + count("used") - count("allocatable");
-            format!("free {} more: {}", amount(missing), verdict.detail)
+        (_, Some(Counts::Resource { resource, .. })) if resource == "pods" => {
+            format!("remove a pod from the node: the pod {detail}")
         }
-        Plugin::PodTopologySpread if verdict.counts.is_empty() => {
-            format!("add the label to the node ({}): {}", domain(), verdict.detail)
-        }
-        Plugin::PodTopologySpread => {
+        (_, Some(Counts::Resource { resource, requested, used, allocatable })) => {
             format!(
-                "place matching pods in other domains first ({} has {}, the minimum is {})",
-                domain(),
-                count("matching"),
-                count("minimum")
+                "free {} more {resource}: the pod {detail}",
+                with_unit(resource, requested + used - allocatable)
             )
         }
-        Plugin::InterPodAffinity if !verdict.witnesses.is_empty() => {
-            format!("move {} out of {}, or relax the rule ({})", pods(), domain(), verdict.detail)
+        (Plugin::PodTopologySpread, None) => format!("add the label to the node ({domain}): {detail}"),
+        (_, Some(Counts::Spread { matching, minimum, .. })) => {
+            format!(
+                "place matching pods in other domains first ({domain} has {matching}, the minimum is {minimum})"
+            )
         }
-        Plugin::InterPodAffinity => format!("start a matching pod in {}: {}", domain(), verdict.detail),
-        _ => verdict.detail.clone(),
+        (Plugin::InterPodAffinity, _) if !verdict.witnesses.is_empty() => {
+            format!("move {} out of {domain}, or relax the rule: {detail}", pods(verdict))
+        }
+        (Plugin::InterPodAffinity, _) => format!("start a matching pod in {domain}: {detail}"),
+        _ => detail.clone(),
+    }
+}
+
+/// The pods that cause a verdict.
+fn pods(verdict: &Verdict) -> String {
+    let names: Vec<_> = verdict.witnesses.iter().map(|w| format!("{}/{}", w.namespace, w.name)).collect();
+    match (names.as_slice(), verdict.more_witnesses) {
+        ([], _) => "the pods".to_owned(),
+        (_, 0) => names.join(", "),
+        (_, more) => format!("{} and {more} more", names.join(", ")),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
-use berth_engine::{ExcludedNodes, Explanation, Witness};
+use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict, Witness};
 
 /// The label by which a Deployment distinguishes its revisions.
 const REVISION: &str = "pod-template-hash";
@@ -45,9 +45,10 @@ pub(crate) fn blocked_by_own_update<'a>(
     let blocked: Vec<&ExcludedNodes> = blocked.collect();
     let n_nodes: usize = blocked.iter().map(|group| group.nodes.len()).sum();
     let own = blocked.iter().flat_map(|group| &group.verdicts);
-    let own = own.filter(|v| v.counts.contains_key("matching")).find_map(|v| v.term.as_deref());
+    let is_own = |v: &&Verdict| matches!(v.counts, Some(Counts::AntiAffinity { .. }));
+    let own = own.filter(is_own).find_map(|v| v.term.as_deref());
     let theirs = blocked.iter().flat_map(|group| &group.verdicts);
-    let theirs = theirs.into_iter().any(|v| v.counts.contains_key("carriers"));
+    let theirs = theirs.into_iter().any(|v| matches!(v.counts, Some(Counts::ExistingAntiAffinity { .. })));
     let nodes = match n_nodes {
         0 => return None,
         1 => "on 1 node".to_owned(),

@@ -1,10 +1,9 @@
 //! Explanations of placements.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use berth_engine::{
-    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
+    Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
     Verdict, Witness,
 };
 use berth_simulate::PodExplanation;
@@ -116,7 +115,7 @@ pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
     }
     for domain in domains.iter().take(MAX_DOMAINS) {
         let DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses } = domain;
-        let counts = counts_text(counts, Some(topology));
+        let counts = counts_text(counts.as_ref(), Some(topology));
         let cause = cause_text(witnesses, *more_witnesses);
         writeln!(out, "    - {topology}: {}{counts}{cause}", counted(*n_nodes, "node"))?;
     }
@@ -169,7 +168,7 @@ pub fn write_verdict(out: &mut impl Write, verdict: &Verdict, indent: &str) -> i
     let term = verdict.term.as_ref().map(|t| format!(" {t}")).unwrap_or_default();
     writeln!(out, "{indent}- {BOLD}{}{BOLD:#}{term}: {}", verdict.plugin.name(), verdict.reason)?;
     let topology = verdict.topology.as_ref().map(|t| format!("; {t}")).unwrap_or_default();
-    let counts = counts_text(&verdict.counts, verdict.topology.as_ref());
+    let counts = counts_text(verdict.counts.as_ref(), verdict.topology.as_ref());
     let cause = cause_text(&verdict.witnesses, verdict.more_witnesses);
     writeln!(out, "{indent}  {}{topology}{counts}{cause}", verdict.detail)
 }
@@ -204,19 +203,8 @@ fn write_feasible(out: &mut impl Write, explanation: &Explanation, only: Option<
 }
 
 /// `; 0 matching pods in zone-1, 2 elsewhere`.
-fn counts_text(counts: &BTreeMap<&'static str, i64>, topology: Option<&TopologyPair>) -> String {
-    let domain = topology.and_then(|pair| pair.value.as_ref()).map(|value| format!(" in {value}"));
-    let pods = |n: i64, adjective: &str| format!("{n} {adjective}{}", if n == 1 { "pod" } else { "pods" });
-    let text = |(name, n): (&&str, &i64)| match *name {
-        "matching" => pods(*n, "matching ") + domain.as_deref().unwrap_or_default(),
-        "elsewhere" => format!("{n} elsewhere"),
-        "carriers" => format!("{} with this rule", pods(*n, "")),
-        "self" => format!("{n} for this pod"),
-        name => format!("{name} {n}"),
-    };
-    let (matching, others): (Vec<_>, Vec<_>) = counts.iter().partition(|(name, _)| **name == "matching");
-    let texts: Vec<_> = matching.into_iter().chain(others).map(text).collect();
-    if texts.is_empty() { String::new() } else { format!("; {}", texts.join(", ")) }
+fn counts_text(counts: Option<&Counts>, topology: Option<&TopologyPair>) -> String {
+    counts.map(|counts| format!("; {}", counts.text(topology))).unwrap_or_default()
 }
 
 fn cause_text(witnesses: &[Witness], more: usize) -> String {

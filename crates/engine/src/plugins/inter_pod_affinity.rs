@@ -11,7 +11,7 @@ use crate::state::matcher::{MatcherId, TermOwners};
 use crate::state::node::NodeId;
 use crate::state::rule_set::{PreferredTerm, RequiredTerm};
 use crate::state::topology::{DomainId, TopologyId};
-use crate::verdict::{Rejection, Status, Verdict};
+use crate::verdict::{Counts, Rejection, Status, Verdict};
 use crate::witness::{DomainOf, WitnessCache};
 
 pub(crate) const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
@@ -226,8 +226,7 @@ impl Filter for InterPodAffinity<'_> {
                 verdict
                     .term(&term.term.path)
                     .topology(pair)
-                    .count("matching", 0)
-                    .count("elsewhere", elsewhere.unwrap_or(0)),
+                    .counts(Counts::Affinity { matching: 0, elsewhere: elsewhere.unwrap_or(0) }),
             );
         }
         for term in &self.anti_affinity {
@@ -242,7 +241,7 @@ impl Filter for InterPodAffinity<'_> {
                     )
                     .term(&term.term.path)
                     .topology(state.topology_pair(topology, Some(domain)))
-                    .count("matching", n_pods)
+                    .counts(Counts::AntiAffinity { matching: n_pods })
                     .witnesses(self.witnesses.pods_matching(
                         state,
                         term.matcher,
@@ -260,7 +259,7 @@ impl Filter for InterPodAffinity<'_> {
                     Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
                         .term(path)
                         .topology(state.topology_pair(topology, Some(domain)))
-                        .count("carriers", count)
+                        .counts(Counts::ExistingAntiAffinity { owners: count })
                         .witnesses(witnesses.clone()),
                 );
             }

@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
-use crate::verdict::{Rejection, Status, Verdict};
+use crate::verdict::{Counts, Rejection, Status, Verdict};
 use crate::witness::{DomainOf, WitnessCache};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
@@ -186,12 +186,13 @@ impl Filter for DoNotSchedule<'_> {
                 .topology(pair);
             if let Some((domain, counts)) = place {
                 let Skew { matching, minimum, skew } = counted.skew(node, domain, counts);
-                verdict = verdict
-                    .count("matching", matching)
-                    .count("self", counted.spread.self_match)
-                    .count("minimum", minimum)
-                    .count("skew", skew)
-                    .count("maxSkew", constraint.max_skew);
+                verdict = verdict.counts(Counts::Spread {
+                    matching,
+                    self_match: counted.spread.self_match,
+                    minimum,
+                    skew,
+                    max_skew: constraint.max_skew,
+                });
                 if let Some(matcher) = counted.spread.matcher {
                     let of = DomainOf { topology: counted.spread.topology, domain, node: node.id };
                     verdict = verdict.witnesses(self.witnesses.pods_matching(state, matcher, of));

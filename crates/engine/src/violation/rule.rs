@@ -12,7 +12,7 @@ use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::state::rule_set::{RequiredTerm, RuleAt, RuleSet, anti_affinity};
 use crate::state::topology::{DomainId, TopologyId};
-use crate::verdict::{Status, Verdict};
+use crate::verdict::{Counts, Status, Verdict};
 use crate::witness::{DomainOf, WitnessCache, Witnesses};
 
 impl State {
@@ -120,8 +120,7 @@ impl State {
         Verdict::new(plugin, status, REASON_AFFINITY, detail)
             .term(&term.path)
             .topology(pair)
-            .count("matching", 0)
-            .count("elsewhere", elsewhere)
+            .counts(Counts::Affinity { matching: 0, elsewhere })
     }
 
     fn anti_affinity_verdict(
@@ -144,7 +143,7 @@ impl State {
         let matching = cache.pods_matching(self, compiled.matcher, DomainOf { topology, domain, node });
         verdict
             .topology(self.topology_pair(topology, Some(domain)))
-            .count("matching", n_pods)
+            .counts(Counts::AntiAffinity { matching: n_pods })
             .witnesses(self.without(id, self.is_matched(pod, compiled.matcher), matching))
     }
 

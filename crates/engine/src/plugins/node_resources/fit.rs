@@ -10,7 +10,7 @@ use super::super::{Filter, TermInfo};
 use crate::context::{Context, NodeRef};
 use crate::state::intern::{Symbol, Symbols};
 use crate::state::node::{NodeRecord, Resources};
-use crate::verdict::{Rejection, Status, Verdict};
+use crate::verdict::{Counts, Rejection, Status, Verdict};
 
 struct NodeResourcesFit<'a> {
     context: Context<'a>,
@@ -149,9 +149,7 @@ impl Filter for NodeResourcesFit<'_> {
             };
             let mut verdict = Verdict::new(Plugin::NodeResourcesFit, status, "", describe(name, requested))
                 .term(term(name))
-                .count("requested", requested)
-                .count("used", used)
-                .count("allocatable", allocatable);
+                .counts(Counts::Resource { resource: name.to_owned(), requested, used, allocatable });
             verdict.reason = shortage.reason(self.context);
             verdict
         };
@@ -169,7 +167,7 @@ fn term(resource: &str) -> &'static str {
 
 fn describe(resource: &str, amount: i64) -> String {
     match resource {
-        PODS => "the node must have capacity for one more pod".to_owned(),
+        PODS => "requires capacity for one more pod".to_owned(),
         _ => format!("requests {} {resource}", with_unit(resource, amount)),
     }
 }
