@@ -178,11 +178,9 @@ impl Counts {
         let pods = |n: i64| if n == 1 { "pod" } else { "pods" };
         let matching = |n: i64| format!("{n} matching {}{domain}", pods(n));
         match self {
-            Counts::Resource { resource, requested, used, allocatable } => {
+            Counts::Resource { resource, used, allocatable, .. } => {
                 let amount = |n| with_unit(resource, n);
-                let (requested, used, allocatable) =
-                    (amount(*requested), amount(*used), amount(*allocatable));
-                format!("{requested} requested, {used} used, {allocatable} allocatable")
+                format!("{} used, {} allocatable", amount(*used), amount(*allocatable))
             }
             Counts::Affinity { matching: n, elsewhere } => format!("{}, {elsewhere} elsewhere", matching(*n)),
             Counts::AntiAffinity { matching: n } => matching(*n),
