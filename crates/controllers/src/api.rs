@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::Resource;
 use http::Request;
 use kube::Client;
@@ -12,8 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::cache::ObjectKey;
-use super::view::{AnyObject, Meta};
+use super::view::{ObjectMeta, PartialObjectMetadata};
 
 /// Requests under way at one time, of all controllers together.
 const MAX_IN_FLIGHT: usize = 64;
@@ -33,7 +33,7 @@ pub(crate) struct Api {
 pub(crate) struct ApiError {
     verb: &'static str,
     kind: &'static str,
-    key: ObjectKey,
+    key: NamespacedName,
     failure: Failure,
 }
 
@@ -157,9 +157,9 @@ impl Api {
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         kind: &'static Resource,
-        key: &ObjectKey,
+        key: &NamespacedName,
     ) -> Result<Option<T>, ApiError> {
-        let path = format!("{}/{}", kind.path(&key.namespace), key.name);
+        let path = kind.object_path(key.namespace(), key.name());
         match self.send("get", kind.kind, key, Request::get(path), Vec::new()).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() => Ok(None),
@@ -174,7 +174,7 @@ impl Api {
         namespace: &str,
         object: Vec<u8>,
     ) -> Result<T, ApiError> {
-        let key = ObjectKey::new(namespace, "");
+        let key = NamespacedName::new(namespace, "");
         let request =
             Request::post(kind.path(namespace)).header(http::header::CONTENT_TYPE, "application/json");
         self.send("create", kind.kind, &key, request, object).await
@@ -186,7 +186,7 @@ impl Api {
     pub(crate) async fn patch<T: DeserializeOwned>(
         &self,
         kind: &'static Resource,
-        key: &ObjectKey,
+        key: &NamespacedName,
         subresource: &str,
         patch: &Value,
     ) -> Result<T, ApiError> {
@@ -197,23 +197,25 @@ impl Api {
     pub(crate) async fn merge_status(
         &self,
         kind: &'static Resource,
-        meta: &Meta,
+        meta: &ObjectMeta,
         status: &impl Serialize,
     ) -> Result<(), ApiError> {
-        let patch = json!({"metadata": {"uid": &*meta.uid}, "status": status});
+        let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         let content = "application/strategic-merge-patch+json";
-        self.patch_as::<AnyObject>(content, kind, &meta.key(), "status", &patch).await.map(drop)
+        self.patch_as::<PartialObjectMetadata>(content, kind, &meta.namespaced_name(), "status", &patch)
+            .await
+            .map(drop)
     }
 
     async fn patch_as<T: DeserializeOwned>(
         &self,
         content: &str,
         kind: &'static Resource,
-        key: &ObjectKey,
+        key: &NamespacedName,
         subresource: &str,
         patch: &Value,
     ) -> Result<T, ApiError> {
-        let mut path = format!("{}/{}", kind.path(&key.namespace), key.name);
+        let mut path = kind.object_path(key.namespace(), key.name());
         if !subresource.is_empty() {
             path.push('/');
             path.push_str(subresource);
@@ -226,28 +228,25 @@ impl Api {
     pub(crate) async fn write_status(
         &self,
         kind: &'static Resource,
-        meta: &Meta,
+        meta: &ObjectMeta,
         status: &impl Serialize,
         precondition: Precondition,
     ) -> Result<(), ApiError> {
-        let mut patch = json!({"metadata": {"uid": &*meta.uid}, "status": status});
+        let mut patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         if precondition == Precondition::Version {
             patch["metadata"]["resourceVersion"] = meta.resource_version.as_str().into();
         }
-        self.patch::<AnyObject>(kind, &meta.key(), "status", &patch).await.map(drop)
+        self.patch::<PartialObjectMetadata>(kind, &meta.namespaced_name(), "status", &patch).await.map(drop)
     }
 
     /// Deletes an object. One that is already gone is as good as deleted.
     pub(crate) async fn delete(
         &self,
         kind: &'static Resource,
-        key: &ObjectKey,
+        key: &NamespacedName,
         options: DeleteOptions<'_>,
     ) -> Result<(), ApiError> {
-        match self
-            .delete_at(kind.kind, format!("{}/{}", kind.path(&key.namespace), key.name), key, options)
-            .await
-        {
+        match self.delete_at(kind.kind, kind.object_path(key.namespace(), key.name()), key, options).await {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,
         }
@@ -258,7 +257,7 @@ impl Api {
         &self,
         kind: &'static str,
         path: String,
-        key: &ObjectKey,
+        key: &NamespacedName,
         options: DeleteOptions<'_>,
     ) -> Result<(), ApiError> {
         let request = Request::delete(path).header(http::header::CONTENT_TYPE, "application/json");
@@ -271,7 +270,7 @@ impl Api {
         &self,
         verb: &'static str,
         kind: &'static str,
-        key: &ObjectKey,
+        key: &NamespacedName,
         request: http::request::Builder,
         body: Vec<u8>,
     ) -> Result<T, ApiError> {

@@ -1,57 +1,45 @@
 //! What a watch has brought, shared by all controllers, with the indexes they ask by.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::view::{AnyObject, Meta};
-
-/// Namespace and name; the namespace of cluster-scoped objects is empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ObjectKey {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
-}
-
-impl ObjectKey {
-    pub(crate) fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        ObjectKey { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            f.write_str(&self.name)
-        } else {
-            write!(f, "{}/{}", self.namespace, self.name)
-        }
-    }
-}
+use super::view::{ObjectMeta, PartialObjectMetadata};
+use berth_api::object::NamespacedName;
 
 /// A question that the cache answers without looking at every object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Index {
     /// Objects in a namespace.
-    Namespace(Arc<str>),
+    Namespace(String),
     /// Objects managed by the controller with this uid.
-    Controller(Arc<str>),
+    Controller(String),
     /// Objects in a namespace that no controller manages.
-    Orphans(Arc<str>),
+    Orphans(String),
     /// Pods bound to a node.
-    Node(Arc<str>),
+    Node(String),
+}
+
+impl Index {
+    /// The questions that an object answers by its metadata: its namespace, and its controller or that it has none.
+    pub(crate) fn of_metadata(metadata: &ObjectMeta, add: &mut dyn FnMut(Index)) {
+        add(Index::Namespace(metadata.namespace.clone()));
+        add(match metadata.controller() {
+            Some(owner) => Index::Controller(owner.uid.clone()),
+            None => Index::Orphans(metadata.namespace.clone()),
+        });
+    }
 }
 
 /// What can be kept in a [`Cache`].
 pub(crate) trait Cached: Send + Sync + 'static {
-    fn meta(&self) -> &Meta;
+    fn meta(&self) -> &ObjectMeta;
 
     /// Names the questions this object is an answer to.
     fn index(&self, add: &mut dyn FnMut(Index));
 }
 
-impl Cached for AnyObject {
-    fn meta(&self) -> &Meta {
+impl Cached for PartialObjectMetadata {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
@@ -77,8 +65,8 @@ pub(crate) struct Cache<T> {
 }
 
 struct State<T> {
-    objects: HashMap<ObjectKey, Arc<T>>,
-    indexes: HashMap<Index, HashMap<ObjectKey, Arc<T>>>,
+    objects: HashMap<NamespacedName, Arc<T>>,
+    indexes: HashMap<Index, HashMap<NamespacedName, Arc<T>>>,
 }
 
 impl<T> Default for Cache<T> {
@@ -88,11 +76,11 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T: Cached> Cache<T> {
-    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, key: &NamespacedName) -> Option<Arc<T>> {
         self.read().objects.get(key).cloned()
     }
 
-    pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn contains(&self, key: &NamespacedName) -> bool {
         self.read().objects.contains_key(key)
     }
 
@@ -113,7 +101,7 @@ impl<T: Cached> Cache<T> {
 
     /// Puts an object in; what it replaces is returned.
     pub(crate) fn insert(&self, object: Arc<T>) -> Option<Arc<T>> {
-        let key = object.meta().key();
+        let key = object.meta().namespaced_name();
         let mut state = self.write();
         let old = state.objects.insert(key.clone(), object.clone());
         state.reindex(&key, old.as_deref(), Some(&object));
@@ -121,7 +109,7 @@ impl<T: Cached> Cache<T> {
     }
 
     /// Takes an object out.
-    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Arc<T>> {
+    pub(crate) fn remove(&self, key: &NamespacedName) -> Option<Arc<T>> {
         let mut state = self.write();
         let old = state.objects.remove(key);
         state.reindex(key, old.as_deref(), None);
@@ -129,7 +117,7 @@ impl<T: Cached> Cache<T> {
     }
 
     /// Keys that are not among `listed`: what went away while nobody watched.
-    pub(crate) fn missing_from(&self, listed: &HashSet<ObjectKey>) -> Vec<ObjectKey> {
+    pub(crate) fn missing_from(&self, listed: &HashSet<NamespacedName>) -> Vec<NamespacedName> {
         self.read().objects.keys().filter(|key| !listed.contains(key)).cloned().collect()
     }
 
@@ -144,7 +132,7 @@ impl<T: Cached> Cache<T> {
 }
 
 impl<T: Cached> State<T> {
-    fn reindex(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&Arc<T>>) {
+    fn reindex(&mut self, key: &NamespacedName, old: Option<&T>, new: Option<&Arc<T>>) {
         if let Some(old) = old {
             old.index(&mut |index| {
                 if let Some(found) = self.indexes.get_mut(&index) {
@@ -196,8 +184,8 @@ mod tests {
         assert_eq!(names(&cache, Index::Orphans("a".into())), [""; 0]);
         assert_eq!(names(&cache, Index::Controller("1".into())), ["x", "y"]);
 
-        cache.remove(&ObjectKey::new("a", "x"));
-        cache.remove(&ObjectKey::new("a", "y"));
+        cache.remove(&NamespacedName::new("a", "x"));
+        cache.remove(&NamespacedName::new("a", "y"));
         assert!(cache.is_empty(&Index::Node("n".into())));
         assert!(cache.read().indexes.is_empty());
     }

@@ -4,8 +4,9 @@
 //! count of the first one; an object that has many different things happen to it gets only so many events.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
+use berth_api::object::time::rfc3339;
 use berth_api::resource::{EVENTS, Resource};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,8 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
-use super::cache::ObjectKey;
-use super::view::{AnyObject, Meta, rfc3339};
+use super::view::{ObjectMeta, PartialObjectMetadata};
 
 /// Events that wait to be written.
 const MAX_WAITING: usize = 2_000;
@@ -38,13 +38,13 @@ pub(crate) enum Severity {
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub(crate) resource: &'static Resource,
-    pub(crate) key: ObjectKey,
-    pub(crate) uid: Arc<str>,
+    pub(crate) key: NamespacedName,
+    pub(crate) uid: String,
 }
 
 impl Reference {
-    pub(crate) fn new(kind: &'static Resource, meta: &Meta) -> Self {
-        Reference { resource: kind, key: meta.key(), uid: meta.uid.clone() }
+    pub(crate) fn new(kind: &'static Resource, meta: &ObjectMeta) -> Self {
+        Reference { resource: kind, key: meta.namespaced_name(), uid: meta.uid.clone() }
     }
 }
 
@@ -108,14 +108,14 @@ pub(crate) fn recorder(api: Api, stop: CancellationToken) -> (Recorder, impl Fut
                 Write::Create(name, object) => {
                     let namespace = event_namespace(&event.about);
                     let body = object.to_string().into_bytes();
-                    if let Err(error) = api.create::<AnyObject>(&EVENTS, namespace, body).await {
+                    if let Err(error) = api.create::<PartialObjectMetadata>(&EVENTS, namespace, body).await {
                         correlator.forget(&name);
                         tracing::debug!(%error, "an event was not written");
                     }
                 }
                 Write::Count(name, patch) => {
-                    let key = ObjectKey::new(event_namespace(&event.about), name.as_str());
-                    if api.patch::<AnyObject>(&EVENTS, &key, "", &patch).await.is_err() {
+                    let key = NamespacedName::new(event_namespace(&event.about), name.as_str());
+                    if api.patch::<PartialObjectMetadata>(&EVENTS, &key, "", &patch).await.is_err() {
                         // Most likely expired: the next one is a new event.
                         correlator.forget(&name);
                     }
@@ -128,7 +128,7 @@ pub(crate) fn recorder(api: Api, stop: CancellationToken) -> (Recorder, impl Fut
 
 /// Events of cluster-scoped objects live in `default`.
 fn event_namespace(about: &Reference) -> &str {
-    if about.key.namespace.is_empty() { "default" } else { &about.key.namespace }
+    if about.key.namespace().is_empty() { "default" } else { about.key.namespace() }
 }
 
 enum Write {
@@ -140,8 +140,8 @@ enum Write {
 /// Tells new events from repeated ones.
 #[derive(Default)]
 struct Correlator {
-    known: HashMap<(&'static str, Arc<str>, &'static str, String), Known>,
-    budgets: HashMap<(&'static str, Arc<str>), (f64, Timestamp)>,
+    known: HashMap<(&'static str, String, &'static str, String), Known>,
+    budgets: HashMap<(&'static str, String), (f64, Timestamp)>,
     sequence: u64,
 }
 
@@ -167,15 +167,15 @@ impl Correlator {
             return Write::Count(known.name.clone(), patch);
         }
         let suffix = u64::try_from(event.time.as_nanosecond()).unwrap_or_default();
-        let name = format!("{}.{:x}", event.about.key.name, suffix.wrapping_add(self.sequence));
+        let name = format!("{}.{:x}", event.about.key.name(), suffix.wrapping_add(self.sequence));
         let about = &event.about;
         let severity = match event.severity {
             Severity::Normal => "Normal",
             Severity::Warning => "Warning",
         };
-        let mut involved = json!({"apiVersion": about.resource.api_version(), "kind": about.resource.kind, "name": &*about.key.name, "uid": &*about.uid});
-        if !about.key.namespace.is_empty() {
-            involved["namespace"] = (*about.key.namespace).into();
+        let mut involved = json!({"apiVersion": about.resource.api_version(), "kind": about.resource.kind, "name": about.key.name(), "uid": about.uid});
+        if !about.key.namespace().is_empty() {
+            involved["namespace"] = (*about.key.namespace()).into();
         }
         let object = json!({
             "apiVersion": "v1",
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     fn event(uid: &str, message: &str) -> Event {
-        let key = ObjectKey::new("a", "x");
+        let key = NamespacedName::new("a", "x");
         let about = Reference { resource: &PODS, key, uid: uid.into() };
         let (message, time) = (message.to_owned(), Timestamp::UNIX_EPOCH);
         Event { source: "test", about, severity: Severity::Normal, reason: "Reason", message, time }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use bytes::BytesMut;
 use futures::StreamExt;
 use http::Request;
@@ -19,8 +20,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{ANSWER_WITHIN, Api, ApiError};
-use super::cache::{Cache, Cached, Change, ObjectKey};
-use super::view::AnyObject;
+use super::cache::{Cache, Cached, Change};
+use super::view::PartialObjectMetadata;
 
 /// Objects in one page of a list.
 const PAGE: usize = 500;
@@ -184,12 +185,13 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
                 path.push_str("&continue=");
                 path.extend(url_encoded(&token));
             }
-            let page: List<Readable<T>> =
-                api.send("list", self.name, &ObjectKey::new("", ""), Request::get(path), Vec::new()).await?;
+            let page: List<Readable<T>> = api
+                .send("list", self.name, &NamespacedName::new("", ""), Request::get(path), Vec::new())
+                .await?;
             for object in page.items {
                 match object {
                     Readable::Yes(object) => {
-                        listed.insert(object.meta().key());
+                        listed.insert(object.meta().namespaced_name());
                         self.put(object);
                     }
                     Readable::No(error) => {
@@ -256,9 +258,9 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
             // One object that nobody here can read must not keep the others from coming.
             Err(error) => {
                 tracing::warn!(resource = self.name, %error, "an object cannot be read and is left out");
-                let event: WatchEvent<AnyObject> =
+                let event: WatchEvent<PartialObjectMetadata> =
                     serde_json::from_slice(line).map_err(|error| WatchEnd::Failed(error.to_string()))?;
-                self.remove(&event.object.metadata.key());
+                self.remove(&event.object.metadata.namespaced_name());
                 *version = event.object.metadata.resource_version;
                 return Ok(());
             }
@@ -277,7 +279,7 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
             EventKind::Deleted => {
                 // The last state goes through the handlers too: it may differ from what was known.
                 let object = Arc::new(event.object);
-                let old = self.cache.remove(&object.meta().key());
+                let old = self.cache.remove(&object.meta().namespaced_name());
                 self.tell(&Change { old: Some(old.as_ref().unwrap_or(&object)), new: None });
             }
             EventKind::Bookmark | EventKind::Error | EventKind::Unknown => {}
@@ -306,7 +308,7 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
         }
     }
 
-    fn remove(&self, key: &ObjectKey) {
+    fn remove(&self, key: &NamespacedName) {
         if let Some(old) = self.cache.remove(key) {
             self.tell(&Change { old: Some(&old), new: None });
         }

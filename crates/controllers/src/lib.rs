@@ -53,8 +53,8 @@ use crate::pod_gc::PodGc;
 use crate::replica_set::ReplicaSets;
 use crate::stateful_set::StatefulSets;
 use crate::view::{
-    AnyObject, ControllerRevision, DaemonSet, Deployment, Job, Lease, Node, Pod, PodDisruptionBudget,
-    ReplicaSet, StatefulSet,
+    ControllerRevision, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata, Pod,
+    PodDisruptionBudget, ReplicaSet, StatefulSet,
 };
 
 /// Kinds that no controller but the garbage collector looks at.
@@ -85,7 +85,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let mut nodes = informer::<Node>(&resource::NODES);
     let leases = informer::<Lease>(&resource::LEASES);
     let mut namespaces = informer::<Namespace>(&resource::NAMESPACES);
-    let mut service_accounts = informer::<AnyObject>(&resource::SERVICE_ACCOUNTS);
+    let mut service_accounts = informer::<PartialObjectMetadata>(&resource::SERVICE_ACCOUNTS);
     let mut replica_sets = informer::<ReplicaSet>(&resource::REPLICA_SETS);
     let mut replication_controllers = informer::<ReplicaSet>(&resource::REPLICATION_CONTROLLERS);
     let mut deployments = informer::<Deployment>(&resource::DEPLOYMENTS);
@@ -167,7 +167,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.follow_owned(&garbage_collector, &resource::JOBS, jobs);
     tasks.follow_owned(&garbage_collector, &resource::POD_DISRUPTION_BUDGETS, budgets);
     for kind in ONLY_OWNED {
-        tasks.follow_owned(&garbage_collector, kind, informer::<AnyObject>(kind));
+        tasks.follow_owned(&garbage_collector, kind, informer::<PartialObjectMetadata>(kind));
     }
 
     if !tasks.are_synced().await {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{NAMESPACES, Resource, SERVICE_ACCOUNTS};
 use http::Request;
 use jiff::Timestamp;
@@ -11,11 +12,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Cached, Index, ObjectKey};
+use super::cache::{Cache, Cached, Index};
 use super::informer::Informer;
 use super::queue::{Next, Queue, work};
 use super::resources::stored;
-use super::view::{AnyObject, Condition, Meta, Pod, nullable, set_condition};
+use super::view::{Condition, ObjectMeta, PartialObjectMetadata, Pod, nullable, set_condition};
 
 /// The finalizer that this controller takes off.
 const FINALIZER: &str = "kubernetes";
@@ -28,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Namespace {
-    metadata: Meta,
+    metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     spec: NamespaceSpec,
     #[serde(deserialize_with = "nullable")]
@@ -50,7 +51,7 @@ struct NamespaceStatus {
 }
 
 impl Cached for Namespace {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
@@ -61,8 +62,8 @@ impl Cached for Namespace {
 pub(crate) struct Namespaces {
     api: Api,
     namespaces: Arc<Cache<Namespace>>,
-    service_accounts: Arc<Cache<AnyObject>>,
-    queue: Arc<Queue<ObjectKey>>,
+    service_accounts: Arc<Cache<PartialObjectMetadata>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl Namespaces {
@@ -70,7 +71,7 @@ impl Namespaces {
     pub(crate) fn new(
         api: &Api,
         namespaces: &mut Informer<Namespace>,
-        service_accounts: &mut Informer<AnyObject>,
+        service_accounts: &mut Informer<PartialObjectMetadata>,
         pods: &mut Informer<Pod>,
     ) -> Self {
         let controller = Namespaces {
@@ -82,14 +83,14 @@ impl Namespaces {
         let queue = controller.queue.clone();
         namespaces.on_change(move |change| {
             if let Some(namespace) = change.new {
-                queue.add(namespace.metadata.key());
+                queue.add(namespace.metadata.namespaced_name());
             }
         });
         let queue = controller.queue.clone();
         service_accounts.on_change(move |change| {
             let gone = change.old.filter(|_| change.new.is_none());
             if let Some(gone) = gone.filter(|gone| &*gone.metadata.name == SERVICE_ACCOUNT) {
-                queue.add(ObjectKey::new("", gone.metadata.namespace.clone()));
+                queue.add(NamespacedName::new("", &gone.metadata.namespace));
             }
         });
         // Pods take longest to go: the last one is worth a look.
@@ -99,7 +100,7 @@ impl Namespaces {
             let Some(pod) = change.old.filter(|_| change.new.is_none()) else { return };
             let namespace = &pod.metadata.namespace;
             if pod_cache.is_empty(&Index::Namespace(namespace.clone())) {
-                let key = ObjectKey::new("", namespace.clone());
+                let key = NamespacedName::new("", namespace);
                 if cache.get(&key).is_some_and(|namespace| namespace.metadata.is_deleting()) {
                     queue.add(key);
                 }
@@ -114,7 +115,7 @@ impl Namespaces {
         work("namespaces", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(namespace) = self.namespaces.get(&key) else { return Ok(Next::Wait) };
         if !namespace.metadata.is_deleting() {
             return self.ensure_service_account(&key).await;
@@ -122,7 +123,7 @@ impl Namespaces {
         if !namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(Next::Wait);
         }
-        let left = self.delete_content(&key.name).await?;
+        let left = self.delete_content(key.name()).await?;
         self.tell_left(&namespace, &left).await?;
         if !left.is_empty() {
             return Ok(Next::After(LOOK_AGAIN));
@@ -131,17 +132,21 @@ impl Namespaces {
         Ok(Next::Wait)
     }
 
-    async fn ensure_service_account(&self, key: &ObjectKey) -> Result<Next, ApiError> {
-        let name = &key.name;
-        if self.service_accounts.contains(&ObjectKey::new(name.clone(), SERVICE_ACCOUNT)) {
+    async fn ensure_service_account(&self, key: &NamespacedName) -> Result<Next, ApiError> {
+        let name = key.name();
+        if self.service_accounts.contains(&NamespacedName::new(name, SERVICE_ACCOUNT)) {
             return Ok(Next::Wait);
         }
         let account = json!({
             "apiVersion": SERVICE_ACCOUNTS.api_version(),
             "kind": SERVICE_ACCOUNTS.kind,
-            "metadata": {"name": SERVICE_ACCOUNT, "namespace": &**name},
+            "metadata": {"name": SERVICE_ACCOUNT, "namespace": name},
         });
-        match self.api.create::<AnyObject>(&SERVICE_ACCOUNTS, name, account.to_string().into_bytes()).await {
+        match self
+            .api
+            .create::<PartialObjectMetadata>(&SERVICE_ACCOUNTS, name, account.to_string().into_bytes())
+            .await
+        {
             Err(error) if !error.is_already_exists() && !error.is_namespace_terminating() => Err(error),
             _ => Ok(Next::Wait),
         }
@@ -151,14 +156,14 @@ impl Namespaces {
     async fn delete_content(
         &self,
         namespace: &str,
-    ) -> Result<Vec<(&'static Resource, Vec<AnyObject>)>, ApiError> {
+    ) -> Result<Vec<(&'static Resource, Vec<PartialObjectMetadata>)>, ApiError> {
         let mut left = Vec::new();
         for kind in stored().filter(|kind| kind.namespaced) {
             let mut objects = self.list(kind, namespace).await?;
             if objects.iter().any(|object| !object.metadata.is_deleting()) {
                 let options =
                     DeleteOptions { propagation: Some(Propagation::Background), ..Default::default() };
-                let key = ObjectKey::new(namespace, "");
+                let key = NamespacedName::new(namespace, "");
                 self.api.delete_at(kind.kind, kind.path(namespace), &key, options).await?;
                 objects = self.list(kind, namespace).await?;
             }
@@ -170,14 +175,18 @@ impl Namespaces {
     }
 
     /// The first objects of a kind: enough to see whether there are any, and what holds them.
-    async fn list(&self, kind: &'static Resource, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
+    async fn list(
+        &self,
+        kind: &'static Resource,
+        namespace: &str,
+    ) -> Result<Vec<PartialObjectMetadata>, ApiError> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default, deserialize_with = "nullable")]
-            items: Vec<AnyObject>,
+            items: Vec<PartialObjectMetadata>,
         }
         let path = format!("{}?limit=100", kind.path(namespace));
-        let key = ObjectKey::new(namespace, "");
+        let key = NamespacedName::new(namespace, "");
         let list: List = self.api.send("list", kind.kind, &key, Request::get(path), Vec::new()).await?;
         Ok(list.items)
     }
@@ -185,7 +194,7 @@ impl Namespaces {
     async fn tell_left(
         &self,
         namespace: &Namespace,
-        left: &[(&'static Resource, Vec<AnyObject>)],
+        left: &[(&'static Resource, Vec<PartialObjectMetadata>)],
     ) -> Result<(), ApiError> {
         let mut conditions = namespace.status.conditions.clone();
         for condition in left_conditions(left, Timestamp::now()) {
@@ -202,15 +211,15 @@ impl Namespaces {
     }
 
     /// Takes the finalizer off, which lets the server drop the namespace.
-    async fn finalize(&self, key: &ObjectKey) -> Result<(), ApiError> {
+    async fn finalize(&self, key: &NamespacedName) -> Result<(), ApiError> {
         let Some(mut namespace): Option<Value> = self.api.get(&NAMESPACES, key).await? else { return Ok(()) };
         if let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
-        let path = format!("{}/{}/finalize", NAMESPACES.path(""), key.name);
+        let path = format!("{}/{}/finalize", NAMESPACES.path(""), key.name());
         let request = Request::put(path).header(http::header::CONTENT_TYPE, "application/json");
         let body = namespace.to_string().into_bytes();
-        match self.api.send::<AnyObject>("finalize", NAMESPACES.kind, key, request, body).await {
+        match self.api.send::<PartialObjectMetadata>("finalize", NAMESPACES.kind, key, request, body).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
@@ -218,7 +227,10 @@ impl Namespaces {
 }
 
 /// What keeps a namespace from going, as `kubectl describe` shows it.
-fn left_conditions(left: &[(&'static Resource, Vec<AnyObject>)], now: Timestamp) -> [Condition; 2] {
+fn left_conditions(
+    left: &[(&'static Resource, Vec<PartialObjectMetadata>)],
+    now: Timestamp,
+) -> [Condition; 2] {
     let many = |n: usize| if n == 100 { "at least 100".to_owned() } else { n.to_string() };
     let content: Vec<String> = left
         .iter()
@@ -256,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_told_with_what_holds_it() {
-        let object = |finalizers: Value| -> AnyObject {
+        let object = |finalizers: Value| -> PartialObjectMetadata {
             serde_json::from_value(json!({"metadata": {"finalizers": finalizers}})).unwrap()
         };
         let left = [(&PODS, vec![object(json!(["x/y"])), object(json!(null))])];

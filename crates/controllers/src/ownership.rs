@@ -6,17 +6,17 @@
 use std::sync::Arc;
 
 use berth_api::resource::Resource;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::api::{Api, ApiError};
 use super::cache::{Cache, Cached, Index};
-use super::view::{AnyObject, Meta, OwnerReference, WorkloadSelector};
+use super::view::{ObjectMeta, OwnerReference, PartialObjectMetadata, WorkloadSelector};
 
 /// A controller as the owner of what it makes.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
     pub(crate) kind: &'static Resource,
-    pub(crate) meta: &'a Meta,
+    pub(crate) meta: &'a ObjectMeta,
 }
 
 impl Owner<'_> {
@@ -42,7 +42,7 @@ enum Claim {
     Ignore,
 }
 
-fn claim_of(owner: &Meta, selector: &WorkloadSelector, object: &Meta, adoptable: bool) -> Claim {
+fn claim_of(owner: &ObjectMeta, selector: &WorkloadSelector, object: &ObjectMeta, adoptable: bool) -> Claim {
     let matches = selector.matches(&object.labels);
     match object.controller() {
         Some(controller) if controller.uid != owner.uid => Claim::Ignore,
@@ -105,23 +105,23 @@ pub(crate) async fn claim<T: Cached>(
 
 /// Asks the server, as the cache may not know of a deletion yet.
 async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, ApiError> {
-    let live: Option<AnyObject> = api.get(owner.kind, &owner.meta.key()).await?;
+    let live: Option<PartialObjectMetadata> = api.get(owner.kind, &owner.meta.namespaced_name()).await?;
     Ok(live.is_some_and(|live| live.metadata.uid == owner.meta.uid && !live.metadata.is_deleting()))
 }
 
 async fn write_owners(
     api: &Api,
     kind: &'static Resource,
-    meta: &Meta,
+    meta: &ObjectMeta,
     owners: impl Iterator<Item = OwnerReference>,
 ) -> Result<(), ApiError> {
-    let owners: Vec<Value> = owners.map(|owner| owner.to_json()).collect();
+    let owners: Vec<OwnerReference> = owners.collect();
     let patch = json!({"metadata": {
-        "uid": &*meta.uid,
+        "uid": meta.uid,
         "resourceVersion": meta.resource_version,
         "ownerReferences": owners,
     }});
-    api.patch::<AnyObject>(kind, &meta.key(), "", &patch).await.map(drop)
+    api.patch::<PartialObjectMetadata>(kind, &meta.namespaced_name(), "", &patch).await.map(drop)
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn who_is_adopted_and_who_released() {
         let selector: WorkloadSelector = serde_json::from_str(r#"{"app":"web"}"#).unwrap();
-        let meta = |app: &str, owner: Option<&str>, deleting: bool| -> Meta {
+        let meta = |app: &str, owner: Option<&str>, deleting: bool| -> ObjectMeta {
             let owners = owner.map(|uid| json!([{"uid": uid, "controller": true}]));
             let deletion = deleting.then_some("2026-01-01T00:00:00Z");
             let meta = json!({"uid": "me", "labels": {"app": app}, "ownerReferences": owners,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::api::{Api, ApiError, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::ownership::Owner;
-use super::view::{AnyObject, Pod};
+use super::view::{PartialObjectMetadata, Pod};
 
 /// Most pods made or deleted in one sync.
 pub(crate) const BURST: usize = 500;
@@ -26,7 +26,7 @@ pub(crate) fn pod_from_template(template: &Value, owner: Owner<'_>) -> Map<Strin
             metadata.insert(field.to_owned(), value.clone());
         }
     }
-    metadata.insert("ownerReferences".to_owned(), json!([owner.reference().to_json()]));
+    metadata.insert("ownerReferences".to_owned(), json!([owner.reference()]));
     let mut pod = Map::new();
     pod.insert("apiVersion".to_owned(), "v1".into());
     pod.insert("kind".to_owned(), "Pod".into());
@@ -74,8 +74,9 @@ pub(crate) async fn create_pods(
         if some.is_empty() {
             return batch;
         }
-        let namespace = &about.key.namespace;
-        let created = some.into_iter().map(|body| api.create::<AnyObject>(&PODS, namespace, body));
+        let namespace = about.key.namespace();
+        let created =
+            some.into_iter().map(|body| api.create::<PartialObjectMetadata>(&PODS, namespace, body));
         for result in join_all(created).await {
             match result {
                 Ok(pod) => {
@@ -108,10 +109,10 @@ pub(crate) async fn delete_pod(
     about: &Reference,
     pod: &Pod,
 ) -> Result<(), ApiError> {
-    let key = pod.metadata.key();
+    let key = pod.metadata.namespaced_name();
     match api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
         Ok(()) => {
-            recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", key.name));
+            recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", key.name()));
             Ok(())
         }
         // Another pod has its name by now.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{NODES, PODS};
 use jiff::Timestamp;
 use serde_json::json;
@@ -10,10 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, ApiError, DeleteOptions};
-use super::cache::{Cache, ObjectKey};
+use super::cache::Cache;
 use super::disruption::disruption_target;
 use super::options::ControllerOptions;
-use super::view::{AnyObject, Node, Pod};
+use super::view::{Node, PartialObjectMetadata, Pod};
 
 /// The collector.
 pub(crate) struct PodGc {
@@ -59,7 +60,7 @@ impl PodGc {
         }
         let is_missing = |pod: &&Arc<Pod>| {
             !pod.spec.node_name.is_empty()
-                && !self.nodes.contains(&ObjectKey::new("", pod.spec.node_name.as_str()))
+                && !self.nodes.contains(&NamespacedName::new("", pod.spec.node_name.as_str()))
         };
         let orphans: Vec<&Arc<Pod>> = pods.iter().filter(is_missing).collect();
         missing.retain(|node, _| orphans.iter().any(|pod| pod.spec.node_name == *node));
@@ -76,7 +77,8 @@ impl PodGc {
             let is_gone = match gone.get(node) {
                 Some(is_gone) => *is_gone,
                 None => {
-                    let live = self.api.get::<AnyObject>(&NODES, &ObjectKey::new("", node)).await;
+                    let live =
+                        self.api.get::<PartialObjectMetadata>(&NODES, &NamespacedName::new("", node)).await;
                     let is_gone = matches!(live, Ok(None));
                     gone.insert(node, is_gone);
                     is_gone
@@ -101,13 +103,13 @@ impl PodGc {
     async fn delete(&self, pod: &Pod) -> Result<(), ApiError> {
         let options =
             DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::of_uid(&pod.metadata.uid) };
-        self.api.delete(&PODS, &pod.metadata.key(), options).await
+        self.api.delete(&PODS, &pod.metadata.namespaced_name(), options).await
     }
 
     fn report(&self, pod: &Pod, result: Result<(), ApiError>) {
         match result {
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                tracing::warn!(pod = %pod.metadata.key(), %error, "not collected, will be tried again");
+                tracing::warn!(pod = %pod.metadata.namespaced_name(), %error, "not collected, will be tried again");
             }
             _ => {}
         }
@@ -120,7 +122,7 @@ fn ended_beyond(pods: &[Arc<Pod>], threshold: usize) -> Vec<Arc<Pod>> {
         pods.iter().filter(|pod| pod.is_terminal() && !pod.metadata.is_deleting()).collect();
     let n_over = ended.len().saturating_sub(threshold);
     ended.sort_by(|a, b| {
-        let age = |pod: &Pod| (pod.metadata.creation_timestamp, pod.metadata.key());
+        let age = |pod: &Pod| (pod.metadata.creation_timestamp, pod.metadata.namespaced_name());
         age(a).cmp(&age(b))
     });
     ended.into_iter().take(n_over).cloned().collect()

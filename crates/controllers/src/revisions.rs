@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::CONTROLLER_REVISIONS;
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiError, DeleteOptions};
-use super::cache::{Cache, ObjectKey};
+use super::cache::Cache;
 use super::ownership::{Owner, claim};
 use super::template::{same_template, template_hash};
 use super::view::{ControllerRevision, WorkloadSelector};
@@ -85,7 +86,7 @@ pub(crate) async fn history(
                 "metadata": {"resourceVersion": revision.metadata.resource_version},
                 "revision": number,
             });
-            let key = revision.metadata.key();
+            let key = revision.metadata.namespaced_name();
             let raised: ControllerRevision = api.patch(&CONTROLLER_REVISIONS, &key, "", &patch).await?;
             let update = Arc::new(raised);
             all.push(update.clone());
@@ -114,22 +115,22 @@ async fn make(
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     for attempt in 0.. {
         let hash = template_hash(template, collisions.unwrap_or(0));
-        let key = ObjectKey::new(owner.meta.namespace.clone(), format!("{}-{hash}", owner.meta.name));
+        let key = NamespacedName::new(&owner.meta.namespace, &format!("{}-{hash}", owner.meta.name));
         let mut labels = labels.clone();
         labels[REVISION_LABEL] = hash.into();
         let object = json!({
             "apiVersion": CONTROLLER_REVISIONS.api_version(),
             "kind": CONTROLLER_REVISIONS.kind,
             "metadata": {
-                "name": &*key.name,
-                "namespace": &*key.namespace,
+                "name": key.name(),
+                "namespace": key.namespace(),
                 "labels": labels,
-                "ownerReferences": [owner.reference().to_json()],
+                "ownerReferences": [owner.reference()],
             },
             "data": {"spec": {"template": data}},
             "revision": number,
         });
-        match api.create(&CONTROLLER_REVISIONS, &key.namespace, object.to_string().into_bytes()).await {
+        match api.create(&CONTROLLER_REVISIONS, key.namespace(), object.to_string().into_bytes()).await {
             Err(error) if error.is_already_exists() && attempt < MAX_COLLISIONS => {
                 let there: Option<ControllerRevision> = api.get(&CONTROLLER_REVISIONS, &key).await?;
                 let is_ours = |there: &ControllerRevision| {
@@ -156,7 +157,7 @@ pub(crate) async fn truncate(
 ) -> Result<(), ApiError> {
     for revision in beyond_limit(&history.all, &history.update.metadata.name, limit, live) {
         let options = DeleteOptions::of_uid(&revision.metadata.uid);
-        api.delete(&CONTROLLER_REVISIONS, &revision.metadata.key(), options).await?;
+        api.delete(&CONTROLLER_REVISIONS, &revision.metadata.namespaced_name(), options).await?;
     }
     Ok(())
 }

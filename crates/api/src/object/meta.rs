@@ -87,6 +87,15 @@ impl ObjectMeta {
     }
 }
 
+/// An object of any kind, as far as its metadata goes; as in `meta.k8s.io`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartialObjectMetadata {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+}
+
 /// A reference to an owning object in the same namespace (or a cluster-scoped one).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{DAEMON_SETS, PODS};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
 use self::plan::{by_node, plan};
 use super::api::{Api, ApiError, Precondition};
-use super::cache::{Cache, Index, ObjectKey};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
@@ -41,8 +42,8 @@ pub(crate) struct DaemonSets {
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
     expectations: Arc<Expectations>,
-    failures: Mutex<HashMap<(ObjectKey, String), Failures>>,
-    queue: Arc<Queue<ObjectKey>>,
+    failures: Mutex<HashMap<(NamespacedName, String), Failures>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 /// Failures of pods on one node in a row.
@@ -76,9 +77,9 @@ impl DaemonSets {
         sets.on_change(move |change| {
             let Some(latest) = change.latest() else { return };
             if change.new.is_none() {
-                expectations.forget(&latest.metadata.key());
+                expectations.forget(&latest.metadata.namespaced_name());
             }
-            queue.add(latest.metadata.key());
+            queue.add(latest.metadata.namespaced_name());
         });
         let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
         nodes.on_change(move |change| {
@@ -88,7 +89,7 @@ impl DaemonSets {
             });
             if !same {
                 for set in cache.all() {
-                    queue.add_after(set.metadata.key(), SETTLE);
+                    queue.add_after(set.metadata.namespaced_name(), SETTLE);
                 }
             }
         });
@@ -97,7 +98,7 @@ impl DaemonSets {
         pods.on_change(move |change| {
             let owner_of = |pod: &Pod| {
                 let owner = pod.metadata.controller().filter(|owner| owner.kind == DAEMON_SETS.kind)?;
-                Some(ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() })
+                Some(NamespacedName::new(&pod.metadata.namespace, &owner.name))
             };
             let owners = (change.old.and_then(|pod| owner_of(pod)), change.new.and_then(|pod| owner_of(pod)));
             if let Some(key) = &owners.1
@@ -115,7 +116,7 @@ impl DaemonSets {
             if change.new.is_some() && pod.metadata.controller().is_none() {
                 let all = cache.by(&Index::Namespace(pod.metadata.namespace.clone()));
                 for set in all.iter().filter(|set| set.spec.selector.matches(&pod.metadata.labels)) {
-                    queue.add_after(set.metadata.key(), SETTLE);
+                    queue.add_after(set.metadata.namespaced_name(), SETTLE);
                 }
             }
         });
@@ -128,7 +129,7 @@ impl DaemonSets {
         work("daemonsets", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(set) = self.sets.get(&key) else {
             self.expectations.forget(&key);
             self.lock_failures().retain(|(of, _), _| *of != key);
@@ -172,7 +173,7 @@ impl DaemonSets {
     }
 
     /// Takes failed pods out of the plan whose time has not come, and says when it will have.
-    fn hold_back_failed(&self, key: &ObjectKey, plan: &mut plan::Plan) -> Option<Duration> {
+    fn hold_back_failed(&self, key: &NamespacedName, plan: &mut plan::Plan) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         let mut failures = self.lock_failures();
         for pod in &plan.failed {
@@ -197,7 +198,7 @@ impl DaemonSets {
 
     async fn carry_out(
         &self,
-        key: &ObjectKey,
+        key: &NamespacedName,
         owner: Owner<'_>,
         set: &DaemonSet,
         hash: &str,
@@ -229,7 +230,7 @@ impl DaemonSets {
             error.get_or_insert(failure);
         }
         for pod in &delete {
-            let now = self.pods.get(&pod.metadata.key());
+            let now = self.pods.get(&pod.metadata.namespaced_name());
             if now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting()) {
                 self.expectations.deletion_seen(key, &pod.metadata.uid);
             }
@@ -242,7 +243,7 @@ impl DaemonSets {
         truncate(&self.api, history, set.spec.revision_history_limit, &live).await
     }
 
-    fn lock_failures(&self) -> std::sync::MutexGuard<'_, HashMap<(ObjectKey, String), Failures>> {
+    fn lock_failures(&self) -> std::sync::MutexGuard<'_, HashMap<(NamespacedName, String), Failures>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use crate::view::{DaemonSet, DaemonSetStatus, Pod};
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Nodes that get a pod.
-    pub(super) create_on: Vec<Arc<str>>,
+    pub(super) create_on: Vec<String>,
     pub(super) delete: Vec<Arc<Pod>>,
     /// Failed pods among `delete`: their nodes must not be tried again at once.
     pub(super) failed: Vec<Arc<Pod>>,
@@ -26,14 +26,14 @@ pub(super) struct Plan {
 /// A node, whether pods belong on it, and the pods on it or meant for it, oldest first.
 #[derive(Debug)]
 pub(super) struct OnNode {
-    pub(super) name: Arc<str>,
+    pub(super) name: String,
     pub(super) belongs: Belongs,
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
 /// Sorts pods by the nodes they are on or meant for. Pods meant for nodes that do not exist are the second result.
 pub(super) fn by_node(
-    nodes: impl Iterator<Item = (Arc<str>, Belongs)>,
+    nodes: impl Iterator<Item = (String, Belongs)>,
     pods: &[Arc<Pod>],
 ) -> (Vec<OnNode>, Vec<Arc<Pod>>) {
     let mut by_name: BTreeMap<&str, Vec<Arc<Pod>>> = BTreeMap::new();

@@ -9,6 +9,7 @@ mod status;
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{DEPLOYMENTS, REPLICA_SETS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, Plan, plan};
 use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Index, ObjectKey};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
 use super::ownership::{Owner, claim};
@@ -24,7 +25,7 @@ use super::pod_control::object_at;
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::template::{POD_TEMPLATE_HASH, same_template};
-use super::view::{AnyObject, Deployment, Pod, ReplicaSet};
+use super::view::{Deployment, PartialObjectMetadata, Pod, ReplicaSet};
 
 /// The controller.
 pub(crate) struct Deployments {
@@ -33,7 +34,7 @@ pub(crate) struct Deployments {
     deployments: Arc<Cache<Deployment>>,
     replica_sets: Arc<Cache<ReplicaSet>>,
     pods: Arc<Cache<Pod>>,
-    queue: Arc<Queue<ObjectKey>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl Deployments {
@@ -56,7 +57,7 @@ impl Deployments {
         let queue = controller.queue.clone();
         deployments.on_change(move |change| {
             if let Some(latest) = change.latest() {
-                queue.add(latest.metadata.key());
+                queue.add(latest.metadata.namespaced_name());
             }
         });
         let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
@@ -64,17 +65,14 @@ impl Deployments {
             for set in change.old.into_iter().chain(change.new) {
                 match set.metadata.controller() {
                     Some(owner) if owner.kind == DEPLOYMENTS.kind => {
-                        queue.add(ObjectKey {
-                            namespace: set.metadata.namespace.clone(),
-                            name: owner.name.clone(),
-                        });
+                        queue.add(NamespacedName::new(&set.metadata.namespace, &owner.name));
                     }
                     Some(_) => {}
                     None => {
                         let all = cache.by(&Index::Namespace(set.metadata.namespace.clone()));
                         for deployment in all.iter().filter(|d| d.spec.selector.matches(&set.metadata.labels))
                         {
-                            queue.add(deployment.metadata.key());
+                            queue.add(deployment.metadata.namespaced_name());
                         }
                     }
                 }
@@ -89,10 +87,10 @@ impl Deployments {
             let Some(set) = pod.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
                 return;
             };
-            let key = ObjectKey { namespace: pod.metadata.namespace.clone(), name: set.name.clone() };
+            let key = NamespacedName::new(&pod.metadata.namespace, &set.name);
             let Some(set) = replica_sets.get(&key) else { return };
             let Some(owner) = set.metadata.controller() else { return };
-            let key = ObjectKey { namespace: key.namespace, name: owner.name.clone() };
+            let key = NamespacedName::new(key.namespace(), &owner.name);
             if cache.get(&key).is_some_and(|deployment| !deployment.is_rolling()) {
                 queue.add(key);
             }
@@ -106,7 +104,7 @@ impl Deployments {
         work("deployments", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(deployment) = self.deployments.get(&key) else { return Ok(Next::Wait) };
         let owner = Owner { kind: &DEPLOYMENTS, meta: &deployment.metadata };
         let selector = &deployment.spec.selector;
@@ -136,16 +134,17 @@ impl Deployments {
                 }
                 Action::SetRevision(revision) => {
                     let patch = json!({"metadata": {
-                        "uid": &*meta.uid,
+                        "uid": meta.uid,
                         "resourceVersion": meta.resource_version,
                         "annotations": {revision::REVISION: revision},
                     }});
-                    let written = self.api.patch::<AnyObject>(&DEPLOYMENTS, &key, "", &patch).await;
+                    let written =
+                        self.api.patch::<PartialObjectMetadata>(&DEPLOYMENTS, &key, "", &patch).await;
                     written.map(|written| meta.resource_version = written.metadata.resource_version)
                 }
                 Action::Update { replica_set, replicas, annotations, min_ready_seconds } => {
                     let mut patch = json!({"metadata": {
-                        "uid": &*replica_set.metadata.uid,
+                        "uid": replica_set.metadata.uid,
                         "resourceVersion": replica_set.metadata.resource_version,
                         "annotations": annotations,
                     }});
@@ -155,10 +154,11 @@ impl Deployments {
                     if let Some(seconds) = min_ready_seconds {
                         patch["spec"]["minReadySeconds"] = seconds.into();
                     }
-                    let set = replica_set.metadata.key();
-                    let written = self.api.patch::<AnyObject>(&REPLICA_SETS, &set, "", &patch).await;
+                    let set = replica_set.metadata.namespaced_name();
+                    let written =
+                        self.api.patch::<PartialObjectMetadata>(&REPLICA_SETS, &set, "", &patch).await;
                     if let (Ok(_), Some(to)) = (&written, replicas) {
-                        self.tell_scaled(&deployment, &set.name, replica_set.replicas(), to);
+                        self.tell_scaled(&deployment, set.name(), replica_set.replicas(), to);
                     }
                     written.map(drop)
                 }
@@ -167,7 +167,7 @@ impl Deployments {
                         propagation: Some(Propagation::Background),
                         ..DeleteOptions::of_uid(&replica_set.metadata.uid)
                     };
-                    self.api.delete(&REPLICA_SETS, &replica_set.metadata.key(), options).await
+                    self.api.delete(&REPLICA_SETS, &replica_set.metadata.namespaced_name(), options).await
                 }
             };
             if result.is_err() {
@@ -191,7 +191,11 @@ impl Deployments {
         status: &mut super::view::DeploymentStatus,
     ) -> Result<(), ApiError> {
         let namespace = &deployment.metadata.namespace;
-        match self.api.create::<AnyObject>(&REPLICA_SETS, namespace, object.to_string().into_bytes()).await {
+        match self
+            .api
+            .create::<PartialObjectMetadata>(&REPLICA_SETS, namespace, object.to_string().into_bytes())
+            .await
+        {
             Ok(_) => {
                 if replicas > 0 {
                     self.tell_scaled(deployment, name, 0, replicas);
@@ -199,7 +203,7 @@ impl Deployments {
                 Ok(())
             }
             Err(error) if error.is_already_exists() => {
-                let key = ObjectKey::new(namespace.clone(), name);
+                let key = NamespacedName::new(namespace, name);
                 let there: Option<ReplicaSet> = self.api.get(&REPLICA_SETS, &key).await?;
                 let is_ours = there.is_some_and(|there| {
                     there.metadata.is_controlled_by(&deployment.metadata.uid)
@@ -249,10 +253,10 @@ fn new_replica_set(
         "kind": "ReplicaSet",
         "metadata": {
             "name": name,
-            "namespace": &*deployment.metadata.namespace,
+            "namespace": deployment.metadata.namespace,
             "labels": labels,
             "annotations": annotations,
-            "ownerReferences": [owner.reference().to_json()],
+            "ownerReferences": [owner.reference()],
         },
         "spec": {
             "replicas": replicas,

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
 use crate::fenceposts::clamp;
-use crate::view::{Condition, Deployment, DeploymentStatus, condition, remove_condition, set_condition};
+use crate::view::{Condition, Deployment, DeploymentStatus, find_condition, remove_condition, set_condition};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -53,7 +53,8 @@ pub(super) fn tell_paused(deployment: &Deployment, status: &mut DeploymentStatus
     if !has_deadline(deployment) {
         return;
     }
-    let reason = condition(&status.conditions, PROGRESSING).map(|c| c.reason.as_str()).unwrap_or_default();
+    let reason =
+        find_condition(&status.conditions, PROGRESSING).map(|c| c.reason.as_str()).unwrap_or_default();
     // A rollout that has failed for good stays failed, paused or not.
     if reason == TIMED_OUT {
         return;
@@ -81,7 +82,7 @@ pub(super) fn tell_new_replica_set(
     if made {
         let message = format!("Created new replica set \"{name}\"");
         set(status, PROGRESSING, "True", "NewReplicaSetCreated", message, now);
-    } else if condition(&status.conditions, PROGRESSING).is_none() {
+    } else if find_condition(&status.conditions, PROGRESSING).is_none() {
         let message = format!("Found new replica set \"{name}\"");
         set(status, PROGRESSING, "True", "FoundNewReplicaSet", message, now);
     }
@@ -112,7 +113,7 @@ pub(super) fn tell_progress(
         || format!("Deployment \"{}\"", deployment.metadata.name),
         |set| format!("ReplicaSet \"{}\"", set.object.metadata.name),
     );
-    let current = condition(&status.conditions, PROGRESSING).cloned();
+    let current = find_condition(&status.conditions, PROGRESSING).cloned();
     let was_complete =
         status.replicas == status.updated_replicas && current.as_ref().is_some_and(|c| c.reason == COMPLETE);
     if !has_deadline(deployment) {
@@ -135,14 +136,15 @@ pub(super) fn tell_progress(
         }
     }
     tell_failure(status, all);
-    let current = condition(&status.conditions, PROGRESSING);
+    let current = find_condition(&status.conditions, PROGRESSING);
     let waits = !is_complete(deployment, status) && current.is_some_and(|c| c.reason != TIMED_OUT);
     if waits { deadline(deployment, current) } else { None }
 }
 
 /// Passes on what keeps a ReplicaSet from making pods.
 fn tell_failure(status: &mut DeploymentStatus, all: &[&Sized]) {
-    let failure = all.iter().rev().find_map(|set| condition(&set.object.status.conditions, REPLICA_FAILURE));
+    let failure =
+        all.iter().rev().find_map(|set| find_condition(&set.object.status.conditions, REPLICA_FAILURE));
     match failure {
         Some(failure) => {
             let mut failure = failure.clone();
@@ -253,7 +255,7 @@ mod tests {
             let new = new_set(3, available);
             let mut status = counted(&deployment, Some(&new), &[], now);
             let again = tell_progress(&deployment, &mut status, Some(&new), &[&new], now);
-            let told = condition(&status.conditions, PROGRESSING).unwrap();
+            let told = find_condition(&status.conditions, PROGRESSING).unwrap();
             assert_eq!(
                 (told.reason.as_str(), told.status.as_str()),
                 (reason, value),
@@ -268,7 +270,7 @@ mod tests {
         let now = T0.parse().unwrap();
         for (available, value) in [(3, "True"), (2, "False")] {
             let status = counted(&deployment(None, json!({})), Some(&new_set(3, available)), &[], now);
-            let told = condition(&status.conditions, AVAILABLE).unwrap();
+            let told = find_condition(&status.conditions, AVAILABLE).unwrap();
             assert_eq!((told.status.as_str(), status.unavailable_replicas), (value, 3 - available));
         }
     }

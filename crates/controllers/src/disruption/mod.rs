@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::POD_DISRUPTION_BUDGETS;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, ApiError, Precondition};
-use super::cache::{Cache, Index, ObjectKey};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::fenceposts::clamp;
 use super::informer::Informer;
@@ -41,8 +42,8 @@ pub(crate) struct Scales {
 
 impl Scales {
     /// The top controller of a pod and how many pods it wants; `None` if that cannot be known.
-    fn of(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<(Arc<str>, i32)> {
-        let key = ObjectKey { namespace: namespace.clone(), name: owner.name.clone() };
+    fn of(&self, namespace: &String, owner: &OwnerReference) -> Option<(String, i32)> {
+        let key = NamespacedName::new(namespace, &owner.name);
         match owner.kind.as_str() {
             "ReplicaSet" => {
                 let set = self.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
@@ -70,7 +71,7 @@ impl Scales {
 
     /// How many pods the controllers of these pods want together. Pods without a controller add nothing.
     fn expected(&self, pods: &[Arc<Pod>]) -> Result<i32, String> {
-        let mut wanted: BTreeMap<Arc<str>, i32> = BTreeMap::new();
+        let mut wanted: BTreeMap<String, i32> = BTreeMap::new();
         for pod in pods {
             let Some(owner) = pod.metadata.controller() else { continue };
             let scale = self.of(&pod.metadata.namespace, owner);
@@ -90,7 +91,7 @@ pub(crate) struct DisruptionBudgets {
     budgets: Arc<Cache<PodDisruptionBudget>>,
     pods: Arc<Cache<Pod>>,
     scales: Scales,
-    queue: Arc<Queue<ObjectKey>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl DisruptionBudgets {
@@ -113,7 +114,7 @@ impl DisruptionBudgets {
         let queue = controller.queue.clone();
         budgets.on_change(move |change| {
             if let Some(budget) = change.new {
-                queue.add(budget.metadata.key());
+                queue.add(budget.metadata.namespaced_name());
             }
         });
         let (queue, cache) = (controller.queue.clone(), controller.budgets.clone());
@@ -131,7 +132,7 @@ impl DisruptionBudgets {
             for budget in cache.by(&Index::Namespace(pod.metadata.namespace.clone())) {
                 let mut both = change.old.into_iter().chain(change.new);
                 if both.any(|pod| budget.spec.selector.matches(&pod.metadata.labels)) {
-                    queue.add_after(budget.metadata.key(), SETTLE);
+                    queue.add_after(budget.metadata.namespaced_name(), SETTLE);
                 }
             }
         });
@@ -149,7 +150,7 @@ impl DisruptionBudgets {
             let same = change.old.zip(change.new).is_some_and(|(old, new)| replicas(old) == replicas(new));
             let Some(latest) = change.latest().filter(|_| !same) else { return };
             for budget in cache.by(&Index::Namespace(latest.meta().namespace.clone())) {
-                queue.add_after(budget.metadata.key(), SETTLE);
+                queue.add_after(budget.metadata.namespaced_name(), SETTLE);
             }
         });
     }
@@ -160,9 +161,9 @@ impl DisruptionBudgets {
         work("poddisruptionbudgets", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(budget) = self.budgets.get(&key) else { return Ok(Next::Wait) };
-        let mut pods = self.pods.by(&Index::Namespace(key.namespace.clone()));
+        let mut pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
         pods.retain(|pod| budget.spec.selector.matches(&pod.metadata.labels));
         let now = Timestamp::now();
         let is_relative = budget.spec.max_unavailable.is_some()

@@ -85,7 +85,7 @@ fn tell(
     let mut condition = Condition::new("DisruptionAllowed", status, reason, message, now);
     condition.observed_generation = budget.metadata.generation;
     set_condition(conditions, condition);
-    if let Some(condition) = conditions.iter_mut().find(|c| c.kind == "DisruptionAllowed") {
+    if let Some(condition) = conditions.iter_mut().find(|c| c.condition_type == "DisruptionAllowed") {
         condition.observed_generation = budget.metadata.generation;
     }
 }

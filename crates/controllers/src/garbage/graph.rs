@@ -1,14 +1,13 @@
 //! Who owns whom, by uid: fed by all informers, asked by the collector.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::Resource;
 
-use crate::cache::ObjectKey;
-use crate::view::{Meta, OwnerReference};
+use crate::view::{ObjectMeta, OwnerReference};
 
-pub(super) type Uid = Arc<str>;
+pub(super) type Uid = String;
 
 /// Finalizer of an owner that waits for its dependents to go.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -19,7 +18,7 @@ pub(super) const ORPHAN: &str = "orphan";
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) kind: &'static Resource,
-    pub(super) key: ObjectKey,
+    pub(super) key: NamespacedName,
     pub(super) uid: Uid,
     pub(super) resource_version: String,
     pub(super) owners: Vec<OwnerReference>,
@@ -28,10 +27,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(kind: &'static Resource, meta: &Meta) -> Self {
+    pub(super) fn new(kind: &'static Resource, meta: &ObjectMeta) -> Self {
         Node {
             kind,
-            key: meta.key(),
+            key: meta.namespaced_name(),
             uid: meta.uid.clone(),
             resource_version: meta.resource_version.clone(),
             owners: meta.owner_references.clone(),

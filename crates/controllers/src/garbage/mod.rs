@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::Resource;
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -19,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use self::graph::{Graph, Node, ORPHAN, Uid};
 use self::plan::{Action, OwnerState, owner_state, plan, without};
 use super::api::{Api, ApiError, DeleteOptions};
-use super::cache::{Cached, ObjectKey};
+use super::cache::Cached;
 use super::informer::Informer;
 use super::queue::{Next, Queue, work};
-use super::view::{AnyObject, OwnerReference};
+use super::view::{OwnerReference, PartialObjectMetadata};
 
 /// Absent owners that are remembered.
 const MAX_ABSENT: usize = 10_000;
@@ -157,9 +158,9 @@ impl GarbageCollector {
         if self.lock_absent().contains(&owner.uid) {
             return Ok(true);
         }
-        let namespace = if kind.namespaced { dependent.key.namespace.clone() } else { "".into() };
-        let key = ObjectKey { namespace, name: owner.name.clone() };
-        let live: Option<AnyObject> = self.api.get(kind, &key).await?;
+        let namespace = if kind.namespaced { dependent.key.namespace() } else { "" };
+        let key = NamespacedName::new(namespace, &owner.name);
+        let live: Option<PartialObjectMetadata> = self.api.get(kind, &key).await?;
         let absent = live.is_none_or(|live| live.metadata.uid != owner.uid);
         if absent {
             let mut known = self.lock_absent();
@@ -176,8 +177,8 @@ impl GarbageCollector {
         let dependents: Vec<Node> = self.shared.graph().dependents(&owner.uid).cloned().collect();
         let freed = dependents.iter().map(|dependent| {
             let others = dependent.owners.iter().filter(|other| other.uid != owner.uid);
-            let others: Vec<Value> = others.map(OwnerReference::to_json).collect();
-            self.write(dependent, "ownerReferences", others.into())
+            let others: Vec<&OwnerReference> = others.collect();
+            self.write(dependent, "ownerReferences", json!(others))
         });
         join_all(freed).await.into_iter().collect::<Result<(), _>>()?;
         self.write(owner, "finalizers", json!(without(owner, ORPHAN))).await
@@ -185,11 +186,11 @@ impl GarbageCollector {
 
     async fn write(&self, node: &Node, field: &str, value: Value) -> Result<(), ApiError> {
         let patch = json!({"metadata": {
-            "uid": &*node.uid,
+            "uid": node.uid,
             "resourceVersion": node.resource_version,
             field: value,
         }});
-        match self.api.patch::<AnyObject>(node.kind, &node.key, "", &patch).await {
+        match self.api.patch::<PartialObjectMetadata>(node.kind, &node.key, "", &patch).await {
             Err(error) if error.is_not_found() => Ok(()),
             result => result.map(drop),
         }

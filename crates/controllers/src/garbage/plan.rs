@@ -24,13 +24,13 @@ pub(super) enum OwnerState {
 /// The state of an owner of `dependent`, as far as the graph tells.
 pub(super) fn owner_state(graph: &Graph, dependent: &Node, owner: &OwnerReference) -> OwnerState {
     let Some(kind) = owner_resource(&owner.api_version, &owner.kind) else { return OwnerState::UnknownKind };
-    if kind.namespaced && dependent.key.namespace.is_empty() {
+    if kind.namespaced && dependent.key.namespace().is_empty() {
         // A cluster-scoped object cannot have an owner in a namespace; which one was meant cannot be known.
         return OwnerState::UnknownKind;
     }
     let found = graph.node(&owner.uid).filter(|node| {
-        let same_place = !kind.namespaced || node.key.namespace == dependent.key.namespace;
-        node.kind.kind == kind.kind && same_place && node.key.name == owner.name
+        let same_place = !kind.namespaced || node.key.namespace() == dependent.key.namespace();
+        node.kind.kind == kind.kind && same_place && node.key.name() == owner.name
     });
     match found {
         Some(node) if node.is_deleting_foreground() => OwnerState::DeletingForeground,
@@ -76,8 +76,8 @@ pub(super) fn plan(graph: &Graph, node: &Node, owners: &[OwnerState]) -> Action 
     let is_held = owners.iter().any(|state| matches!(state, OwnerState::Present | OwnerState::Unknown(_)));
     if is_held {
         let stays = |state: &OwnerState| matches!(state, OwnerState::Present | OwnerState::Unknown(_));
-        let kept: Vec<Value> =
-            node.owners.iter().zip(owners).filter(|(_, s)| stays(s)).map(|(o, _)| o.to_json()).collect();
+        let kept: Vec<_> =
+            node.owners.iter().zip(owners).filter(|(_, s)| stays(s)).map(|(owner, _)| owner).collect();
         return if kept.len() == owners.len() { Action::Nothing } else { Action::SetOwners(json!(kept)) };
     }
     let has_dependents = graph.dependents(&node.uid).next().is_some();
@@ -99,13 +99,13 @@ pub(super) fn without(node: &Node, finalizer: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Meta;
+    use crate::view::ObjectMeta;
     use berth_api::resource::{NODES, PODS, REPLICA_SETS};
 
     fn node(kind: &'static Resource, meta: Value) -> Node {
         let mut full = json!({"namespace": "a"});
         json_patch::merge(&mut full, &meta);
-        Node::new(kind, &serde_json::from_value::<Meta>(full).unwrap())
+        Node::new(kind, &serde_json::from_value::<ObjectMeta>(full).unwrap())
     }
 
     fn reference(uid: &str, block: bool) -> Value {
@@ -148,16 +148,16 @@ mod tests {
         let foreground = owner(json!(["x/y", FOREGROUND]));
         let pod = |block| node(&PODS, json!({"uid": "p", "ownerReferences": [reference("1", block)]}));
         let mut graph = Graph::default();
-        assert_eq!(graph.observe(foreground.clone()), ["1".into()]);
+        assert_eq!(graph.observe(foreground.clone()), ["1"]);
         graph.observe(pod(true));
         assert_eq!(plan(&graph, &foreground, &[]), Action::WaitForDependents);
         assert_eq!(owner_state(&graph, &pod(true), &pod(true).owners[0]), OwnerState::DeletingForeground);
         // It stops blocking, or goes: the owner is looked at again.
         assert!(graph.observe(pod(false)).contains(&"1".into()));
         assert_eq!(plan(&graph, &foreground, &[]), Action::SetFinalizers(vec!["x/y".to_owned()]));
-        assert_eq!(graph.remove("p"), ["1".into()]);
+        assert_eq!(graph.remove("p"), ["1"]);
         assert_eq!(plan(&graph, &owner(json!([ORPHAN])), &[]), Action::Orphan);
-        assert_eq!(graph.remove("1"), [""; 0].map(Into::into));
+        assert_eq!(graph.remove("1"), [""; 0]);
         assert!(graph.dependents("1").next().is_none());
     }
 

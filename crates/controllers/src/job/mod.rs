@@ -9,6 +9,7 @@ mod policy;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{JOBS, PODS};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use self::count::{INDEX, TRACKING, is_tracked};
 use self::per_index::{FAILURES, Failures, IGNORED};
 use self::plan::{Plan, Uncounted, plan};
 use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Index, ObjectKey};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
@@ -27,7 +28,7 @@ use super::ownership::{Owner, claim};
 use super::pod_control::{create_pods, delete_pod, object_at, pod_from_template};
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
-use super::view::{AnyObject, Job, Pod};
+use super::view::{Job, PartialObjectMetadata, Pod};
 
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -39,7 +40,7 @@ pub(crate) struct Jobs {
     jobs: Arc<Cache<Job>>,
     pods: Arc<Cache<Pod>>,
     expectations: Arc<Expectations>,
-    queue: Arc<Queue<ObjectKey>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl Jobs {
@@ -62,16 +63,16 @@ impl Jobs {
         jobs.on_change(move |change| {
             let Some(latest) = change.latest() else { return };
             if change.new.is_none() {
-                expectations.forget(&latest.metadata.key());
+                expectations.forget(&latest.metadata.namespaced_name());
             }
-            queue.add(latest.metadata.key());
+            queue.add(latest.metadata.namespaced_name());
         });
         let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
         let cache = controller.jobs.clone();
         pods.on_change(move |change| {
             let owner_of = |pod: &Pod| {
                 let owner = pod.metadata.controller().filter(|owner| owner.kind == JOBS.kind)?;
-                Some(ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() })
+                Some(NamespacedName::new(&pod.metadata.namespace, &owner.name))
             };
             let owners = (change.old.and_then(|pod| owner_of(pod)), change.new.and_then(|pod| owner_of(pod)));
             if let Some(key) = &owners.1
@@ -89,7 +90,7 @@ impl Jobs {
             if change.new.is_some() && pod.metadata.controller().is_none() {
                 let all = cache.by(&Index::Namespace(pod.metadata.namespace.clone()));
                 for job in all.iter().filter(|job| job.spec.selector.matches(&pod.metadata.labels)) {
-                    queue.add_after(job.metadata.key(), SETTLE);
+                    queue.add_after(job.metadata.namespaced_name(), SETTLE);
                 }
             }
         });
@@ -102,7 +103,7 @@ impl Jobs {
         work("jobs", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(job) = self.jobs.get(&key) else {
             self.expectations.forget(&key);
             return self.release_pods_of_gone(&key).await;
@@ -152,32 +153,36 @@ impl Jobs {
         let kept: Vec<&str> =
             pod.metadata.finalizers.iter().map(String::as_str).filter(|name| *name != TRACKING).collect();
         let patch = json!({"metadata": {
-            "uid": &*pod.metadata.uid,
+            "uid": pod.metadata.uid,
             "resourceVersion": pod.metadata.resource_version,
             "finalizers": kept,
         }});
-        match self.api.patch::<AnyObject>(&PODS, &pod.metadata.key(), "", &patch).await {
+        match self
+            .api
+            .patch::<PartialObjectMetadata>(&PODS, &pod.metadata.namespaced_name(), "", &patch)
+            .await
+        {
             Err(error) if error.is_not_found() => Ok(()),
             result => result.map(drop),
         }
     }
 
     /// Pods whose Job is gone would wait for it for ever.
-    async fn release_pods_of_gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
-        let pods = self.pods.by(&Index::Namespace(key.namespace.clone()));
+    async fn release_pods_of_gone(&self, key: &NamespacedName) -> Result<Next, ApiError> {
+        let pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
         let is_left = |pod: &Arc<Pod>| {
             let owner = pod.metadata.controller();
-            is_tracked(pod) && owner.is_some_and(|owner| owner.kind == JOBS.kind && owner.name == key.name)
+            is_tracked(pod) && owner.is_some_and(|owner| owner.kind == JOBS.kind && owner.name == key.name())
         };
         let left: Vec<_> = pods.into_iter().filter(is_left).collect();
-        if left.is_empty() || self.api.get::<AnyObject>(&JOBS, key).await?.is_some() {
+        if left.is_empty() || self.api.get::<PartialObjectMetadata>(&JOBS, key).await?.is_some() {
             return Ok(Next::Wait);
         }
         self.release(&left).await?;
         Ok(Next::Wait)
     }
 
-    async fn delete(&self, key: &ObjectKey, about: &Reference, plan: &Plan) -> Result<(), ApiError> {
+    async fn delete(&self, key: &NamespacedName, about: &Reference, plan: &Plan) -> Result<(), ApiError> {
         let uids = plan.delete.iter().map(|(pod, _)| pod.metadata.uid.clone());
         self.expectations.expect_deletions(key, uids);
         let deleted = plan.delete.iter().map(|(pod, uncounted)| async move {
@@ -188,7 +193,7 @@ impl Jobs {
         });
         let mut result = Ok(());
         for ((pod, _), deleted) in plan.delete.iter().zip(join_all(deleted).await) {
-            let now = self.pods.get(&pod.metadata.key());
+            let now = self.pods.get(&pod.metadata.namespaced_name());
             let seen =
                 now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting());
             if seen || deleted.is_err() {
@@ -203,7 +208,7 @@ impl Jobs {
 
     async fn create(
         &self,
-        key: &ObjectKey,
+        key: &NamespacedName,
         owner: Owner<'_>,
         job: &Job,
         about: &Reference,

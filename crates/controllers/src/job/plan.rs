@@ -9,7 +9,7 @@ use super::count::{Counted, Outcome, count, index_of, is_tracked, outcome, total
 use super::per_index::{self, Failures};
 use super::policy::{self, Failure};
 use crate::pod_control::BURST;
-use crate::view::{Condition, Job, JobStatus, Pod, condition, set_condition};
+use crate::view::{Condition, Job, JobStatus, Pod, find_condition, set_condition};
 
 /// First and longest pause after a failed pod, in seconds; doubled by each further one.
 const FAILURE_BACKOFF: (i64, i64) = (10, 600);
@@ -148,11 +148,12 @@ impl Plan {
             return;
         }
         let announced = ["FailureTarget", "SuccessCriteriaMet"];
-        let Some(announced) = announced.into_iter().find_map(|kind| condition(&self.status.conditions, kind))
+        let Some(announced) =
+            announced.into_iter().find_map(|kind| find_condition(&self.status.conditions, kind))
         else {
             return;
         };
-        let kind = if announced.kind == "FailureTarget" { "Failed" } else { "Complete" };
+        let kind = if announced.condition_type == "FailureTarget" { "Failed" } else { "Complete" };
         let end = told(kind, "True", &announced.reason, &announced.message, now);
         set_condition(&mut self.status.conditions, end);
         if kind == "Complete" {
@@ -268,7 +269,7 @@ impl Plan {
     fn expire(&mut self, job: &Job, now: Timestamp) {
         let Some(ttl) = job.spec.ttl_seconds_after_finished else { return };
         let ended =
-            ["Complete", "Failed"].into_iter().find_map(|kind| condition(&job.status.conditions, kind));
+            ["Complete", "Failed"].into_iter().find_map(|kind| find_condition(&job.status.conditions, kind));
         let Some(ended) = ended.and_then(|condition| condition.last_transition_time) else { return };
         match ended.checked_add(SignedDuration::from_secs(i64::from(ttl))) {
             Ok(at) if at <= now => self.expired = true,

@@ -54,7 +54,7 @@ fn settled(mut job: Job, pods: &[&str], now: Timestamp) -> (Plan, Job) {
 }
 
 fn conditions(status: &JobStatus) -> Vec<&str> {
-    status.conditions.iter().filter(|c| c.is_true()).map(|c| c.kind.as_str()).collect()
+    status.conditions.iter().filter(|c| c.is_true()).map(|c| c.condition_type.as_str()).collect()
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn deadlines_and_time_to_live() {
     assert_eq!(late.delete.iter().map(|(_, uncounted)| *uncounted).collect::<Vec<_>>(), [Uncounted::No]);
     let (late, ended) = settled(ended, &["a:Failed"], at(31));
     assert_eq!(conditions(&late.status), ["FailureTarget", "Failed"]);
-    assert_eq!(condition(&late.status.conditions, "Failed").unwrap().reason, "DeadlineExceeded");
+    assert_eq!(find_condition(&late.status.conditions, "Failed").unwrap().reason, "DeadlineExceeded");
     let (kept, ended) = settled(ended, &[], at(90));
     assert_eq!((kept.expired, kept.look_again), (false, Some(at(91))));
     assert!(settled(ended, &[], at(91)).0.expired);
@@ -205,13 +205,13 @@ fn an_index_with_a_limit_of_its_own_fails_by_itself() {
     assert!(conditions(&plan.status).is_empty());
     let (plan, _) = settled(over.clone(), &["b:Succeeded:1", "d:Succeeded:2"], at(9));
     assert_eq!(conditions(&plan.status), ["FailureTarget", "Failed"]);
-    assert_eq!(condition(&plan.status.conditions, "Failed").unwrap().reason, "FailedIndexes");
+    assert_eq!(find_condition(&plan.status.conditions, "Failed").unwrap().reason, "FailedIndexes");
     let mut strict = over;
     strict.spec.max_failed_indexes = Some(0);
     let (plan, _) = settled(strict, &["b:Running:1"], at(9));
     assert_eq!(conditions(&plan.status), ["FailureTarget"]);
     assert_eq!(
-        condition(&plan.status.conditions, "FailureTarget").unwrap().reason,
+        find_condition(&plan.status.conditions, "FailureTarget").unwrap().reason,
         "MaxFailedIndexesExceeded"
     );
 }
@@ -225,21 +225,21 @@ fn policies_say_what_failure_and_success_are() {
     assert_eq!((plan.status.failed, plan.create.len()), (0, 1), "an ignored failure is replaced");
     let (plan, _) = settled(job(spec.clone(), json!({})), &["a:Failed42", "b:Running"], at(10));
     assert_eq!((conditions(&plan.status), plan.delete.len()), (vec!["FailureTarget"], 1));
-    let why = condition(&plan.status.conditions, "FailureTarget").unwrap();
+    let why = find_condition(&plan.status.conditions, "FailureTarget").unwrap();
     assert_eq!(why.reason, "PodFailurePolicy");
     assert_eq!(
         why.message,
         "Container c for pod /a failed with exit code 42 matching FailJob rule at index 1"
     );
     let (plan, _) = settled(job(spec, json!({})), &["a:Failed1"], at(10));
-    assert_eq!(condition(&plan.status.conditions, "Failed").unwrap().reason, "BackoffLimitExceeded");
+    assert_eq!(find_condition(&plan.status.conditions, "Failed").unwrap().reason, "BackoffLimitExceeded");
 
     let spec = json!({"completions": 5, "parallelism": 5, "completionMode": "Indexed",
         "successPolicy": {"rules": [{"succeededIndexes": "0"}]}});
     let (plan, ending) = settled(job(spec, json!({})), &["a:Succeeded:0", "b:Running:1"], at(0));
     assert_eq!((conditions(&plan.status), plan.delete.len()), (vec!["SuccessCriteriaMet"], 1));
     let (plan, _) = settled(ending, &[], at(0));
-    let complete = condition(&plan.status.conditions, "Complete").unwrap();
+    let complete = find_condition(&plan.status.conditions, "Complete").unwrap();
     assert_eq!(
         (complete.reason.as_str(), complete.message.as_str()),
         ("SuccessPolicy", "Matched rules at index 0")

@@ -50,7 +50,7 @@ fn what_matches(rule: &PodFailureRule, pod: &Pod) -> Option<String> {
         });
     }
     let wanted = |pattern: &&PodConditionPattern| {
-        pod.status.conditions.iter().any(|c| c.kind == pattern.kind && c.status == pattern.status())
+        pod.status.conditions.iter().any(|c| c.condition_type == pattern.kind && c.status == pattern.status())
     };
     let pattern = rule.on_pod_conditions.iter().find(wanted)?;
     Some(format!("Pod {} has condition {}", name(), pattern.kind))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::object::Toleration;
 use berth_api::resource::PODS;
 use berth_api::rules::TolerationRule;
@@ -11,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, ApiError, DeleteOptions};
-use crate::cache::{Cache, Index, ObjectKey};
+use crate::cache::{Cache, Index};
 use crate::disruption::disruption_target;
 use crate::events::{Recorder, Reference};
 use crate::informer::Informer;
@@ -63,7 +64,7 @@ pub(crate) struct TaintEviction {
     recorder: Recorder,
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
-    queue: Arc<Queue<ObjectKey>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl TaintEviction {
@@ -86,7 +87,7 @@ impl TaintEviction {
             let Some(node) = change.new.filter(|node| has_no_execute(node)) else { return };
             if change.old.is_none_or(|old| old.spec.taints != node.spec.taints) {
                 for pod in cache.by(&Index::Node(node.metadata.name.clone())) {
-                    queue.add(pod.metadata.key());
+                    queue.add(pod.metadata.namespaced_name());
                 }
             }
         });
@@ -96,9 +97,9 @@ impl TaintEviction {
             let same = change.old.is_some_and(|old| {
                 old.spec.node_name == pod.spec.node_name && old.spec.tolerations == pod.spec.tolerations
             });
-            let node = ObjectKey::new("", pod.spec.node_name.as_str());
+            let node = NamespacedName::new("", pod.spec.node_name.as_str());
             if !same && cache.get(&node).is_some_and(|node| has_no_execute(&node)) {
-                queue.add(pod.metadata.key());
+                queue.add(pod.metadata.namespaced_name());
             }
         });
         controller
@@ -110,9 +111,9 @@ impl TaintEviction {
         work("taint-eviction", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(pod) = self.pods.get(&key).filter(|pod| pod.is_active()) else { return Ok(Next::Wait) };
-        let node = ObjectKey::new("", pod.spec.node_name.as_str());
+        let node = NamespacedName::new("", pod.spec.node_name.as_str());
         let Some(node) = self.nodes.get(&node) else { return Ok(Next::Wait) };
         let now = Timestamp::now();
         match leaves(&pod.spec.tolerations, &node.spec.taints) {
@@ -126,7 +127,7 @@ impl TaintEviction {
     }
 
     async fn evict(&self, pod: &Pod) -> Result<(), ApiError> {
-        let key = pod.metadata.key();
+        let key = pod.metadata.namespaced_name();
         let about = Reference::new(&PODS, &pod.metadata);
         self.recorder.normal(&about, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
         let message = "Taint manager: deleting due to NoExecute taint";

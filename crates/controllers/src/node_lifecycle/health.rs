@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::view::{Condition, Lease, Node, condition};
+use crate::view::{Condition, Lease, Node, find_condition};
 
 /// Conditions that a node reports itself, and that nobody knows while it is silent.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
@@ -22,7 +22,7 @@ impl Heard {
     /// for the first time has just been heard of.
     pub(super) fn of(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, now: Instant) -> Heard {
         let heartbeat =
-            condition(&node.status.conditions, "Ready").and_then(|ready| ready.last_heartbeat_time);
+            find_condition(&node.status.conditions, "Ready").and_then(|ready| ready.last_heartbeat_time);
         let sign = (lease.map(|lease| lease.spec.renew_time.clone()).unwrap_or_default(), heartbeat);
         match before {
             Some(before) if before.sign == sign => before.clone(),
@@ -38,7 +38,7 @@ impl Heard {
 /// The conditions to write about a node that is silent; none if they are written.
 pub(super) fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<Condition> {
     let unknown = |kind: &&str| {
-        let (reason, message, before) = match condition(&node.status.conditions, kind) {
+        let (reason, message, before) = match find_condition(&node.status.conditions, kind) {
             Some(condition) if condition.status == "Unknown" => return None,
             Some(condition) => ("NodeStatusUnknown", "Kubelet stopped posting node status.", Some(condition)),
             None => ("NodeStatusNeverUpdated", "Kubelet never posted node status.", None),
@@ -87,7 +87,7 @@ mod tests {
             {"type": "NetworkUnavailable", "status": "False"}]}}))
         .unwrap();
         let told = unknown_conditions(&node, Timestamp::UNIX_EPOCH);
-        let told: Vec<_> = told.iter().map(|c| (c.kind.as_str(), c.reason.as_str())).collect();
+        let told: Vec<_> = told.iter().map(|c| (c.condition_type.as_str(), c.reason.as_str())).collect();
         let never = "NodeStatusNeverUpdated";
         assert_eq!(told, [("Ready", "NodeStatusUnknown"), ("MemoryPressure", never), ("PIDPressure", never)]);
     }

@@ -10,6 +10,7 @@ pub(crate) use eviction::TaintEviction;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{NODES, PODS};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -21,12 +22,12 @@ use self::health::{Heard, unknown_conditions};
 use self::taints::{Evict, wanted_taints};
 use self::zones::Zones;
 use super::api::{Api, ApiError};
-use super::cache::{Cache, Index, ObjectKey};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
 use super::options::ControllerOptions;
 use super::queue::{Next, Queue, work};
-use super::view::{AnyObject, Condition, Lease, Node, Pod};
+use super::view::{Condition, Lease, Node, PartialObjectMetadata, Pod};
 
 /// Where nodes renew their leases.
 const NODE_LEASES: &str = "kube-node-lease";
@@ -40,8 +41,8 @@ pub(crate) struct NodeLifecycle {
     pods: Arc<Cache<Pod>>,
     options: ControllerOptions,
     /// Decisions of the last round, by node, for nodes that change between two rounds.
-    decisions: Mutex<HashMap<Arc<str>, Evict>>,
-    queue: Arc<Queue<ObjectKey>>,
+    decisions: Mutex<HashMap<String, Evict>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl NodeLifecycle {
@@ -54,21 +55,25 @@ impl NodeLifecycle {
         pods: Arc<Cache<Pod>>,
         options: ControllerOptions,
     ) -> Self {
-        let queue: Arc<Queue<ObjectKey>> = Arc::default();
+        let queue: Arc<Queue<NamespacedName>> = Arc::default();
         let handler = queue.clone();
         nodes.on_change(move |change| {
             let Some(node) = change.new else { return };
             // A heartbeat that says what the last one said is no news.
             let same = change.old.is_some_and(|old| {
                 let states = |node: &Node| -> Vec<(String, String)> {
-                    node.status.conditions.iter().map(|c| (c.kind.clone(), c.status.clone())).collect()
+                    node.status
+                        .conditions
+                        .iter()
+                        .map(|c| (c.condition_type.clone(), c.status.clone()))
+                        .collect()
                 };
                 old.spec.unschedulable == node.spec.unschedulable
                     && old.spec.taints == node.spec.taints
                     && states(old) == states(node)
             });
             if !same {
-                handler.add(node.metadata.key());
+                handler.add(node.metadata.namespaced_name());
             }
         });
         let (api, nodes) = (api.clone(), nodes.cache());
@@ -83,16 +88,16 @@ impl NodeLifecycle {
     }
 
     /// Sets the taints of a node that has changed.
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(node) = self.nodes.get(&key) else { return Ok(Next::Wait) };
         // A turn is taken once; after it the node keeps what it has.
-        let never = self.lock_decisions().get(&key.name) == Some(&Evict::Never);
+        let never = self.lock_decisions().get(key.name()) == Some(&Evict::Never);
         self.set_taints(&node, if never { Evict::Never } else { Evict::Keep }).await?;
         Ok(Next::Wait)
     }
 
     async fn monitor(&self, stop: CancellationToken) {
-        let mut heard: HashMap<Arc<str>, Heard> = HashMap::new();
+        let mut heard: HashMap<String, Heard> = HashMap::new();
         let mut zones = Zones::default();
         loop {
             tokio::select! {
@@ -106,14 +111,14 @@ impl NodeLifecycle {
         }
     }
 
-    async fn look_around(&self, heard: &mut HashMap<Arc<str>, Heard>, zones: &mut Zones) {
+    async fn look_around(&self, heard: &mut HashMap<String, Heard>, zones: &mut Zones) {
         let nodes = self.nodes.all();
         let now = Instant::now();
         let mut silent = Vec::new();
         let mut next = HashMap::with_capacity(nodes.len());
         for node in &nodes {
             let name = &node.metadata.name;
-            let lease = self.leases.get(&ObjectKey::new(NODE_LEASES, name.clone()));
+            let lease = self.leases.get(&NamespacedName::new(NODE_LEASES, name));
             let heard = Heard::of(heard.get(name), node, lease.as_deref(), now);
             if heard.is_silent(self.options.node_monitor_grace_period, now) {
                 silent.push(node);
@@ -126,7 +131,7 @@ impl NodeLifecycle {
         let alive: Vec<&Node> =
             nodes.iter().map(|node| &**node).filter(|n| !n.metadata.is_deleting()).collect();
         let decisions = zones.decide(&alive, &self.options, now);
-        let kept = decisions.iter().map(|(name, decision)| (Arc::from(*name), *decision)).collect();
+        let kept = decisions.iter().map(|(name, decision)| ((*name).to_owned(), *decision)).collect();
         let changed = alive.into_iter().filter_map(|node| {
             let decision = decisions.get(&*node.metadata.name).copied().unwrap_or(Evict::Keep);
             (decision != Evict::Keep).then_some((node, decision))
@@ -150,7 +155,7 @@ impl NodeLifecycle {
                 tracing::warn!(node = %name, %error, "conditions not written, will be tried again");
                 return;
             }
-            if conditions.iter().any(|condition| condition.kind == "Ready") {
+            if conditions.iter().any(|condition| condition.condition_type == "Ready") {
                 let about = Reference::new(&NODES, &node.metadata);
                 let message = format!("Node {name} status is now: NodeNotReady");
                 self.recorder.normal(&about, "NodeNotReady", message);
@@ -174,16 +179,20 @@ impl NodeLifecycle {
     async fn set_taints(&self, node: &Node, evict: Evict) -> Result<(), ApiError> {
         let Some(taints) = wanted_taints(node, evict, Timestamp::now()) else { return Ok(()) };
         let patch = json!({
-            "metadata": {"uid": &*node.metadata.uid, "resourceVersion": node.metadata.resource_version},
+            "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},
             "spec": {"taints": taints},
         });
-        match self.api.patch::<AnyObject>(&NODES, &node.metadata.key(), "", &patch).await {
+        match self
+            .api
+            .patch::<PartialObjectMetadata>(&NODES, &node.metadata.namespaced_name(), "", &patch)
+            .await
+        {
             Err(error) if error.is_not_found() => Ok(()),
             result => result.map(drop),
         }
     }
 
-    fn lock_decisions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Evict>> {
+    fn lock_decisions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Evict>> {
         self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use berth_api::object::Taint;
 use jiff::Timestamp;
 
-use crate::view::{Node, NodeTaint, condition};
+use crate::view::{Node, NodeTaint, find_condition};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -32,7 +32,7 @@ pub(super) enum Evict {
 
 /// Whether a node is not ready in a way that makes pods leave, and by which taint they are told.
 pub(super) fn eviction_taint(node: &Node) -> Option<&'static str> {
-    match condition(&node.status.conditions, "Ready").map(|ready| ready.status.as_str()) {
+    match find_condition(&node.status.conditions, "Ready").map(|ready| ready.status.as_str()) {
         Some("False") => Some(NOT_READY),
         Some("Unknown") => Some(UNREACHABLE),
         _ => None,
@@ -51,8 +51,9 @@ fn is_eviction(taint: &Taint) -> bool {
 /// The taints a node is to have; `None` if it has them. Taints of others stay, and so does the order.
 pub(super) fn wanted_taints(node: &Node, evict: Evict, now: Timestamp) -> Option<Vec<NodeTaint>> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    let holds =
-        |kind: &str, value: &str| condition(&node.status.conditions, kind).is_some_and(|c| c.status == value);
+    let holds = |kind: &str, value: &str| {
+        find_condition(&node.status.conditions, kind).is_some_and(|c| c.status == value)
+    };
     wanted.extend(
         BY_CONDITION
             .iter()

@@ -6,13 +6,14 @@ mod rank;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{PODS, Resource};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Failure, Plan};
 use super::api::{Api, ApiError, Precondition};
-use super::cache::{Cache, Change, Index, ObjectKey};
+use super::cache::{Cache, Change, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
@@ -32,7 +33,7 @@ pub(crate) struct ReplicaSets {
     replica_sets: Arc<Cache<ReplicaSet>>,
     pods: Arc<Cache<Pod>>,
     expectations: Arc<Expectations>,
-    queue: Arc<Queue<ObjectKey>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl ReplicaSets {
@@ -57,14 +58,17 @@ impl ReplicaSets {
         replica_sets.on_change(move |change| {
             let Some(latest) = change.latest() else { return };
             if change.new.is_none() {
-                expectations.forget(&latest.metadata.key());
+                expectations.forget(&latest.metadata.namespaced_name());
             }
             let same_spec = change.old.zip(change.new).is_some_and(|(old, new)| {
                 old.metadata.generation == new.metadata.generation
                     && old.metadata.is_deleting() == new.metadata.is_deleting()
             });
             // Most likely the status written by this controller: looked at again, as it may rest on an older one.
-            queue.add_after(latest.metadata.key(), if same_spec { SETTLE } else { Duration::ZERO });
+            queue.add_after(
+                latest.metadata.namespaced_name(),
+                if same_spec { SETTLE } else { Duration::ZERO },
+            );
         });
         let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
         let cache = controller.replica_sets.clone();
@@ -78,7 +82,7 @@ impl ReplicaSets {
         work(self.kind.plural, queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(replica_set) = self.replica_sets.get(&key) else {
             self.expectations.forget(&key);
             return Ok(Next::Wait);
@@ -117,7 +121,7 @@ impl ReplicaSets {
 
     async fn create(
         &self,
-        key: &ObjectKey,
+        key: &NamespacedName,
         owner: Owner<'_>,
         replica_set: &ReplicaSet,
         n: usize,
@@ -133,7 +137,7 @@ impl ReplicaSets {
 
     async fn delete(
         &self,
-        key: &ObjectKey,
+        key: &NamespacedName,
         owner: Owner<'_>,
         pods: &[Arc<Pod>],
     ) -> Option<(&'static str, ApiError)> {
@@ -147,7 +151,7 @@ impl ReplicaSets {
         }
         // What the watch has shown before the deletion was expected will not be shown again.
         for pod in pods {
-            let now = self.pods.get(&pod.metadata.key());
+            let now = self.pods.get(&pod.metadata.namespaced_name());
             if now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting()) {
                 self.expectations.deletion_seen(key, &pod.metadata.uid);
             }
@@ -174,14 +178,14 @@ fn pod_changed(
     kind: &'static Resource,
     change: &Change<'_, Pod>,
     replica_sets: &Cache<ReplicaSet>,
-    queue: &Queue<ObjectKey>,
+    queue: &Queue<NamespacedName>,
     expectations: &Expectations,
 ) {
     let api_version = kind.api_version();
     let owner_of = |pod: &Pod| {
         let owner =
             pod.metadata.controller().filter(|o| o.kind == kind.kind && o.api_version == api_version)?;
-        let key = ObjectKey { namespace: pod.metadata.namespace.clone(), name: owner.name.clone() };
+        let key = NamespacedName::new(&pod.metadata.namespace, &owner.name);
         let found = replica_sets.get(&key)?;
         (found.metadata.uid == owner.uid).then_some(key)
     };
@@ -210,7 +214,7 @@ fn pod_changed(
         if labels_changed {
             for replica_set in replica_sets.by(&Index::Namespace(pod.metadata.namespace.clone())) {
                 if replica_set.spec.selector.matches(&pod.metadata.labels) {
-                    queue.add_after(replica_set.metadata.key(), SETTLE);
+                    queue.add_after(replica_set.metadata.namespaced_name(), SETTLE);
                 }
             }
         }

@@ -72,7 +72,7 @@ pub(super) fn claims(set: &StatefulSet, ordinal: i64) -> Vec<Value> {
         }
         if set.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete" {
             let owner = json!({"apiVersion": STATEFUL_SETS.api_version(), "kind": STATEFUL_SETS.kind,
-                "name": &*set.metadata.name, "uid": &*set.metadata.uid});
+                "name": set.metadata.name, "uid": set.metadata.uid});
             metadata.insert("ownerReferences".to_owned(), json!([owner]));
         }
         Some(Value::Object(claim))

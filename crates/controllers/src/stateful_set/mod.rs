@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
 use super::api::{Api, ApiError, DeleteOptions, Precondition};
-use super::cache::{Cache, Index, ObjectKey};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
 use super::ownership::{Owner, claim};
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::revisions::{History, REVISION_LABEL, history, truncate};
-use super::view::{AnyObject, ControllerRevision, Pod, StatefulSet};
+use super::view::{ControllerRevision, PartialObjectMetadata, Pod, StatefulSet};
 
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -36,7 +37,7 @@ pub(crate) struct StatefulSets {
     sets: Arc<Cache<StatefulSet>>,
     revisions: Arc<Cache<ControllerRevision>>,
     pods: Arc<Cache<Pod>>,
-    queue: Arc<Queue<ObjectKey>>,
+    queue: Arc<Queue<NamespacedName>>,
 }
 
 impl StatefulSets {
@@ -59,22 +60,22 @@ impl StatefulSets {
         let queue = controller.queue.clone();
         sets.on_change(move |change| {
             if let Some(latest) = change.latest() {
-                queue.add(latest.metadata.key());
+                queue.add(latest.metadata.namespaced_name());
             }
         });
         let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
         pods.on_change(move |change| {
             for pod in change.old.into_iter().chain(change.new) {
-                let namespace = pod.metadata.namespace.clone();
+                let namespace = &pod.metadata.namespace;
                 match pod.metadata.controller() {
                     Some(owner) if owner.kind == STATEFUL_SETS.kind => {
-                        queue.add_after(ObjectKey { namespace, name: owner.name.clone() }, SETTLE);
+                        queue.add_after(NamespacedName::new(namespace, &owner.name), SETTLE);
                     }
                     Some(_) => {}
                     None => {
-                        let all = cache.by(&Index::Namespace(namespace));
+                        let all = cache.by(&Index::Namespace(namespace.clone()));
                         for set in all.iter().filter(|set| set.spec.selector.matches(&pod.metadata.labels)) {
-                            queue.add_after(set.metadata.key(), SETTLE);
+                            queue.add_after(set.metadata.namespaced_name(), SETTLE);
                         }
                     }
                 }
@@ -89,7 +90,7 @@ impl StatefulSets {
         work("statefulsets", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: ObjectKey) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
         let Some(set) = self.sets.get(&key) else { return Ok(Next::Wait) };
         let owner = Owner { kind: &STATEFUL_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
@@ -116,8 +117,11 @@ impl StatefulSets {
                 Action::Label(pod, ordinal) => {
                     let labels =
                         json!({POD_NAME_LABEL: &*pod.metadata.name, POD_INDEX_LABEL: ordinal.to_string()});
-                    let patch = json!({"metadata": {"uid": &*pod.metadata.uid, "labels": labels}});
-                    self.api.patch::<AnyObject>(&PODS, &pod.metadata.key(), "", &patch).await.map(drop)
+                    let patch = json!({"metadata": {"uid": pod.metadata.uid, "labels": labels}});
+                    self.api
+                        .patch::<PartialObjectMetadata>(&PODS, &pod.metadata.namespaced_name(), "", &patch)
+                        .await
+                        .map(drop)
                 }
             };
             if result.is_err() {
@@ -143,7 +147,7 @@ impl StatefulSets {
         let namespace = &set.metadata.namespace;
         for claim in identity::claims(set, ordinal) {
             let body = claim.to_string().into_bytes();
-            match self.api.create::<AnyObject>(&PERSISTENT_VOLUME_CLAIMS, namespace, body).await {
+            match self.api.create::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, namespace, body).await {
                 Err(error) if error.is_already_exists() => {}
                 result => drop(result.inspect_err(|error| self.tell_failed(&about, ordinal, set, error))?),
             }
@@ -151,7 +155,7 @@ impl StatefulSets {
         let pod = identity::pod(set, ordinal, revision.template(), &revision.metadata.name);
         let body = Value::Object(pod).to_string().into_bytes();
         let name = identity::pod_name(set, ordinal);
-        match self.api.create::<AnyObject>(&PODS, namespace, body).await {
+        match self.api.create::<PartialObjectMetadata>(&PODS, namespace, body).await {
             // Made a moment ago, or someone else's: the cache will tell.
             Err(error) if error.is_already_exists() => Ok(()),
             Err(error) => {
@@ -175,19 +179,23 @@ impl StatefulSets {
     }
 
     async fn delete(&self, set: &StatefulSet, pod: &Pod, condemned: bool) -> Result<(), ApiError> {
-        let key = pod.metadata.key();
-        let ordinal = set.ordinal_of(&key.name);
+        let key = pod.metadata.namespaced_name();
+        let ordinal = set.ordinal_of(key.name());
         if let Some(ordinal) = ordinal
             && condemned
             && set.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete"
         {
             // The claims go with the pod.
-            let owner = json!({"apiVersion": PODS.api_version(), "kind": PODS.kind, "name": &*key.name,
-                "uid": &*pod.metadata.uid});
+            let owner = json!({"apiVersion": PODS.api_version(), "kind": PODS.kind, "name": key.name(),
+                "uid": pod.metadata.uid});
             let patch = json!({"metadata": {"ownerReferences": [owner]}});
             for (_, name) in identity::claim_names(set, ordinal) {
-                let claim = ObjectKey::new(key.namespace.clone(), name);
-                match self.api.patch::<AnyObject>(&PERSISTENT_VOLUME_CLAIMS, &claim, "", &patch).await {
+                let claim = NamespacedName::new(key.namespace(), &name);
+                match self
+                    .api
+                    .patch::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, &claim, "", &patch)
+                    .await
+                {
                     Err(error) if error.is_not_found() => {}
                     result => drop(result?),
                 }
@@ -199,7 +207,7 @@ impl StatefulSets {
             Ok(()) => {
                 let about = Reference::new(&STATEFUL_SETS, &set.metadata);
                 let message =
-                    format!("delete Pod {} in StatefulSet {} successful", key.name, set.metadata.name);
+                    format!("delete Pod {} in StatefulSet {} successful", key.name(), set.metadata.name);
                 self.recorder.normal(&about, "SuccessfulDelete", message);
                 Ok(())
             }

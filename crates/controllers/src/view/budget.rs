@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{Condition, Meta, matches, nullable};
+use super::{Condition, ObjectMeta, matches, nullable};
 use crate::cache::{Cached, Index};
 
 /// A pod disruption budget.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodDisruptionBudget {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: PodDisruptionBudgetSpec,
     #[serde(deserialize_with = "nullable")]
@@ -79,11 +79,11 @@ pub(crate) struct PodDisruptionBudgetStatus {
 }
 
 impl Cached for PodDisruptionBudget {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, Meta, Strategy, WorkloadSelector, nullable};
+use super::{Condition, ObjectMeta, Strategy, WorkloadSelector, nullable};
 use crate::cache::{Cached, Index};
 
 /// A DaemonSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DaemonSet {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: DaemonSetSpec,
     #[serde(deserialize_with = "nullable")]
@@ -58,11 +58,11 @@ pub(crate) struct DaemonSetStatus {
 }
 
 impl Cached for DaemonSet {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }

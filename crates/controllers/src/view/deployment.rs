@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, Meta, WorkloadSelector, nullable};
+use super::{Condition, ObjectMeta, WorkloadSelector, nullable};
 use crate::cache::{Cached, Index};
 
 /// A Deployment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Deployment {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: DeploymentSpec,
     #[serde(deserialize_with = "nullable")]
@@ -84,12 +84,12 @@ pub(crate) struct DeploymentStatus {
 }
 
 impl Cached for Deployment {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }
 

@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, Meta, WorkloadSelector, condition, nullable, timestamp, written};
+use super::{Condition, ObjectMeta, WorkloadSelector, find_condition, nullable, time};
 use crate::cache::{Cached, Index};
 
 /// A Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Job {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: JobSpec,
     #[serde(deserialize_with = "nullable")]
@@ -126,9 +126,9 @@ pub(crate) struct SuccessRule {
 pub(crate) struct JobStatus {
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
-    #[serde(deserialize_with = "timestamp", serialize_with = "written")]
+    #[serde(with = "time")]
     pub(crate) start_time: Option<Timestamp>,
-    #[serde(deserialize_with = "timestamp", serialize_with = "written")]
+    #[serde(with = "time")]
     pub(crate) completion_time: Option<Timestamp>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) active: i32,
@@ -159,12 +159,12 @@ pub(crate) struct UncountedTerminatedPods {
 }
 
 impl Cached for Job {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }
 
@@ -182,7 +182,7 @@ impl Job {
 impl JobStatus {
     /// Whether a condition holds.
     pub(crate) fn has(&self, kind: &str) -> bool {
-        condition(&self.conditions, kind).is_some_and(Condition::is_true)
+        find_condition(&self.conditions, kind).is_some_and(Condition::is_true)
     }
 
     /// Whether the Job is over, for good or ill.

@@ -4,14 +4,14 @@ use berth_api::object::Taint;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Meta, nullable, timestamp, written};
+use super::{Condition, ObjectMeta, nullable, time};
 use crate::cache::{Cached, Index};
 
 /// A node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Node {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: NodeSpec,
     #[serde(deserialize_with = "nullable")]
@@ -34,11 +34,7 @@ pub(crate) struct NodeSpec {
 pub(crate) struct NodeTaint {
     #[serde(flatten)]
     pub(crate) taint: Taint,
-    #[serde(
-        deserialize_with = "timestamp",
-        serialize_with = "written",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub(crate) time_added: Option<Timestamp>,
 }
 
@@ -51,7 +47,7 @@ pub(crate) struct NodeStatus {
 }
 
 impl Cached for Node {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
@@ -62,7 +58,7 @@ impl Cached for Node {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Lease {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: LeaseSpec,
 }
@@ -76,7 +72,7 @@ pub(crate) struct LeaseSpec {
 }
 
 impl Cached for Lease {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 

@@ -4,14 +4,14 @@ use berth_api::object::{SelectorRequirement, Toleration};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use super::{Condition, Meta, condition, nullable, timestamp};
+use super::{Condition, ObjectMeta, find_condition, nullable, time};
 use crate::cache::{Cached, Index};
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Pod {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: PodSpec,
     #[serde(deserialize_with = "nullable")]
@@ -67,7 +67,7 @@ pub(crate) struct PodStatus {
     pub(crate) phase: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
-    #[serde(deserialize_with = "timestamp")]
+    #[serde(with = "time")]
     pub(crate) start_time: Option<Timestamp>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) init_container_statuses: Vec<ContainerStatus>,
@@ -100,17 +100,17 @@ pub(crate) struct ContainerState {
 pub(crate) struct ContainerStateTerminated {
     #[serde(deserialize_with = "nullable")]
     pub(crate) exit_code: i64,
-    #[serde(deserialize_with = "timestamp")]
+    #[serde(with = "time")]
     pub(crate) finished_at: Option<Timestamp>,
 }
 
 impl Cached for Pod {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
         if !self.spec.node_name.is_empty() {
             add(Index::Node(self.spec.node_name.as_str().into()));
         }
@@ -129,7 +129,7 @@ impl Pod {
     }
 
     pub(crate) fn ready_condition(&self) -> Option<&Condition> {
-        condition(&self.status.conditions, "Ready")
+        find_condition(&self.status.conditions, "Ready")
     }
 
     pub(crate) fn is_ready(&self) -> bool {

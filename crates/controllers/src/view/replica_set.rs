@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, Meta, WorkloadSelector, nullable};
+use super::{Condition, ObjectMeta, WorkloadSelector, nullable};
 use crate::cache::{Cached, Index};
 
 /// A ReplicaSet or ReplicationController.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ReplicaSet {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: ReplicaSetSpec,
     #[serde(deserialize_with = "nullable")]
@@ -51,12 +51,12 @@ pub(crate) struct ReplicaSetStatus {
 }
 
 impl Cached for ReplicaSet {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }
 

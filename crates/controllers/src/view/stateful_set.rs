@@ -4,14 +4,14 @@ use berth_api::object::StatefulSetOrdinals;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, Meta, Strategy, WorkloadSelector, nullable};
+use super::{Condition, ObjectMeta, Strategy, WorkloadSelector, nullable};
 use crate::cache::{Cached, Index};
 
 /// A StatefulSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StatefulSet {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub(crate) spec: StatefulSetSpec,
     #[serde(deserialize_with = "nullable")]
@@ -84,7 +84,7 @@ pub(crate) struct StatefulSetStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ControllerRevision {
-    pub(crate) metadata: Meta,
+    pub(crate) metadata: ObjectMeta,
     /// A strategic merge patch that makes the object's template this one.
     #[serde(deserialize_with = "nullable")]
     pub(crate) data: Value,
@@ -93,22 +93,22 @@ pub(crate) struct ControllerRevision {
 }
 
 impl Cached for StatefulSet {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }
 
 impl Cached for ControllerRevision {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     fn index(&self, add: &mut dyn FnMut(Index)) {
-        self.metadata.index(add);
+        Index::of_metadata(&self.metadata, add);
     }
 }
 
