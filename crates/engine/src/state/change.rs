@@ -91,12 +91,14 @@ impl TrackedChange {
 
 /// The nodes that changed, in order: a pod came or went, or the node itself is not what it was.
 ///
-/// Old entries are forgotten; whoever has not looked since then must start anew.
+/// Old entries are dropped: a reader that has not read them has to read all nodes.
 #[derive(Default)]
 pub(crate) struct ChangeLog {
     nodes: Vec<NodeId>,
     /// Position of the first entry kept.
     first: u64,
+    /// Number of node ids in use so far.
+    n_ids: usize,
     /// Changes that concern every node at once.
     pub(crate) epochs: Epochs,
     /// Changes of what nodes are by themselves: labels, taints, whether they are cordoned or there at all.
@@ -119,8 +121,22 @@ pub(crate) struct Epochs {
 const MIN_KEPT: usize = 1 << 16;
 
 impl ChangeLog {
+    /// Adds an entry. Drops the older half if there are twice as many entries as nodes: reading all nodes is no more
+    /// work than reading those.
     pub(crate) fn push(&mut self, node: NodeId) {
+        self.n_ids = self.n_ids.max(node.0 as usize + 1);
+        let kept = MIN_KEPT.max(self.n_ids);
+        if self.nodes.len() >= 2 * kept {
+            let n_dropped = self.nodes.len() - kept;
+            self.nodes.drain(..n_dropped);
+            self.first += n_dropped as u64;
+        }
         self.nodes.push(node);
+    }
+
+    /// Position of the first entry kept.
+    pub(crate) fn start(&self) -> u64 {
+        self.first
     }
 
     /// The position after the last entry.
@@ -128,22 +144,9 @@ impl ChangeLog {
         self.first + self.nodes.len() as u64
     }
 
-    /// The entries from a position on; none if some of them are forgotten.
+    /// The entries from a position on; none if some of them were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<&[NodeId]> {
         let start = position.checked_sub(self.first)?;
         self.nodes.get(start as usize..)
-    }
-
-    /// Forgets the older half if there are more entries than `n_nodes` (reading all nodes anew is no more
-    /// work than that); tells whether it did.
-    pub(crate) fn trim(&mut self, n_nodes: usize) -> bool {
-        let kept = MIN_KEPT.max(n_nodes);
-        if self.nodes.len() < 2 * kept {
-            return false;
-        }
-        let forgotten = self.nodes.len() - kept;
-        self.nodes.drain(..forgotten);
-        self.first += forgotten as u64;
-        true
     }
 }

@@ -76,7 +76,7 @@ struct Bucket {
 }
 
 /// Entries that a bucket may have beyond what its nodes need.
-const SPARE: usize = 64;
+const SPARE: usize = 128;
 
 impl Bucket {
     /// Whether a place is in the same group.
@@ -86,7 +86,7 @@ impl Bucket {
 
     /// Whether the entries take more memory than the nodes justify.
     fn is_wasteful(&self) -> bool {
-        self.recent.len() > self.n_nodes / 4 + SPARE || self.sorted.capacity() > 2 * self.n_nodes + SPARE
+        self.recent.len() > self.n_nodes / 2 + SPARE || self.sorted.capacity() > 2 * self.n_nodes + SPARE
     }
 
     /// Merges the recent entries into the sorted ones, and frees entries of nodes that have left.

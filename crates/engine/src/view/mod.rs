@@ -42,6 +42,8 @@ pub(crate) struct Views {
     by_rule_set: FxHashMap<(RuleSetId, SignatureId), Box<View>>,
     /// Decisions so far.
     n_decisions: u64,
+    /// Start of the log of changes. Views that have not read the entries before it are dropped.
+    log_start: u64,
 }
 
 /// So many views are kept in clusters of any size.
@@ -80,7 +82,8 @@ impl Views {
         if pod.node_name.is_some() || !state.rule_sets.get(pod.rule_set).fits_a_view() {
             return None;
         }
-        if state.changes.trim(state.nodes.len()) {
+        if self.log_start != state.changes.start() {
+            self.log_start = state.changes.start();
             self.by_rule_set.retain(|_, view| state.changes.since(view.seen).is_some());
         }
         let signature = state.signature_of(pod.namespace, pod.terminating, &pod.labels);
@@ -246,7 +249,9 @@ impl View {
             if let Some(sum) = sum {
                 place.sum = sum;
                 place.key.clear();
-                place.key.extend(self.topologies.iter().map(|t| state.topologies.domain(*t, id)));
+                for topology in &self.topologies {
+                    place.key.push(state.topologies.domain(*topology, id));
+                }
             }
             put(&mut self.cells, id, sum.map(|_| &place));
         }
