@@ -12,8 +12,8 @@ use berth_engine::{Cluster, Settings};
 use serde::Serialize;
 
 use crate::measure::{Samples, rss_bytes, timed};
-use crate::scale::classes::{classes, namespaces};
 use crate::scale::nodes::{self, HOSTNAME, RACK, ZONE};
+use crate::scale::templates::{namespaces, templates};
 
 /// Namespaces of each round.
 const N_NAMESPACES: usize = 10;
@@ -92,10 +92,10 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
     namespaces().iter().for_each(|namespace| cluster.set_namespace(namespace));
     (0..churn.nodes).for_each(|i| cluster.set_node(&nodes::node(churn.seed, i)));
     // Two pods per node that stay.
-    let classes = classes();
-    let templates: Vec<_> = classes.iter().map(|class| cluster.prepare(&class.template)).collect();
+    let templates = templates();
+    let prepared: Vec<_> = templates.iter().map(|template| cluster.prepare(&template.pod)).collect();
     let place = |cluster: &mut Cluster, i: usize| {
-        let outcome = cluster.place_prepared(&templates[i % templates.len()].named(&format!("stays-{i}")));
+        let outcome = cluster.place_prepared(&prepared[i % prepared.len()].named(&format!("stays-{i}")));
         outcome.node().unwrap_or_default().to_owned()
     };
     let mut node_of: Vec<_> = (0..2 * churn.nodes).map(|i| place(&mut cluster, i)).collect();
@@ -105,7 +105,7 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
             cluster.remove_node(&removed);
             cluster.set_node(&added);
             for (i, node) in node_of.iter_mut().enumerate().filter(|(_, node)| **node == removed) {
-                let template = &classes[i % classes.len()].template.metadata;
+                let template = &templates[i % templates.len()].pod.metadata;
                 cluster.remove_pod(&template.namespace, &format!("stays-{i}"));
                 *node = place(&mut cluster, i);
             }

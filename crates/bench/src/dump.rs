@@ -1,4 +1,4 @@
-//! A dump of a made cluster, as large as `kubectl get -o json` prints one: most of it is of no interest to
+//! A dump of a generated cluster, as large as `kubectl get -o json` prints one: most of its fields do not affect
 //! placement.
 
 use std::io::{self, Write};
@@ -9,9 +9,9 @@ use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value, json};
 
 use crate::scale::Order;
-use crate::scale::classes::{Class, classes, namespaces};
 use crate::scale::nodes::{node, node_name};
 use crate::scale::pod_name;
+use crate::scale::templates::{PodTemplate, namespaces, templates};
 
 const TIME: &str = "2026-01-01T00:00:00Z";
 
@@ -28,7 +28,7 @@ pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> 
         }
         let mut text = Vec::new();
         value.serialize(&mut Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    ")))?;
-        // Strings have no raw line ends: every line end is one between values.
+        // JSON strings have no raw line ends: every line end is between values.
         for (i, line) in text.split(|byte| *byte == b'\n').enumerate() {
             if i > 0 {
                 out.write_all(b"\n        ")?;
@@ -44,12 +44,12 @@ pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> 
     for i in 0..n_nodes {
         item(out, &full_node(&node(seed, i), i)?)?;
     }
-    let classes = classes();
-    let mut order = Order::new(seed, classes.len());
+    let templates = templates();
+    let mut order = Order::new(seed, templates.len());
     for i in 0..n_pods {
-        let class = &classes[order.next_class()];
+        let template = &templates[order.next_template()];
         let node = (n_nodes > 0).then(|| node_name(i % n_nodes));
-        item(out, &full_pod(class, i, node)?)?;
+        item(out, &full_pod(template, i, node)?)?;
     }
     out.write_all(b"\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n")
 }
@@ -67,9 +67,9 @@ fn full_node(node: &Node, i: usize) -> io::Result<Value> {
     Ok(stored(value, "Node", i, "f:status", &paths))
 }
 
-fn full_pod(class: &Class, i: usize, node: Option<String>) -> io::Result<Value> {
-    let mut pod: Pod = class.template.clone();
-    pod.metadata.name = pod_name(&class.template.metadata.name, i);
+fn full_pod(template: &PodTemplate, i: usize, node: Option<String>) -> io::Result<Value> {
+    let mut pod: Pod = template.pod.clone();
+    pod.metadata.name = pod_name(&template.pod.metadata.name, i);
     pod.spec.node_name = node.unwrap_or_default();
     pod.status.phase = if pod.spec.node_name.is_empty() { "Pending" } else { "Running" }.to_owned();
     let mut value = serde_json::to_value(&pod)?;

@@ -1,8 +1,8 @@
-//! Following rules required during execution: how long until it is known which of them a change broke.
+//! Violation tracking: how long it takes to find the rules required during execution that a change violates.
 //!
-//! Nodes are in ten zones; each has pods of ten kinds, of which seven carry rules required during execution: on a
-//! label of the node, on a cache in the zone, on nobody of their kind on the node. Then many nodes are labelled
-//! anew at once, every other one with another zone too, and back again.
+//! Nodes are in ten zones; each has pods of ten kinds, of which seven have rules required during execution: a
+//! label of the node, a cache in the zone, no other pod of their kind on the node. Then the labels of many nodes change at
+//! once, for every other one the zone too, and change back.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ use crate::scale::nodes;
 
 /// The label that pods' nodes must have.
 const POOL: &str = "example.com/pool";
-/// Different caches; each zone has all of them.
+/// Number of different caches. Each zone has all of them.
 const N_CACHES: usize = 20;
-/// Of ten kinds of pods, so many carry rules required during execution: the first ones.
+/// Of ten kinds of pods, the first seven have rules required during execution.
 const N_EXECUTING_KINDS: usize = 7;
 
-/// How large, and how much changes.
+/// The size of a benchmark of violation tracking.
 #[derive(Clone, Copy, Debug)]
 pub struct Enforce {
     /// Nodes.
     pub nodes: usize,
-    /// Pods; the nodes get as many each.
+    /// Pods, distributed evenly over the nodes.
     pub pods: usize,
-    /// Nodes that are labelled anew at once.
+    /// Nodes whose labels change at once.
     pub changed: usize,
-    /// How often they are, and how often back.
+    /// Number of changes, and of changes back.
     pub rounds: usize,
-    /// Settles the nodes' sizes and taints.
+    /// Determines the sizes and taints of nodes.
     pub seed: u64,
 }
 
@@ -43,39 +43,39 @@ pub struct Report {
     pub nodes: usize,
     /// Pods.
     pub pods: usize,
-    /// Those with rules required during execution.
+    /// Pods with rules required during execution.
     pub executing_pods: usize,
-    /// Nodes labelled anew at once.
+    /// Nodes whose labels change at once.
     pub changed: usize,
-    /// Rules that each change broke.
+    /// Rules that each change violates.
     pub broken: usize,
-    /// From the first node's change until all broken rules are known, with their verdicts.
+    /// From the first node's change until all violations are known, with their verdicts.
     pub judged: Figures,
-    /// From the first node's change back until it is known that all hold.
+    /// From the first node's change back until no violation is left.
     pub mended: Figures,
-    /// Judging every rule of every pod instead, in milliseconds.
+    /// Duration of a check of every rule of every pod, in milliseconds.
     pub full_pass_ms: f64,
-    /// Finding out who would have to go for all of them, and where to, in milliseconds.
+    /// Duration of the selection of victims and their targets for all violations, in milliseconds.
     pub remedies_ms: f64,
-    /// Pods that would go.
+    /// Victims with a target node.
     pub evictions: usize,
-    /// Pods that would have to go and have no place to go to.
+    /// Victims without a target node.
     pub without_target: usize,
-    /// Beginning to watch, in milliseconds.
+    /// Duration of the start of the tracker, in milliseconds.
     pub watch_ms: f64,
-    /// Asking when nothing has changed.
+    /// Duration of a query when nothing has changed.
     pub idle: Figures,
-    /// A pod that goes and comes back, while nobody watches.
+    /// Deletion and creation of a pod without a tracker.
     pub churn_unwatched: Figures,
-    /// The same while violations are watched, and asked for after every pod.
+    /// The same with a tracker that is queried after every pod.
     pub churn_watched: Figures,
-    /// Whether every time what was followed was what a full pass finds.
+    /// Whether the tracker found the same violations as a full check every time.
     pub is_right: bool,
     /// Peak memory of the process.
     pub peak_rss_bytes: Option<u64>,
 }
 
-/// Builds the cluster and measures; `progress` is told how many rounds are done.
+/// Runs the benchmark; `progress` is called with the number of finished rounds.
 pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
     reset_peak_rss();
     let Enforce { nodes: n_nodes, pods: n_pods, changed, rounds, seed } = enforce;
@@ -99,7 +99,7 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
         }
         samples.figures()
     };
-    // Once to warm up: the first goes through memory that nobody has touched yet.
+    // Warm-up: the first round touches new memory.
     churn(&mut cluster);
     let churn_unwatched = churn(&mut cluster);
     let (_, watching) = timed(|| {
@@ -111,7 +111,7 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
     let mut idle = Samples::default();
     (0..1_000).for_each(|_| idle.add(timed(|| cluster.violation_changes()).1));
 
-    // Spread over the cluster, so that all zones are concerned.
+    // Spread over the cluster, so that nodes of all zones change.
     let step = (n_nodes / changed.max(1)).max(1);
     let concerned: Vec<usize> = (0..n_nodes).step_by(step).take(changed).collect();
     let after: Vec<Node> = concerned.iter().map(|i| labelled(seed, *i, true)).collect();
@@ -165,7 +165,7 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
     }
 }
 
-/// A node in its pool, or out of it and, every other one, in another zone as well.
+/// A node with its label, or without it and, for every other one, in another zone.
 fn labelled(seed: u64, i: usize, changed: bool) -> Node {
     let mut node = nodes::node(seed, i);
     let labels = &mut node.metadata.labels;
@@ -197,7 +197,7 @@ fn pod(node: usize, round: usize) -> Pod {
             json!({"nodeAffinity": {executing: {"nodeSelectorTerms": terms}}})
         }
         2..=4 => {
-            // On a neighbour: a node that leaves its zone leaves it behind.
+            // On the next node: a node that changes its zone loses it.
             let cache = format!("cache-{}", (node + 1) % N_CACHES);
             let term = json!({"topologyKey": nodes::ZONE, "labelSelector": {"matchLabels": {"app": cache}}});
             json!({"podAffinity": {executing: [term]}})

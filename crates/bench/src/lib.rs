@@ -1,9 +1,9 @@
-//! Measures the engine: Kubernetes' scheduler benchmark files ([`workload`]), made clusters of any size
-//! ([`scale`]), pods that are created and deleted for ever ([`churn`]), single operations ([`ops`]), reading a dump
-//! ([`load`]) and following rules required during execution ([`enforce`]).
+//! Benchmarks of the engine: Kubernetes' scheduler benchmark files ([`workload`]), generated clusters of any size
+//! ([`scale`]), pods that are created and deleted round after round ([`churn`]), single operations ([`ops`]), reading a dump
+//! ([`load`]) and violation tracking ([`enforce`]).
 //!
-//! A placement is judged by [`check`], which shares no code with the engine's rules. This crate uses the clock
-//! and reads files, as the engine must not; it prints nothing: reports are data.
+//! [`check`] checks placements and shares no code with the engine's rules. This crate uses the clock and reads files,
+//! which the engine must not do. It prints nothing: reports are data.
 
 pub mod check;
 pub mod churn;

@@ -1,4 +1,4 @@
-//! Reading a dump into an engine, object by object.
+//! Loading of a dump into an engine, object by object.
 
 use std::io::{self, Read};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub enum LoadError {
     Decode(#[from] DecodeError),
 }
 
-/// What was read, and how fast.
+/// What was loaded, and how fast.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Bytes of text.
@@ -35,15 +35,15 @@ pub struct Report {
     pub pods: usize,
     /// From the first byte to the last object.
     pub seconds: f64,
-    /// Millions of bytes a second.
+    /// Megabytes per second.
     pub megabytes_per_second: f64,
-    /// Objects a second.
+    /// Objects per second.
     pub objects_per_second: f64,
     /// Peak memory of the process.
     pub peak_rss_bytes: Option<u64>,
 }
 
-/// A cluster that is being filled from dumps.
+/// A cluster that is loaded from dumps.
 pub struct Loader {
     cluster: Cluster,
     bytes: u64,
@@ -70,7 +70,7 @@ impl Loader {
         })
     }
 
-    /// What all of it came to.
+    /// What was loaded so far.
     pub fn report(self) -> Report {
         let seconds = self.start.elapsed().as_secs_f64();
         Report {

@@ -1,10 +1,10 @@
-//! Durations, their distribution, peak memory, and the fingerprint of a sequence of decisions.
+//! Durations, their distribution, memory, and the checksum of a sequence of decisions.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// Runs `f` and tells how long it took.
+/// Runs `f` and measures its duration.
 pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let value = f();
@@ -18,17 +18,17 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Takes in a duration.
+    /// Adds a duration.
     pub fn add(&mut self, duration: Duration) {
         self.nanos.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Takes in all of `other`.
+    /// Adds all durations of `other`.
     pub fn extend(&mut self, other: &Samples) {
         self.nanos.extend_from_slice(&other.nanos);
     }
 
-    /// What they come to.
+    /// Rate and distribution.
     pub fn figures(mut self) -> Figures {
         self.nanos.sort_unstable();
         let total_nanos: u64 = self.nanos.iter().fold(0, |sum, n| sum.saturating_add(*n));
@@ -43,30 +43,30 @@ impl Samples {
         }
     }
 
-    /// The smallest duration that `percent` of all do not exceed. The samples are sorted.
+    /// A percentile of the samples, which are sorted.
     fn percentile_us(&self, percent: usize) -> f64 {
         let rank = (self.nanos.len() * percent).div_ceil(100);
         rank.checked_sub(1).and_then(|i| self.nanos.get(i)).map_or(0.0, |nanos| *nanos as f64 / 1000.0)
     }
 }
 
-/// Rate and distribution of decisions, each with its assignment.
+/// Rate and distribution of decisions, the assignment included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// How many.
+    /// Number of decisions.
     pub decisions: usize,
-    /// Their number by the sum of their durations.
+    /// Number of decisions divided by the sum of their durations.
     pub decisions_per_second: f64,
     /// Median duration in microseconds.
     pub p50_us: f64,
-    /// The duration that 99% do not exceed, in microseconds.
+    /// 99th percentile in microseconds.
     pub p99_us: f64,
     /// Longest duration in microseconds.
     pub max_us: f64,
 }
 
 impl Figures {
-    /// Each figure's median over several runs; of an even number of runs, the lower middle.
+    /// The median of each figure over several runs; with an even number of runs the lower one.
     pub fn median(runs: &[Figures]) -> Figures {
         let median = |figure: fn(&Figures) -> f64| {
             let mut values: Vec<f64> = runs.iter().map(figure).collect();
@@ -94,7 +94,7 @@ impl Default for Checksum {
 }
 
 impl Checksum {
-    /// Takes in a decision; `node` is empty for a pod that goes nowhere.
+    /// Adds a decision; `node` is empty for a pod that fits on no node.
     pub fn add(&mut self, namespace: &str, name: &str, node: &str) {
         for part in [namespace, "/", name, "=", node, "\n"] {
             for byte in part.bytes() {
@@ -109,9 +109,9 @@ impl Checksum {
     }
 }
 
-/// Forgets the peak of this process's memory so far, where the system can.
+/// Resets the peak memory of this process, where the system can.
 pub fn reset_peak_rss() {
-    // Where it cannot, the peak is that of the process's whole life.
+    // Where it cannot, the peak is that since the start of the process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -125,7 +125,7 @@ pub fn rss_bytes() -> Option<u64> {
     memory_of("self", "VmRSS")
 }
 
-/// A figure of a process (its id, or `self`) out of `/proc/ID/status`, in bytes.
+/// A figure in `/proc/PROCESS/status` in bytes; `process` is an id or `self`.
 pub fn memory_of(process: &str, figure: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':'))?;

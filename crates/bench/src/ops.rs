@@ -1,5 +1,4 @@
-//! Single operations of the engine, a fixed number of times: for criterion, and for tools that count
-//! instructions.
+//! Single operations of the engine, repeated: for criterion, and for tools that count instructions.
 
 use std::fmt;
 use std::hint::black_box;
@@ -11,23 +10,22 @@ use berth_engine::PreparedPod;
 
 use crate::measure::{Samples, timed};
 use crate::scale::nodes::{DISK, node, node_name};
-use crate::scale::{Made, make};
+use crate::scale::{GeneratedCluster, generate};
 
 const SEED: u64 = 1;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A pod that runs on a node becomes known.
+    /// Adds a pod that runs on a node.
     AddPod,
-    /// A pod goes.
+    /// Removes a pod.
     RemovePod,
-    /// A pod of a class that was decided before is decided and assigned; it goes again, so that the cluster
-    /// stays as it is.
+    /// Decides and assigns a pod with a known rule set, and removes it afterwards.
     DecideKnown,
-    /// The same, of a class never seen before.
+    /// The same with a new rule set.
     DecideNew,
-    /// A node's labels change.
+    /// Changes the labels of a node.
     LabelNode,
 }
 
@@ -58,10 +56,10 @@ impl FromStr for Op {
     }
 }
 
-/// What an operation is done to.
+/// The object of an operation.
 pub struct Subject {
     act: Act,
-    /// The pod that must go afterwards, by namespace and name.
+    /// The pod to be removed afterwards, by namespace and name.
     leaves: Option<(String, String)>,
 }
 
@@ -72,33 +70,33 @@ enum Act {
     Label(Node),
 }
 
-/// A cluster in which every class has been decided, and the operations on it.
+/// A cluster in which pods of every template were placed, and the operations on it.
 pub struct Bench {
-    made: Made,
+    generated: GeneratedCluster,
     n_nodes: usize,
     turn: usize,
 }
 
 impl Bench {
-    /// A cluster of this many nodes, with ten pods of each class.
+    /// A cluster of this many nodes, with ten pods of each template.
     pub fn new(n_nodes: usize) -> Bench {
-        let mut made = make(n_nodes, SEED);
-        let n_classes = made.classes.len();
-        for i in 0..10 * n_classes {
-            let pod = made.prepared[i % n_classes].named(&format!("first-{i}"));
-            made.cluster.place_prepared(&pod);
+        let mut generated = generate(n_nodes, SEED);
+        let n_templates = generated.templates.len();
+        for i in 0..10 * n_templates {
+            let pod = generated.prepared[i % n_templates].named(&format!("first-{i}"));
+            generated.cluster.place_prepared(&pod);
         }
-        Bench { made, n_nodes, turn: 0 }
+        Bench { generated, n_nodes, turn: 0 }
     }
 
-    /// Gets ready for an operation; no part of it.
+    /// Prepares an operation; not part of it.
     pub fn prepare(&mut self, op: Op) -> Subject {
         let turn = self.turn;
         self.turn += 1;
-        let class = turn % self.made.classes.len();
+        let template = turn % self.generated.templates.len();
         let n_nodes = self.n_nodes.max(1);
         let node_number = turn.wrapping_mul(7919) % n_nodes;
-        let mut pod = self.made.classes[class].template.clone();
+        let mut pod = self.generated.templates[template].pod.clone();
         pod.metadata.name = format!("pod-{turn}");
         let leaves = Some((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
         match op {
@@ -108,24 +106,24 @@ impl Bench {
             }
             Op::RemovePod => {
                 pod.spec.node_name = node_name(node_number);
-                self.made.cluster.set_pod(&pod);
+                self.generated.cluster.set_pod(&pod);
                 Subject { act: Act::Remove(pod), leaves: None }
             }
             Op::DecideKnown => {
-                let pod = self.made.prepared[class].named(&pod.metadata.name);
+                let pod = self.generated.prepared[template].named(&pod.metadata.name);
                 Subject { act: Act::Decide(pod), leaves }
             }
             Op::DecideNew => {
-                // Nobody else asks for just as much.
+                // No other pod requests as much.
                 let cpu = Quantity::from_millis(1000 + turn as i64);
                 if let Some(container) = pod.spec.containers.first_mut() {
                     container.resources.requests.insert("cpu".to_owned(), cpu);
                 }
-                Subject { act: Act::Decide(self.made.cluster.prepare(&pod)), leaves }
+                Subject { act: Act::Decide(self.generated.cluster.prepare(&pod)), leaves }
             }
             Op::LabelNode => {
                 let mut node = node(SEED, node_number);
-                // Every node comes up once in a round: in one round it changes, in the next it changes back.
+                // Each node is used once in a round: in one round it changes, in the next it changes back.
                 if (turn / n_nodes).is_multiple_of(2)
                     && let Some(disk) = node.metadata.labels.get_mut(DISK)
                 {
@@ -136,10 +134,10 @@ impl Bench {
         }
     }
 
-    /// Does it. Never inlined: tools that count instructions find it by its name.
+    /// Executes an operation. Never inlined: tools that count instructions find it by its name.
     #[inline(never)]
     pub fn run(&mut self, subject: &Subject) {
-        let cluster = &mut self.made.cluster;
+        let cluster = &mut self.generated.cluster;
         match &subject.act {
             Act::Add(pod) => _ = black_box(cluster.set_pod(pod)),
             Act::Remove(pod) => cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name),
@@ -148,14 +146,14 @@ impl Bench {
         }
     }
 
-    /// Clears away what it left.
+    /// Removes what the operation left.
     pub fn clear(&mut self, subject: Subject) {
         if let Some((namespace, name)) = subject.leaves {
-            self.made.cluster.remove_pod(&namespace, &name);
+            self.generated.cluster.remove_pod(&namespace, &name);
         }
     }
 
-    /// Does an operation `count` times, and tells how long each took.
+    /// Executes an operation `count` times and measures each.
     pub fn repeat(&mut self, op: Op, count: usize) -> Samples {
         let mut samples = Samples::default();
         for _ in 0..count {

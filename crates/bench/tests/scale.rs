@@ -1,4 +1,4 @@
-//! Made clusters: decided, checked, dumped and loaded.
+//! Generated clusters: decided, checked, dumped and loaded.
 
 use berth_bench::churn::{self, Churn};
 use berth_bench::load::Loader;

@@ -1,10 +1,9 @@
-//! An independent check of a placement: were all required rules kept?
+//! An independent check of a placement: whether it violates a required rule.
 //!
-//! Written straight from the Kubernetes API's own words on the typed objects, sharing no code with the engine:
-//! it must not repeat the engine's mistakes. It knows what never leaves: pods that were placed one after the
-//! other and stay. Capacity, ports, taints, node affinity and anti-affinity are checked as all pods are there in
-//! the end; affinity and spread as they were when each pod was placed. Init containers and the extensions of
-//! the proposals are not known here.
+//! Written from the documentation of the Kubernetes API on the typed objects. It shares no code with the engine, so that
+//! it does not repeat the engine's mistakes. It expects pods that were placed one after the other and stay. Capacity,
+//! ports, taints, node affinity and anti-affinity are checked with all pods placed; affinity and spread at the time of
+//! each pod's placement. Init containers and the extensions of the proposals are not supported.
 
 mod node_rules;
 mod pod_rules;
@@ -16,12 +15,12 @@ use serde::Serialize;
 
 use pod_rules::Domains;
 
-/// A pod: the template it is a copy of, and the node it was placed on, by number.
+/// A pod: its template, and the node it was placed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Which of the templates.
+    /// Index of the template.
     pub template: u32,
-    /// Which of the nodes.
+    /// Index of the node.
     pub node: u32,
 }
 
@@ -30,20 +29,20 @@ pub struct Placed {
 pub struct Findings {
     /// Placed pods that were checked.
     pub pods: usize,
-    /// Rules broken, each counted once for the pod that has the rule, or once for the node.
+    /// Violated rules, each counted once for the pod that has the rule, or once for the node.
     pub n_violations: usize,
-    /// The first of them.
+    /// The first violations.
     pub violations: Vec<Violation>,
 }
 
-/// A broken rule.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// The node's number.
+    /// Index of the node.
     pub node: u32,
-    /// The template of a pod concerned.
+    /// Index of the template of the pod.
     pub template: u32,
     /// What is wrong.
     pub detail: String,
@@ -55,9 +54,9 @@ pub struct Violation {
 pub enum Rule {
     /// Requests exceed what the node offers.
     Resources,
-    /// More pods than the node takes.
+    /// More pods than the node allows.
     PodCount,
-    /// Two pods want the same port.
+    /// Two pods use the same port.
     Ports,
     /// A cordoned node.
     Unschedulable,
@@ -69,13 +68,13 @@ pub enum Rule {
     PodAffinity,
     /// Required pod anti-affinity.
     PodAntiAffinity,
-    /// A spread constraint that says `DoNotSchedule`.
+    /// A spread constraint with `DoNotSchedule`.
     TopologySpread,
-    /// A node that is not there.
+    /// A node that does not exist.
     UnknownNode,
 }
 
-/// This many violations are kept.
+/// Number of violations that are kept.
 const MAX_KEPT: usize = 20;
 
 impl Findings {
@@ -88,7 +87,7 @@ impl Findings {
     }
 }
 
-/// Checks a placement: `placed` in the order of placement, `nodes` in the order of their numbers.
+/// Checks a placement: `placed` in the order of placement, `nodes` in the order of their indexes.
 pub fn check(
     nodes: impl Iterator<Item = Node>,
     namespaces: &[Namespace],

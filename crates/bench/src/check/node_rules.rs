@@ -1,4 +1,4 @@
-//! What holds between a node and the pods on it.
+//! Rules between a node and the pods on it.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub fn check(node: &Node, number: u32, templates: &[Pod], on_node: &[u32], findi
     }
 }
 
-/// What a container asks for; a limit stands in for a request that is missing.
+/// The requests of a container; a limit is used where a request is missing.
 fn requests(container: &Container) -> impl Iterator<Item = (&str, Quantity)> {
     let written = &container.resources.requests;
     let limits = container.resources.limits.iter().filter(|(name, _)| !written.contains_key(*name));
@@ -81,7 +81,7 @@ fn cordon() -> Taint {
     }
 }
 
-/// The first taint that keeps the pod off.
+/// The first taint that the pod does not tolerate.
 pub fn untolerated<'n>(pod: &Pod, node: &'n Node) -> Option<&'n Taint> {
     let repels = |t: &&Taint| matches!(t.effect.as_str(), "NoSchedule" | "NoExecute");
     node.spec.taints.iter().filter(repels).find(|taint| !tolerates(pod, taint))

@@ -1,4 +1,4 @@
-//! What holds between pods: required affinity and anti-affinity.
+//! Rules between pods: required affinity and anti-affinity.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// How many domains there are.
+    /// Number of domains.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -33,7 +33,7 @@ impl Column {
 }
 
 impl Domains {
-    /// For the keys that required rules of these pods name; no nodes yet.
+    /// Of the keys in required rules of these pods; no nodes yet.
     pub fn of(templates: &[Pod]) -> Domains {
         let terms = templates.iter().flat_map(|pod| affinity(pod).iter().chain(anti_affinity(pod)));
         let spreads = templates.iter().flat_map(|pod| &pod.spec.topology_spread_constraints);
@@ -41,7 +41,7 @@ impl Domains {
         Domains { columns: keys.map(|key| (key.clone(), Column::default())).collect() }
     }
 
-    /// Takes in the next node.
+    /// Adds the next node.
     pub fn add(&mut self, node: &Node) {
         for (key, column) in &mut self.columns {
             let domain = node.metadata.labels.get(key).map(|value| match column.numbers.get(value) {
@@ -56,13 +56,13 @@ impl Domains {
         }
     }
 
-    /// The domains of a key that was named.
+    /// The domains of one of the keys.
     pub fn column(&self, key: &str) -> &Column {
         &self.columns[key]
     }
 }
 
-/// Checks affinity as of each pod's placement, and anti-affinity as of the end.
+/// Checks affinity at the time of each pod's placement, and anti-affinity with all pods placed.
 pub fn check(
     domains: &Domains,
     namespaces: &[Namespace],
@@ -79,7 +79,7 @@ pub fn check(
         }
         let terms = affinity(pod);
         if !terms.is_empty() {
-            // A pod counts for any of the terms if all of them mean it.
+            // A pod counts for any of the terms if all of them select it.
             let mut all = vec![true; templates.len()];
             for term in terms {
                 all.iter_mut().zip(meant(term)).for_each(|(all, meant)| *all &= meant);
@@ -103,7 +103,7 @@ fn check_anti_affinity(
     concerned.filter_map(|p| column.of(p.node)).for_each(|domain| there[domain] += 1);
     for p in placed.iter().filter(|p| p.template as usize == index) {
         let Some(domain) = column.of(p.node) else { continue };
-        // A pod does not keep away from itself.
+        // A pod does not conflict with itself.
         let others = there[domain] - u32::from(meant[index]);
         if others > 0 {
             findings.add(Rule::PodAntiAffinity, *p, || format!("{others} others by {}", term.topology_key));

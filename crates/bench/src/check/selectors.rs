@@ -1,4 +1,4 @@
-//! What selectors select.
+//! Selectors.
 
 use berth_api::object::{
     LabelSelector, Namespace, Node, Pod, PodAffinityTerm, SelectorRequirement, StringMap,
@@ -26,7 +26,7 @@ fn meets(requirement: &SelectorRequirement, value: Option<&String>) -> bool {
     }
 }
 
-/// Whether a pod may be on a node as far as `nodeName`, `nodeSelector` and required node affinity go.
+/// Whether `nodeName`, `nodeSelector` and required node affinity allow a pod on a node.
 pub fn accepts_node(pod: &Pod, node: &Node) -> bool {
     let labels = &node.metadata.labels;
     let required = pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -44,7 +44,7 @@ pub fn accepts_node(pod: &Pod, node: &Node) -> bool {
         })
 }
 
-/// Whether a pod of template `other` is one that a term of `pod` means.
+/// Whether a term of `pod` selects pods of template `other`.
 pub fn means(term: &PodAffinityTerm, pod: &Pod, other: &Pod, namespaces: &[Namespace]) -> bool {
     let namespace = &other.metadata.namespace;
     let names = term.namespaces.as_deref().unwrap_or_default();

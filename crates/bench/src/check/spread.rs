@@ -1,4 +1,4 @@
-//! Spread constraints that say `DoNotSchedule`, as of each pod's placement.
+//! Spread constraints with `DoNotSchedule`, at the time of each pod's placement.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Spreads {
 struct Spread {
     template: usize,
     constraint: TopologySpreadConstraint,
-    /// By node: whether its pods and its domain count.
+    /// Whether the pods and the domain of a node count. Indexed by node.
     counts: Vec<bool>,
 }
 
@@ -27,7 +27,7 @@ fn required(pod: &Pod) -> impl Iterator<Item = &TopologySpreadConstraint> {
 }
 
 impl Spreads {
-    /// Of these templates; no nodes yet.
+    /// The constraints of these templates; no nodes yet.
     pub fn of(templates: &[Pod]) -> Spreads {
         let of_one = |(template, pod)| {
             required(pod).map(move |constraint| Spread {
@@ -39,7 +39,7 @@ impl Spreads {
         Spreads { constraints: templates.iter().enumerate().flat_map(of_one).collect() }
     }
 
-    /// Takes in the next node.
+    /// Adds the next node.
     pub fn add(&mut self, node: &Node, templates: &[Pod]) {
         for Spread { template, constraint, counts } in &mut self.constraints {
             let pod = &templates[*template];
@@ -74,7 +74,7 @@ impl Spread {
             })
             .collect();
         let column = domains.column(&constraint.topology_key);
-        // By domain, none where no node counts; and how many domains have each number of pods.
+        // Number of pods by domain, `None` where no node counts; and number of domains by number of pods.
         let mut there: Vec<Option<u32>> = vec![None; column.len()];
         for (node, _) in counts.iter().enumerate().filter(|(_, counts)| **counts) {
             if let Some(domain) = column.of(node as u32) {

@@ -1,4 +1,4 @@
-//! The format of the files.
+//! The format of `scheduler_perf` files.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub(super) enum Op {
     CreatePods(usize, CreatePods),
     CreatePodSets(usize, CreatePodSets),
     CreateAny(usize, CreateAny),
-    /// Decisions here are made in order: whatever a barrier waits for has happened.
+    /// Decisions are made in order: what a barrier waits for has happened.
     Barrier,
 }
 
@@ -130,7 +130,7 @@ struct Barrier {
     _stage_requirement: Option<String>,
 }
 
-/// Feature gates that change how the reference does its work, not what it decides.
+/// Feature gates that do not change kube-scheduler's decisions.
 const GATES_WITHOUT_BEARING: [&str; 6] = [
     "DynamicResourceAllocation",
     "NodeDeclaredFeatures",
@@ -144,7 +144,7 @@ impl Case {
     /// The operations, with the parameters of one workload.
     pub(super) fn ops(&self, workload: &Workload) -> Result<Vec<Op>, Stop> {
         let gates = self.feature_gates.iter().chain(&workload.feature_gates);
-        // The workload's word is the last.
+        // The workload's feature gates override those of the test case.
         let gates: BTreeMap<_, _> = gates.collect();
         for (gate, on) in gates {
             if *on && !GATES_WITHOUT_BEARING.contains(&gate.as_str()) {

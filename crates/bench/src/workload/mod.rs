@@ -1,8 +1,8 @@
 //! Kubernetes' `scheduler_perf` files, as they are.
 //!
 //! A file lists test cases; a test case has operations and workloads, which give the operations' parameters.
-//! What the engine has no part in (queueing, API calls, preemption, devices) is not imitated: a workload that
-//! needs it is reported as not supported, with the reason.
+//! What is outside the engine (queueing, API calls, preemption, devices) is not supported: a workload that needs it is
+//! reported with the reason.
 
 mod format;
 mod run;
@@ -25,7 +25,7 @@ pub enum WorkloadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The file does not hold test cases.
@@ -33,7 +33,7 @@ pub enum WorkloadError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What the parser met.
+        /// The error of the parser.
         message: String,
     },
 }
@@ -41,7 +41,7 @@ pub enum WorkloadError {
 /// A benchmark file.
 #[derive(Clone, Debug)]
 pub struct WorkloadFile {
-    /// Where it is; the paths in it are relative to its directory.
+    /// Its path; the paths in it are relative to its directory.
     pub path: PathBuf,
     /// Its test cases.
     pub cases: Vec<Case>,
@@ -55,14 +55,14 @@ impl WorkloadFile {
     pub fn read(path: &Path) -> Result<WorkloadFile, WorkloadError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| WorkloadError::Io { path: path.to_owned(), error })?;
-        // The excerpt that the parser would add takes lines of its own.
+        // Without the excerpt of the parser, which has several lines.
         let options = serde_saphyr::options! { with_snippet: false };
         let cases = serde_saphyr::from_str_with_options(&text, options)
             .map_err(|error| WorkloadError::Format { path: path.to_owned(), message: error.to_string() })?;
         Ok(WorkloadFile { path: path.to_owned(), cases })
     }
 
-    /// Runs a workload `repeat` times; `progress` is told how many pods were decided of how many.
+    /// Runs a workload `repeat` times; `progress` is called with the numbers of decided pods and of all pods.
     ///
     /// The figures are medians over the runs.
     pub fn run(
@@ -112,7 +112,7 @@ impl WorkloadFile {
     }
 }
 
-/// What came of a workload.
+/// The result of a workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Test case.
@@ -121,7 +121,7 @@ pub struct Report {
     pub workload: String,
     /// Whether it ran.
     pub status: Status,
-    /// Why it did not, or what is wrong with it.
+    /// Why it did not run, or what is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// How many times it ran.
@@ -135,11 +135,11 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// To its end.
+    /// It ran.
     Ok,
-    /// It needs what this benchmark does not do.
+    /// It needs an operation that is not supported.
     NotSupported,
-    /// It is broken, or a file it names is.
+    /// It, or a file it names, is invalid.
     Failed,
 }
 
@@ -151,19 +151,19 @@ pub struct Measured {
     /// Rate and distribution of the measured decisions.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Measured pods that fit nowhere.
+    /// Measured pods that fit on no node.
     pub unplaced: usize,
-    /// Pods of the phases before that fit nowhere or are held back by gates.
+    /// Pods of earlier phases that fit on no node or have scheduling gates.
     pub setup_unplaced: usize,
-    /// What making a measured pod ready for the engine took, in microseconds; not part of the decision.
+    /// Duration of the preparation of a measured pod, in microseconds; not part of the decision.
     pub prepare_us_per_pod: f64,
     /// Peak memory of the process during this workload.
     pub peak_rss_bytes: Option<u64>,
-    /// Fingerprint of the measured decisions, in order.
+    /// Checksum of the measured decisions, in order.
     pub checksum: String,
 }
 
-/// Why a workload came to no end.
+/// Why a workload stopped.
 #[derive(Debug)]
 enum Stop {
     NotSupported(String),

@@ -1,4 +1,4 @@
-//! Running one workload in an engine of its own.
+//! One workload in a new engine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl<'a> Runner<'a> {
             workload,
             templates,
             progress,
-            // The files are the reference's, and so is their meaning.
+            // As scheduler_perf reads it.
             cluster: Cluster::new(Settings::strict_v1(config)),
             namespaces: BTreeSet::new(),
             n_named: 0,
@@ -245,7 +245,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Gives an object its name if it has none. Numbers have equal lengths, so that the order of names, which
-    /// settles ties between nodes, is the order of creation.
+    /// breaks ties between nodes, is the order of creation.
     fn name(&mut self, metadata: &mut ObjectMeta) {
         if metadata.name.is_empty() {
             metadata.name = format!("{}{:07}", metadata.generate_name, self.n_named);

@@ -1,4 +1,4 @@
-//! The objects that operations make copies of.
+//! The templates that operations create objects from.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) struct Templates<'a> {
 }
 
 impl<'a> Templates<'a> {
-    /// Templates whose paths are relative to this directory.
+    /// No templates yet; paths are relative to this directory.
     pub fn new(directory: &'a Path) -> Templates<'a> {
         Templates { directory, read: HashMap::new() }
     }
@@ -54,8 +54,7 @@ fn read(full: &Path, path: &str) -> Result<Manifest, Stop> {
     Ok(manifest)
 }
 
-/// The reference reads these templates without regard to the case of field names, and one of them needs it: it
-/// has `NodeTaintsPolicy` for `nodeTaintsPolicy`.
+/// kube-scheduler ignores the case of field names in templates, and one template depends on that: it has `NodeTaintsPolicy` for `nodeTaintsPolicy`.
 fn fold_spread_fields(value: &mut Value) {
     let constraints = value.pointer_mut("/spec/topologySpreadConstraints").and_then(Value::as_array_mut);
     for constraint in constraints.into_iter().flatten().filter_map(Value::as_object_mut) {

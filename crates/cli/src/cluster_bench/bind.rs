@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use berth_bench::check::{self, Findings, Placed};
 use berth_bench::measure::Figures;
-use berth_bench::scale::classes::{Class, Kind, namespaces};
-use berth_bench::scale::{Made, make, nodes, pod_name};
+use berth_bench::scale::templates::{Kind, PodTemplate, namespaces};
+use berth_bench::scale::{GeneratedCluster, generate, nodes, pod_name};
 use berth_client::call;
 use berth_client::connect::{self, Options};
 use berth_client::watch::{WatchOptions, WatchStream, watch};
@@ -116,7 +116,7 @@ impl Round {
 
 /// A pod to be bound.
 struct Task {
-    class: usize,
+    template: usize,
     name: String,
     node: String,
 }
@@ -136,24 +136,24 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     create(&client, namespace_objects(), 1).await?;
     create(&client, node_objects(bind.seed, bind.n_nodes), N_CREATORS).await?;
 
-    let Made { mut cluster, classes, prepared } = make(bind.n_nodes, bind.seed);
-    let with_rules: Vec<usize> = (0..classes.len()).filter(|i| has_rules(&classes[*i])).collect();
+    let GeneratedCluster { mut cluster, templates, prepared } = generate(bind.n_nodes, bind.seed);
+    let with_rules: Vec<usize> = (0..templates.len()).filter(|i| has_rules(&templates[*i])).collect();
     let mut tasks = Vec::with_capacity(bind.n_pods);
     for i in 0..bind.n_pods {
-        let class = with_rules[i % with_rules.len()];
-        let name = pod_name(&classes[class].template.metadata.name, i);
-        let outcome = cluster.place_prepared(&prepared[class].named(&name));
+        let template = with_rules[i % with_rules.len()];
+        let name = pod_name(&templates[template].pod.metadata.name, i);
+        let outcome = cluster.place_prepared(&prepared[template].named(&name));
         let node = outcome.node().map(str::to_owned).ok_or_else(|| {
             ClusterBenchError::Other(format!(
                 "pod {i} fits on none of the {} nodes: use fewer pods",
                 bind.n_nodes
             ))
         })?;
-        tasks.push(Task { class, name, node });
+        tasks.push(Task { template, name, node });
     }
     drop(cluster);
 
-    let mut bench = Bench { bind, options, client, server, classes, tasks, findings: Findings::default() };
+    let mut bench = Bench { bind, options, client, server, templates, tasks, findings: Findings::default() };
     let mut rounds = Vec::new();
     let n_all = 2 * bind.n_rounds * bind.n_pods;
     for i in 0..2 * bind.n_rounds {
@@ -185,8 +185,8 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
 }
 
 /// Whether the pods have inter-pod rules that pods of the same benchmark can fulfil.
-fn has_rules(class: &Class) -> bool {
-    class.kind.is_inter_pod() && class.kind != Kind::ZoneAffinityToOther
+fn has_rules(template: &PodTemplate) -> bool {
+    template.kind.is_inter_pod() && template.kind != Kind::ZoneAffinityToOther
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -204,7 +204,7 @@ struct Bench {
     options: Options,
     client: Client,
     server: Server,
-    classes: Vec<Class>,
+    templates: Vec<PodTemplate>,
     tasks: Vec<Task>,
     findings: Findings,
 }
@@ -213,9 +213,9 @@ impl Bench {
     async fn round(&mut self, binder: Binder, progress: &dyn Fn(usize)) -> Result<Round, ClusterBenchError> {
         let scheduler_name = if binder == Binder::Scheduler { "berth" } else { NO_SCHEDULER };
         let pod = |task: &Task| {
-            let class = &self.classes[task.class];
-            let path = format!("/api/v1/namespaces/{}/pods", class.template.metadata.namespace);
-            (path, pod_object(&class.template, &task.name, scheduler_name))
+            let template = &self.templates[task.template];
+            let path = format!("/api/v1/namespaces/{}/pods", template.pod.metadata.namespace);
+            (path, pod_object(&template.pod, &task.name, scheduler_name))
         };
         create(&self.client, self.tasks.iter().map(pod).collect(), N_CREATORS).await?;
         let mut observer = Observer::start(self.client.clone(), &self.server, self.tasks.len());
@@ -257,7 +257,7 @@ impl Bench {
             (0..self.bind.n_connections).map(|_| connect::client(config.clone())).collect();
         let clients = std::sync::Arc::new(clients?);
         let binding = |task: &Task| {
-            let namespace = &self.classes[task.class].template.metadata.namespace;
+            let namespace = &self.templates[task.template].pod.metadata.namespace;
             let path = format!("/api/v1/namespaces/{namespace}/pods/{}/binding", task.name);
             let object = json!({
                 "apiVersion": "v1",
@@ -280,18 +280,18 @@ impl Bench {
 
     /// Checks the placement with code that is independent of the engine.
     fn check(&mut self, bound: &[(String, String)]) {
-        let class_of = |name: &str| {
+        let template_of = |name: &str| {
             let (app, _) = name.rsplit_once('-')?;
-            self.classes.iter().position(|c| c.template.metadata.name == app)
+            self.templates.iter().position(|t| t.pod.metadata.name == app)
         };
         let placed: Vec<Placed> = bound
             .iter()
             .filter_map(|(name, node)| {
-                let template = u32::try_from(class_of(name)?).ok()?;
+                let template = u32::try_from(template_of(name)?).ok()?;
                 Some(Placed { template, node: u32::try_from(nodes::node_index(node)?).ok()? })
             })
             .collect();
-        let templates: Vec<_> = self.classes.iter().map(|c| c.template.clone()).collect();
+        let templates: Vec<_> = self.templates.iter().map(|t| t.pod.clone()).collect();
         let made = (0..self.bind.n_nodes).map(|i| nodes::node(self.bind.seed, i));
         let findings = check::check(made, &namespaces(), &templates, &placed);
         self.findings.pods += findings.pods;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use berth_api::object::{Node, Pod};
 use berth_bench::measure::Samples;
-use berth_bench::scale::classes::{Class, namespaces};
 use berth_bench::scale::nodes;
+use berth_bench::scale::templates::{PodTemplate, namespaces};
 use berth_client::call::{self, CallError};
 use http::Method;
 use kube::Client;
@@ -127,13 +127,13 @@ pub fn pod_object(template: &Pod, name: &str, scheduler: &str) -> Value {
 }
 
 /// A Deployment of a pod template.
-pub fn deployment_object(class: &Class, n_replicas: usize) -> Value {
-    let pod = pod_object(&class.template, "", "default-scheduler");
+pub fn deployment_object(template: &PodTemplate, n_replicas: usize) -> Value {
+    let pod = pod_object(&template.pod, "", "default-scheduler");
     let labels = &pod["metadata"]["labels"];
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": class.template.metadata.name},
+        "metadata": {"name": template.pod.metadata.name},
         "spec": {
             "replicas": n_replicas,
             "selector": {"matchLabels": {"app": labels["app"]}},

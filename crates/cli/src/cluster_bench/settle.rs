@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use berth_bench::measure::{Figures, Samples};
-use berth_bench::scale::classes::classes;
+use berth_bench::scale::templates::templates;
 use berth_client::call;
 use berth_client::connect::Options;
 use kube::Client;
@@ -113,11 +113,12 @@ pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
 
     create(&client, namespace_objects(), 1).await?;
     let (cpu, own_cpu, begin) = (server.cpu_time(), own_cpu_time(), Instant::now());
-    let classes = classes();
-    let replicas = |i: usize| settle.n_pods / classes.len() + usize::from(i < settle.n_pods % classes.len());
-    let deployments = classes.iter().enumerate().map(|(i, class)| {
-        let path = format!("/apis/apps/v1/namespaces/{}/deployments", class.template.metadata.namespace);
-        (path, deployment_object(class, replicas(i)))
+    let templates = templates();
+    let replicas =
+        |i: usize| settle.n_pods / templates.len() + usize::from(i < settle.n_pods % templates.len());
+    let deployments = templates.iter().enumerate().map(|(i, template)| {
+        let path = format!("/apis/apps/v1/namespaces/{}/deployments", template.pod.metadata.namespace);
+        (path, deployment_object(template, replicas(i)))
     });
     create(&client, deployments.collect(), 4).await?;
     let stop = CancellationToken::new();

@@ -68,7 +68,7 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
         table.row(start.into_iter().chain(cells(figures)));
     };
     report.kinds.iter().for_each(|kind| row(&kind.kind, &kind.figures));
-    row("first of each template", &report.first_of_class);
+    row("first of each template", &report.first_of_template);
     row("all", &report.figures);
     table.write(out, "")?;
     writeln!(

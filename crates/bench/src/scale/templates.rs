@@ -1,4 +1,4 @@
-//! The pods of a made cluster: forty classes, each like the pods of one Deployment.
+//! The pods of a generated cluster: forty templates, each like that of a Deployment.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use serde::{Serialize, Serializer};
 
 use super::nodes::{DISK, HOSTNAME, INSTANCE_TYPE, ZONE};
 
-/// How many classes there are.
-pub const N_CLASSES: usize = 40;
+/// Number of templates.
+pub const N_TEMPLATES: usize = 40;
 const N_NAMESPACES: usize = 4;
 
-/// What the rules of a class are about.
+/// The rules of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Requests only.
     Plain,
-    /// Requests, and a toleration of the taint that keeps others off.
+    /// Requests, and a toleration of the `NoSchedule` taint.
     Tolerating,
     /// Required node affinity.
     NodeAffinity,
@@ -30,11 +30,11 @@ pub enum Kind {
     PreferredNodeAffinity,
     /// Required affinity to its own pods, by zone.
     ZoneAffinityToItself,
-    /// Required affinity to another class, by zone.
+    /// Required affinity to pods of another template, by zone.
     ZoneAffinityToOther,
     /// Required anti-affinity to its own pods, by host name.
     HostAntiAffinity,
-    /// Preferred affinity to another class, by zone.
+    /// Preferred affinity to pods of another template, by zone.
     PreferredZoneAffinity,
     /// Preferred anti-affinity to its own pods, by host name.
     PreferredHostAntiAffinity,
@@ -45,7 +45,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of reports, with the number of classes of each.
+    /// In the order of reports, with the number of templates of each.
     pub const ALL: [(Kind, usize); 11] = [
         (Kind::Plain, 8),
         (Kind::Tolerating, 2),
@@ -60,12 +60,12 @@ impl Kind {
         (Kind::PreferredZoneSpread, 2),
     ];
 
-    /// Whether a class of this kind looks at no other pods and asks nothing of a node but room.
+    /// Whether pods of this kind have no rules besides requests and tolerations.
     pub fn is_plain(self) -> bool {
         matches!(self, Kind::Plain | Kind::Tolerating)
     }
 
-    /// Whether it has affinity or anti-affinity to pods.
+    /// Whether pods of this kind have affinity or anti-affinity to pods.
     pub fn is_inter_pod(self) -> bool {
         matches!(
             self,
@@ -102,24 +102,24 @@ impl Serialize for Kind {
     }
 }
 
-/// A class: its pods differ in name only.
+/// A template. Its pods differ only in name.
 #[derive(Clone, Debug)]
-pub struct Class {
-    /// What its rules are about.
+pub struct PodTemplate {
+    /// Its rules.
     pub kind: Kind,
-    /// Its pods, but for the name.
-    pub template: Pod,
+    /// A pod with the name of the template.
+    pub pod: Pod,
 }
 
-/// The classes, kinds interleaved; the first of each namespace is plain.
-pub fn classes() -> Vec<Class> {
+/// The templates, kinds interleaved; the first of each namespace is plain.
+pub fn templates() -> Vec<PodTemplate> {
     let kinds: Vec<Kind> =
         Kind::ALL.iter().flat_map(|(kind, count)| std::iter::repeat_n(*kind, *count)).collect();
-    // 3 and 40 have no common divisor: each kind comes up as often as it should.
-    (0..N_CLASSES).map(|i| class(i, kinds[i * 3 % N_CLASSES])).collect()
+    // 3 and 40 have no common divisor: each kind occurs as often as `Kind::ALL` says.
+    (0..N_TEMPLATES).map(|i| template(i, kinds[i * 3 % N_TEMPLATES])).collect()
 }
 
-/// The namespaces the classes are in.
+/// The namespaces of the templates.
 pub fn namespaces() -> Vec<Namespace> {
     let namespace = |i| {
         let name = namespace_name(i);
@@ -133,7 +133,7 @@ fn namespace_name(i: usize) -> String {
     format!("team-{}", i % N_NAMESPACES)
 }
 
-fn class(i: usize, kind: Kind) -> Class {
+fn template(i: usize, kind: Kind) -> PodTemplate {
     let mut pod = Pod::default();
     pod.metadata.namespace = namespace_name(i);
     pod.metadata.labels = [("app".to_owned(), app(i)), ("tier".to_owned(), format!("tier-{}", i % 3))].into();
@@ -147,7 +147,7 @@ fn class(i: usize, kind: Kind) -> Class {
     let near = |pod_affinity| Affinity { pod_affinity: Some(pod_affinity), ..Affinity::default() };
     let far =
         |pod_anti_affinity| Affinity { pod_anti_affinity: Some(pod_anti_affinity), ..Affinity::default() };
-    // The first class of the same namespace: all are decided in order at first, so its pods are there.
+    // The first template of the same namespace: the first round is in order, so it has a pod by then.
     let other = i % N_NAMESPACES;
     let spec = &mut pod.spec;
     match kind {
@@ -172,10 +172,10 @@ fn class(i: usize, kind: Kind) -> Class {
         Kind::ZoneSpread => spec.topology_spread_constraints = vec![spread(i, "DoNotSchedule")],
         Kind::PreferredZoneSpread => spec.topology_spread_constraints = vec![spread(i, "ScheduleAnyway")],
     }
-    // A pod needs a name to be admitted; the tests see to it that all are.
+    // Admission needs a name; a test checks that all templates are accepted.
     pod.metadata.name = app(i);
     admit(&mut pod, &AdmissionOptions::default());
-    Class { kind, template: pod }
+    PodTemplate { kind, pod }
 }
 
 fn app(i: usize) -> String {
@@ -250,17 +250,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_is_valid_and_every_kind_there() {
-        let classes = classes();
-        for class in &classes {
-            let mut pod = class.template.clone();
+    fn every_template_is_valid_and_every_kind_there() {
+        let templates = templates();
+        for template in &templates {
+            let mut pod = template.pod.clone();
             let admission = admit(&mut pod, &AdmissionOptions::default());
-            assert!(admission.is_accepted(), "{}: {:?}", class.kind, admission.errors);
-            assert_eq!(pod, class.template);
+            assert!(admission.is_accepted(), "{}: {:?}", template.kind, admission.errors);
+            assert_eq!(pod, template.pod);
         }
         for (kind, count) in Kind::ALL {
-            assert_eq!(classes.iter().filter(|c| c.kind == kind).count(), count, "{kind}");
+            assert_eq!(templates.iter().filter(|t| t.kind == kind).count(), count, "{kind}");
         }
-        assert!(classes[..N_NAMESPACES].iter().all(|c| c.kind.is_plain()));
+        assert!(templates[..N_NAMESPACES].iter().all(|t| t.kind.is_plain()));
     }
 }
