@@ -1,12 +1,18 @@
 //! Reading Kubernetes objects for Berth.
 //!
-//! This crate turns text into objects ([`read`]), workloads into the pods their controllers would
-//! make ([`expand`]), and treats pods as the API server does on creation: defaulting, the
-//! matchLabelKeys merge and validation ([`admission`]). Both dialects of affinity are parsed once into
-//! one internal form ([`rules`]), which is all the engine sees. [`config`] reads
-//! `KubeSchedulerConfiguration`, [`recording`] the recorded decisions of a scheduler.
+//! | module | is for |
+//! |---|---|
+//! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
+//! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
+//! | [`read`] | YAML and JSON text to objects |
+//! | [`expand`] | workloads to the pods that their controllers create |
+//! | [`admission`] | what the API server does to a pod on creation: defaulting, the matchLabelKeys merge, validation |
+//! | [`rules`] | placement rules: both dialects of affinity in one internal form, which is all the engine reads |
+//! | [`config`] | `KubeSchedulerConfiguration` |
+//! | [`recording`] | recorded decisions of kube-scheduler |
+//! | [`quantity`], [`simulated_nodes`] | quantities of resources; simulated nodes |
 //!
-//! It has no client, no clock and does no I/O: callers hand in bytes or JSON values.
+//! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
 /// The minor version of Kubernetes whose API and decisions Berth follows.
 pub const KUBERNETES_VERSION: &str = "1.36";

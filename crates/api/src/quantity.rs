@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An exact quantity in units of 10⁻⁹.
 ///
-/// Like the original, anything finer is rounded away from zero, and the magnitude is capped at 2⁶³−1.
-/// The family of suffixes it was written with only decides how it is printed: `1024Mi` equals `1073741824`.
+/// As in `k8s.io/apimachinery/pkg/api/resource`, finer fractions are rounded away from zero, and the magnitude is capped
+/// at 2⁶³−1. The suffix family of the text only decides how the quantity is printed: `1024Mi` equals `1073741824`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// The family of suffixes a quantity was written with.
+/// The suffix family of a quantity's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Format {
     /// `m`, `k`, `M`, ...
@@ -42,7 +42,7 @@ const NANOS: i128 = 1_000_000_000;
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Quantity = Quantity { nanos: 0, format: Format::Decimal };
 
     /// A whole number of units.
@@ -50,7 +50,7 @@ impl Quantity {
         Quantity { nanos: units as i128 * NANOS, format: Format::Decimal }
     }
 
-    /// A number of thousandths.
+    /// A number of thousandths, such as milli-CPU.
     pub fn from_millis(millis: i64) -> Self {
         Quantity { nanos: millis as i128 * (NANOS / 1000), format: Format::Decimal }
     }
@@ -58,19 +58,19 @@ impl Quantity {
     /// Parses the text form.
     ///
     /// # Errors
-    /// The text does not have the form of a quantity.
+    /// The text is not a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse_nanos(text)
             .map(|(nanos, format)| Quantity { nanos, format })
             .ok_or_else(|| QuantityError { text: text.chars().take(64).collect() })
     }
 
-    /// Whole units, rounded up.
+    /// Whole units (bytes, pods, CPUs), rounded up.
     pub fn units(self) -> i64 {
         self.scaled(NANOS)
     }
 
-    /// Thousandths, rounded up.
+    /// Thousandths (milli-CPU), rounded up.
     pub fn millis(self) -> i64 {
         self.scaled(NANOS / 1000)
     }
@@ -90,8 +90,7 @@ impl Quantity {
         self.nanos % NANOS == 0
     }
 
-    /// The quantity with anything finer than a thousandth rounded away from zero, as the API server
-    /// stores resource lists.
+    /// The quantity rounded away from zero to thousandths, as the API server stores resource lists.
     pub fn rounded_to_millis(self) -> Self {
         const MILLI: i128 = NANOS / 1000;
         let away = if self.nanos % MILLI == 0 { 0 } else { self.nanos.signum() };
@@ -168,8 +167,7 @@ fn parse_nanos(text: &str) -> Option<(i128, Format)> {
         match nanos.checked_mul(10).and_then(|n| n.checked_add(i128::from(digit - b'0'))) {
             Some(n) if n <= i128::MAX >> 70 || n <= MAX_NANOS * 1_000_000 => nanos = n,
             _ => {
-                // More digits than matter: either far above the cap, or a long fraction, whose tail
-                // only decides that the result is rounded up.
+                // Either far above the cap, or a long fraction whose tail only rounds the result up.
                 return Some((sign(negative, long_number(digits, exponent, scale.binary)), scale.format));
             }
         }
@@ -194,7 +192,7 @@ fn parse_nanos(text: &str) -> Option<(i128, Format)> {
     Some((sign(negative, nanos.min(MAX_NANOS)), scale.format))
 }
 
-/// The value of a number with so many digits that they do not fit an `i128`.
+/// The value of a number with more digits than an `i128` holds.
 fn long_number(digits: &str, exponent: i64, binary: i128) -> i128 {
     // Keep 25 digits (more than the 19 + 9 that the cap leaves room for once scaled) and round up.
     let kept = &digits[..25.min(digits.len())];
@@ -257,7 +255,7 @@ impl Scale {
                 if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
                     return None;
                 }
-                // The original reads the exponent as an int32.
+                // Kubernetes reads the exponent as an int32.
                 let decimal_exponent = exponent.parse::<i32>().ok()?;
                 Some(Scale { decimal_exponent, binary: 1, format: Format::Exponent })
             }
@@ -267,8 +265,8 @@ impl Scale {
 
 impl fmt::Display for Quantity {
     /// The API server's canonical form: a whole number with the largest suffix of the family it was
-    /// written with (`1500m`, `1Gi`, `2k`, `1e3`); what the binary suffixes cannot show exactly, or is below
-    /// 1024, is shown with the decimal ones.
+    /// written with (`1500m`, `1Gi`, `2k`, `1e3`). Quantities that binary suffixes cannot show exactly, and those below
+    /// 1024, get decimal suffixes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.write_str("0");
@@ -414,7 +412,7 @@ mod tests {
             assert_eq!(Quantity::parse(text).expect(text).to_string(), canonical, "{text}");
         }
         let sum = Quantity::ZERO + Quantity::parse("1Gi").expect("1Gi");
-        assert_eq!(sum.to_string(), "1Gi", "zero takes the form of what is added");
+        assert_eq!(sum.to_string(), "1Gi", "zero takes the suffix family of the other operand");
     }
 
     #[test]
@@ -425,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_quantity() {
+    fn texts_that_are_not_quantities_are_errors() {
         for text in [
             "",
             "abc",

@@ -1,4 +1,4 @@
-//! Recordings of a scheduler's decisions: scenarios, and what the scheduler made of them.
+//! Recordings of a scheduler's decisions: scenarios with the scheduler's answers.
 //!
 //! One JSON object per line; the format is described in `docs/recordings.md`.
 
@@ -12,13 +12,13 @@ use crate::object::{Namespace, Node, Pod, Service};
 /// A scenario with the scheduler's answers.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Recording {
-    /// What the scheduler saw.
+    /// The scenario.
     pub scenario: Scenario,
-    /// What it made of it.
+    /// The answers.
     pub expect: Expectation,
 }
 
-/// A cluster and the pods to place in it, one after another.
+/// A cluster and the pods to schedule, one after the other.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Scenario {
@@ -32,11 +32,11 @@ pub struct Scenario {
     pub services: Vec<Service>,
     /// Nodes.
     pub nodes: Vec<Node>,
-    /// Pods that run already (`spec.nodeName` set), not yet defaulted.
+    /// Running pods (`spec.nodeName` set), not yet defaulted.
     pub pods: Vec<Pod>,
-    /// Pods to place, in this order.
+    /// Pods to schedule, in this order.
     pub pending: Vec<Pod>,
-    /// Pods are used as they are, without defaulting or validation.
+    /// Whether pods are used without defaulting and validation.
     pub raw: bool,
 }
 
@@ -48,36 +48,36 @@ pub struct Expectation {
     pub steps: Vec<Step>,
 }
 
-/// The answer to one pending pod. What a brief step does not carry is not compared.
+/// The answer for one pending pod. Absent fields of a brief step are not compared.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Step {
     /// `namespace/name`.
     pub pod: String,
-    /// Validation rejects the pod; it is not scheduled.
+    /// Validation errors; the pod is then not scheduled.
     pub invalid: Option<Vec<RecordedError>>,
-    /// What the API server warns about.
+    /// Warnings of the API server.
     pub warnings: Option<Vec<String>>,
     /// `spec.affinity` after admission.
     pub admitted_affinity: Option<Value>,
     /// `spec.topologySpreadConstraints` after admission.
     pub admitted_spread: Option<Value>,
-    /// Rejected before any node was looked at.
+    /// The rejection before any node was checked.
     pub pre_filter: Option<RecordedNode>,
     /// Every node's verdict or scores.
     pub nodes: Option<BTreeMap<String, RecordedNode>>,
     /// The nodes with the highest total.
     pub best: Option<Vec<String>>,
-    /// Where the pod was bound.
+    /// The node that the pod was bound to.
     pub chosen: Option<String>,
-    /// Why it was not.
+    /// The message of an unschedulable pod.
     pub message: Option<String>,
     /// The scheduler failed on the pod.
     pub err: Option<String>,
 }
 
 impl Step {
-    /// Whether everything was recorded, so that what is absent is known not to be.
+    /// Whether the step is complete: absent fields are then empty.
     pub fn is_full(&self) -> bool {
         self.nodes.is_some() || self.invalid.is_some() || self.pre_filter.is_some() || self.err.is_some()
     }

@@ -121,7 +121,7 @@ resources! {
     STORAGE_CLASSES = cluster_scoped(resource("storage.k8s.io", "StorageClass", "storageclasses"));
 }
 
-/// What may stand in a path segment as it is; a name with anything else must not become another path.
+/// Characters that are not encoded in a path segment. Encoding the others keeps a name from becoming another path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
 impl Resource {

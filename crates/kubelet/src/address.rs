@@ -1,14 +1,14 @@
-//! Addresses for nodes and pods.
+//! IP addresses of nodes and pods.
 
 use std::net::Ipv4Addr;
 
 use rustc_hash::FxHashSet;
 
-/// A network that addresses are handed out of, each to one holder at a time.
+/// A network whose addresses are assigned to one holder at a time.
 pub(crate) struct AddressPool {
     first: u32,
     n_addresses: u32,
-    /// Offset of the next candidate: addresses are used again as late as possible.
+    /// Offset of the next candidate: addresses are reused as late as possible.
     next: u32,
     taken: FxHashSet<u32>,
 }
@@ -19,7 +19,7 @@ impl AddressPool {
         AddressPool::new(Ipv4Addr::new(10, 0, 0, 1), (1 << 24) - 2)
     }
 
-    /// 172.16.0.0/12, likewise.
+    /// 172.16.0.0/12, without its first address and its broadcast address.
     pub(crate) fn of_nodes() -> AddressPool {
         AddressPool::new(Ipv4Addr::new(172, 16, 0, 1), (1 << 20) - 2)
     }
@@ -28,7 +28,7 @@ impl AddressPool {
         AddressPool { first: first.into(), n_addresses, next: 0, taken: FxHashSet::default() }
     }
 
-    /// An address nobody holds; if all are held, one that somebody does.
+    /// Returns a free address; when all are taken, one that is shared.
     pub(crate) fn take(&mut self) -> Ipv4Addr {
         let mut address = self.first + self.next;
         for _ in 0..=self.taken.len().min(self.n_addresses as usize) {
@@ -41,7 +41,7 @@ impl AddressPool {
         address.into()
     }
 
-    /// Notes an address that is in use already; those of other networks are of no concern.
+    /// Marks an address as taken. Addresses outside the network are ignored.
     pub(crate) fn reserve(&mut self, address: Ipv4Addr) {
         let address = u32::from(address);
         if (self.first..self.first + self.n_addresses).contains(&address) {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_unique_and_used_again_late() {
+    fn addresses_are_unique_and_reused_late() {
         let mut pool = AddressPool::new(Ipv4Addr::new(10, 0, 0, 1), 4);
         pool.reserve(Ipv4Addr::new(10, 0, 0, 2));
         pool.reserve(Ipv4Addr::new(192, 168, 0, 1));
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!([last(&mut pool), last(&mut pool)], [1, 3]);
         pool.release(Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!([last(&mut pool), last(&mut pool)], [4, 1]);
-        // All are held: someone has to share.
+        // All are taken: the address is shared.
         assert!((1..=4).contains(&last(&mut pool)));
     }
 }

@@ -1,15 +1,15 @@
-//! A node's own judgement of the pods that are bound to it.
+//! Node admission: a node checks the pods that are bound to it.
 //!
-//! It is what kubelets check (node affinity and selector, taints that do not execute, resources, host ports), and the
-//! proposals' required-during-execution rules whose topology is the node. The rules are the engine's; the state they
-//! are judged by holds only the nodes of this process and the pods they have accepted.
+//! It checks what a kubelet checks (node affinity and selector, `NoSchedule` taints, resources, host ports), and the
+//! proposals' required-during-execution rules whose topology is the node. The engine evaluates the rules; its state here
+//! holds only the nodes of this process and the pods that they have accepted.
 
 use std::hash::{BuildHasher, RandomState};
 
 use berth_api::object::{Namespace, NamespacedName, Node};
 use berth_engine::{Cluster, Settings};
 
-use crate::pod::life::Refusal;
+use crate::pod::lifecycle::Rejection;
 use crate::pod::view::PodView;
 
 pub(crate) struct NodeAdmission {
@@ -17,7 +17,7 @@ pub(crate) struct NodeAdmission {
     hasher: RandomState,
 }
 
-/// Stands for everything of a pod that rules of other pods look at; equal for pods no rule tells apart.
+/// Hash of the mutable fields of a pod that rules of other pods read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
@@ -42,25 +42,25 @@ impl NodeAdmission {
         self.cluster.remove_node(name);
     }
 
-    /// Judges a pod against the pods its node has accepted so far.
-    pub(crate) fn judge(&mut self, pod: &PodView) -> Result<(), Refusal> {
-        let judged = self.cluster.node_admission(&pod.to_placed(), &pod.spec.node_name);
-        judged.map_err(|rejection| Refusal { reason: rejection.reason, message: rejection.message })
+    /// Checks a pod against its node and the pods that the node has accepted so far.
+    pub(crate) fn check(&mut self, pod: &PodView) -> Result<(), Rejection> {
+        let admission = self.cluster.node_admission(&pod.to_placed(), &pod.spec.node_name);
+        admission.map_err(|rejection| Rejection { reason: rejection.reason, message: rejection.message })
     }
 
-    /// Counts a pod as accepted, or counts it anew after a change of it.
+    /// Adds an accepted pod to the state, or updates it there.
     pub(crate) fn accept(&mut self, pod: &PodView) -> Fingerprint {
         self.cluster.set_pod(&pod.to_placed());
         self.fingerprint(pod)
     }
 
-    /// Labels can change, and a pod that ends counts for less; requests and rules cannot change.
+    /// The fingerprint covers labels and deletion: requests and rules of a bound pod are immutable.
     pub(crate) fn fingerprint(&self, pod: &PodView) -> Fingerprint {
         let metadata = &pod.metadata;
         Fingerprint(self.hasher.hash_one((&metadata.labels, metadata.deletion_timestamp.is_some())))
     }
 
-    /// The pod has ended or gone.
+    /// Removes a pod that has ended or is deleted.
     pub(crate) fn release(&mut self, pod: &NamespacedName) {
         self.cluster.remove_pod(pod.namespace(), pod.name());
     }

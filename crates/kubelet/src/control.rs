@@ -1,14 +1,14 @@
-//! Looking at the simulated nodes from outside, and switching them off and on.
+//! Handle of the running agent: counts of nodes and pods; stopping and starting nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
-/// How many nodes and pods there are, and how they are.
+/// Counts of nodes and pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Nodes that are handled here, stopped ones and those not yet registered included.
+    /// Nodes of this agent, including stopped ones and those not yet registered.
     pub nodes: usize,
     /// Nodes that are registered and send heartbeats.
     pub nodes_ready: usize,
@@ -18,11 +18,11 @@ pub struct Snapshot {
     pub pods_running: usize,
     /// Pods that run and are ready.
     pub pods_ready: usize,
-    /// Pods that ended by themselves since the start, or were refused.
+    /// Pods that ended or were rejected since the start, without deleted ones.
     pub pods_ended: usize,
 }
 
-/// The numbers behind [`Snapshot`]; written by the agent only.
+/// The counters behind [`Snapshot`]; only the agent writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) nodes: AtomicUsize,
@@ -40,7 +40,7 @@ pub struct NodeControl {
     pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// What a node is told to do.
+/// A command for a node.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) node: String,
@@ -63,13 +63,13 @@ pub enum ControlError {
         /// The name.
         node: String,
     },
-    /// Nobody listens.
+    /// The agent does not run.
     #[error("the simulated nodes are not running")]
     NotRunning,
 }
 
 impl NodeControl {
-    /// The numbers of this moment. Each is right, though not all were taken at the same instant.
+    /// The current counts. Each one is exact; they are not read at the same instant.
     pub fn snapshot(&self) -> Snapshot {
         let counts = &*self.counts;
         let get = |count: &AtomicUsize| count.load(Ordering::Relaxed);
@@ -83,16 +83,16 @@ impl NodeControl {
         }
     }
 
-    /// Switches a node off: no heartbeats, nothing happens to its pods, bindings and deletions are not noticed. The
-    /// node lifecycle controller will find it `NotReady`.
+    /// Stops a node: it sends no heartbeats, its pods do not change, and it ignores bindings and deletions. The node
+    /// lifecycle controller marks it `NotReady`.
     ///
     /// # Errors
-    /// The node is not one of ours, or the agent does not run.
+    /// The node does not belong to this agent, or the agent does not run.
     pub async fn stop_node(&self, node: &str) -> Result<(), ControlError> {
         self.command(node, Power::Off).await
     }
 
-    /// Switches a node on again. Its pods go on as if no time had passed for those that were to end meanwhile.
+    /// Starts a stopped node. Its pods continue; changes that became due in the meantime happen now.
     ///
     /// # Errors
     /// As [`NodeControl::stop_node`].

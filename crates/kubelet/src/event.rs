@@ -1,28 +1,29 @@
-//! Events about pods, for people to read.
+//! Events about pods.
 
 use berth_api::object::NamespacedName;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference, RecorderOptions};
 use tokio_util::sync::CancellationToken;
 
-use crate::pod::life::{Life, Refusal};
+use crate::pod::lifecycle::{PodLifecycle, Rejection};
 
-/// Events a second in the long run: nodes have better things to do.
+/// Average limit of events per second.
 const PER_SECOND: u32 = 10;
 const BURST: u32 = 50;
 
-/// Records what happens to pods. Bad news always; good news only if asked for, as it costs several writes a pod.
+/// Records events about pods: warnings always, normal events only when enabled, because they cost several writes per
+/// pod.
 pub(crate) struct PodEvents {
     recorder: EventRecorder,
-    tells_good_news: bool,
+    records_normal_events: bool,
 }
 
-/// A pod as its events name it.
-pub(crate) struct Subject<'a> {
+/// Identifies a pod in events.
+pub(crate) struct PodRef<'a> {
     pub(crate) key: &'a NamespacedName,
     pub(crate) uid: &'a str,
 }
 
-/// What of a life events are about.
+/// The part of a lifecycle that events report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     n_runs: u32,
@@ -31,24 +32,32 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn of(life: &Life) -> Progress {
-        Progress { n_runs: life.n_runs(), backs_off: life.backs_off(), stops: life.is_stopping() }
+    pub(crate) fn of(lifecycle: &PodLifecycle) -> Progress {
+        Progress {
+            n_runs: lifecycle.n_runs(),
+            backs_off: lifecycle.backs_off(),
+            stops: lifecycle.is_stopping(),
+        }
     }
 }
 
 impl PodEvents {
-    pub(crate) fn start(client: kube::Client, tells_good_news: bool, stop: CancellationToken) -> PodEvents {
+    pub(crate) fn start(
+        client: kube::Client,
+        records_normal_events: bool,
+        stop: CancellationToken,
+    ) -> PodEvents {
         let options = RecorderOptions {
             per_second: PER_SECOND,
             burst: BURST,
             ..RecorderOptions::new("kubelet", "berth-kubelet")
         };
-        PodEvents { recorder: EventRecorder::start(client, options, stop), tells_good_news }
+        PodEvents { recorder: EventRecorder::start(client, options, stop), records_normal_events }
     }
 
-    /// A node refused the pod for good.
-    pub(crate) fn refused(&self, pod: Subject<'_>, refusal: &Refusal) {
-        // Reasons of events are a small, known set: they are what people filter by.
+    /// Records that a node rejected the pod.
+    pub(crate) fn rejected(&self, pod: PodRef<'_>, rejection: &Rejection) {
+        // Event reasons are a small fixed set, because users filter by them.
         const KNOWN: [&str; 10] = [
             "NodeAffinity",
             "NodePorts",
@@ -61,20 +70,20 @@ impl PodEvents {
             "OutOfpods",
             "OutOfephemeral-storage",
         ];
-        let known = KNOWN.into_iter().find(|known| *known == refusal.reason);
+        let known = KNOWN.into_iter().find(|known| *known == rejection.reason);
         self.record(
             &pod,
             EventType::Warning,
             known.unwrap_or("UnexpectedAdmissionError"),
             "Admitting",
-            || refusal.message.clone(),
+            || rejection.message.clone(),
         );
     }
 
-    /// Tells what is new since `before`.
-    pub(crate) fn advanced(&self, pod: Subject<'_>, life: &Life, before: Progress) {
-        let now = Progress::of(life);
-        let containers = &life.plan().containers;
+    /// Records what changed since `before`.
+    pub(crate) fn lifecycle_changed(&self, pod: PodRef<'_>, lifecycle: &PodLifecycle, before: Progress) {
+        let now = Progress::of(lifecycle);
+        let containers = &lifecycle.plan().containers;
         if now.backs_off && !before.backs_off {
             for c in containers {
                 self.record(&pod, EventType::Warning, "BackOff", "Restarting", || {
@@ -82,7 +91,7 @@ impl PodEvents {
                 });
             }
         }
-        if !self.tells_good_news {
+        if !self.records_normal_events {
             return;
         }
         let normal = |reason, action, note: String| {
@@ -108,7 +117,7 @@ impl PodEvents {
 
     fn record(
         &self,
-        pod: &Subject<'_>,
+        pod: &PodRef<'_>,
         event_type: EventType,
         reason: &'static str,
         action: &'static str,

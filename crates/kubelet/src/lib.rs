@@ -1,8 +1,8 @@
-//! Simulated nodes: heartbeats, node admission, and pods that become Running, Ready and, as Jobs do, end.
+//! Simulated nodes: heartbeats, node admission, and pods that become Running and Ready, and end as Jobs' pods do.
 //!
-//! They talk to whatever API server they are given, over HTTP, as the nodes' own identities. No container is ever run.
-//! Thousands of nodes share one process, one task that decides, one pool of connections and one watch each of nodes,
-//! namespaces and bound pods. A pod costs two writes: one when it runs, one when it goes.
+//! They talk to any API server over HTTP, with the identities of the nodes. They never run a container. Thousands of
+//! nodes share one process: one task that decides, one connection pool, and one watch each for nodes, namespaces and
+//! bound pods. A pod costs two writes: its running status and its removal.
 
 mod address;
 mod admission;
@@ -32,10 +32,10 @@ pub use self::options::{Adopt, Heartbeat, KubeletOptions, NodeCredentials, PodTi
 pub use self::pod::annotation;
 use self::request::Caller;
 
-/// Commands that may wait for the agent.
+/// Capacity of the agent's command channel.
 const MAX_COMMANDS: usize = 64;
 
-/// Simulated nodes that are ready to be started.
+/// Simulated nodes before they run.
 pub struct Kubelet {
     agent: Agent,
     commands: mpsc::Receiver<Command>,
@@ -45,17 +45,17 @@ pub struct Kubelet {
 /// Why nodes cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
-    /// The server cannot be talked to with this configuration.
+    /// The client configuration is invalid.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Nodes cannot be made like this.
+    /// A node template is invalid.
     #[error(transparent)]
     Template(#[from] NodeTemplateError),
     /// The label selector of existing nodes cannot be parsed.
     #[error("label selector of existing nodes: {0}")]
     Selector(#[from] SelectorError),
-    /// Two made nodes would be one.
-    #[error("two of the nodes to make are named {name:?}: give the templates different name prefixes")]
+    /// Two simulated nodes have the same name.
+    #[error("two simulated nodes are named {name:?}: give the templates different name prefixes")]
     SameName {
         /// The name.
         name: String,
@@ -63,18 +63,18 @@ pub enum KubeletError {
 }
 
 impl Kubelet {
-    /// Prepares the nodes. Nothing is sent before [`Kubelet::run`].
+    /// Prepares the nodes. It sends no request; [`Kubelet::run`] does.
     ///
     /// # Errors
-    /// The options contradict each other, or the client configuration cannot be used.
+    /// A template, the label selector or the client configuration is invalid, or two nodes have the same name.
     pub fn new(config: &kube::Config, options: KubeletOptions) -> Result<Kubelet, KubeletError> {
         let caller = Caller::new(config, options.credentials.clone(), options.request_timeout)?;
         let selection = selector::NodeSelection::parse(&options.adopt)?;
-        let mut made = Vec::new();
-        for template in &options.make {
-            made.extend(template.nodes()?);
+        let mut nodes = Vec::new();
+        for template in &options.templates {
+            nodes.extend(template.nodes()?);
         }
-        let mut names: Vec<_> = made.iter().map(|node| node.metadata.name.as_str()).collect();
+        let mut names: Vec<_> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(KubeletError::SameName { name: pair[0].to_owned() });
@@ -82,19 +82,19 @@ impl Kubelet {
         let counts = Arc::new(Counts::default());
         let (sender, commands) = mpsc::channel(MAX_COMMANDS);
         let control = NodeControl { counts: counts.clone(), commands: sender };
-        Ok(Kubelet { agent: Agent::new(options, selection, caller, made, counts), commands, control })
+        Ok(Kubelet { agent: Agent::new(options, selection, caller, nodes, counts), commands, control })
     }
 
-    /// The handle by which the nodes are looked at and switched off and on.
+    /// A handle that counts, stops and starts the nodes.
     pub fn control(&self) -> NodeControl {
         self.control.clone()
     }
 
-    /// Runs the nodes until `stop`. What the server refuses or cannot do is tried again for as long as that.
+    /// Runs the nodes until `stop`. Failed requests are retried until then.
     ///
-    /// The nodes and their pods stay in the API. Started again, the nodes go on with pods that run.
+    /// The nodes and their pods stay in the API. After a restart the nodes resume the pods that run.
     pub async fn run(self, stop: CancellationToken) {
-        // With the handle dropped, commands end when all other handles are gone.
+        // Without this handle, the command channel closes when all other handles are dropped.
         drop(self.control);
         self.agent.run(self.commands, stop).await;
     }

@@ -1,4 +1,4 @@
-//! What the simulated nodes are and how they behave.
+//! Settings of the simulated nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use crate::node::NodeTemplate;
 /// Settings of [`crate::Kubelet`].
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
-    /// Nodes to make. A node that exists already is taken over as it is.
-    pub make: Vec<NodeTemplate>,
-    /// Nodes of the API server to take over besides those that are made.
+    /// Templates of the nodes to register. A node of the same name that already exists is adopted as it is.
+    pub templates: Vec<NodeTemplate>,
+    /// Existing nodes to adopt besides those of the templates.
     pub adopt: Adopt,
-    /// As whom requests are made.
+    /// The credentials of requests.
     pub credentials: NodeCredentials,
     /// Heartbeats.
     pub heartbeat: Heartbeat,
-    /// What pods do that say nothing else by annotation.
+    /// Timings of pods without annotations of their own.
     pub pods: PodTimings,
-    /// How affinity is read at a node's admission: extensions, exempt namespaces.
+    /// Engine settings of node admission: extensions, exempt namespaces.
     pub admission: Settings,
-    /// How long after a first refusal a pod is judged for good, against the node and the namespaces as the API
-    /// server has them then. Pods that one scheduler binds at the same time arrive in any order.
-    pub second_look_after: Duration,
-    /// Whether pods get the events `Pulled`, `Created` and `Started`: three more writes a pod. At most ten events
-    /// a second are written; refusals and failed containers are always told.
+    /// Delay of the final check of a pod that its node rejected at first. The check reads node and namespaces from the
+    /// API server again, because watch events of pods, nodes and namespaces arrive in any order.
+    pub recheck_after: Duration,
+    /// Whether pods get the events `Pulled`, `Created` and `Started`: three more writes per pod. The agent writes at most
+    /// ten events per second; it always records rejections and failed containers.
     pub events: bool,
-    /// Requests about pods and nodes at a time, besides a quarter of it for leases.
+    /// Concurrent requests about pods and nodes; Leases may use a quarter of this number in addition.
     pub max_concurrent_requests: usize,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub request_timeout: Duration,
 }
 
 impl Default for KubeletOptions {
     fn default() -> Self {
         KubeletOptions {
-            make: Vec::new(),
+            templates: Vec::new(),
             adopt: Adopt::default(),
             credentials: NodeCredentials::default(),
             heartbeat: Heartbeat::default(),
             pods: PodTimings::default(),
             admission: Settings::default(),
-            second_look_after: Duration::from_secs(1),
+            recheck_after: Duration::from_secs(1),
             events: false,
             max_concurrent_requests: 32,
             request_timeout: Duration::from_secs(15),
@@ -52,10 +52,10 @@ impl Default for KubeletOptions {
     }
 }
 
-/// Which existing nodes are taken over.
+/// Which existing nodes are adopted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Adopt {
-    /// None but those that would have been made.
+    /// Only nodes with the names of the templates.
     #[default]
     None,
     /// All, those that are created later included.
@@ -70,17 +70,17 @@ pub enum Adopt {
     },
 }
 
-/// Gives a node's bearer token by its name.
+/// Returns a node's bearer token by its name.
 pub type TokenOf = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// How requests are made in the name of a node, `system:node:NAME` of the group `system:nodes`.
+/// How a request gets the identity of a node: user `system:node:NAME`, group `system:nodes`.
 #[derive(Clone, Default)]
 pub enum NodeCredentials {
-    /// With `Impersonate-User` and `Impersonate-Group`, on top of the credential of the client configuration. That
-    /// one must be allowed to impersonate.
+    /// With `Impersonate-User` and `Impersonate-Group` headers. The credential of the client configuration must be
+    /// allowed to impersonate.
     #[default]
     Impersonate,
-    /// With a bearer token for each node; nodes without one are impersonated.
+    /// With a bearer token per node; a node without a token is impersonated.
     Tokens(Arc<TokenOf>),
 }
 
@@ -93,19 +93,19 @@ impl fmt::Debug for NodeCredentials {
     }
 }
 
-/// How nodes show that they are alive.
+/// Heartbeats of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Between renewals of a node's Lease in `kube-node-lease`. The nodes' turns are spread evenly over it.
+    /// Interval between renewals of a node's Lease in `kube-node-lease`. The nodes are spread evenly over it.
     pub lease_interval: Duration,
     /// `leaseDurationSeconds` of the Lease.
     pub lease_duration: Duration,
-    /// Between writes of a node's status that has not changed.
+    /// Interval between writes of a node's unchanged status.
     pub status_interval: Duration,
 }
 
 impl Default for Heartbeat {
-    /// The kubelet's: 10 s, 40 s and 5 min.
+    /// The defaults of a kubelet: 10 s, 40 s and 5 min.
     fn default() -> Self {
         Heartbeat {
             lease_interval: Duration::from_secs(10),
@@ -115,24 +115,24 @@ impl Default for Heartbeat {
     }
 }
 
-/// How long things take in the life of a pod.
+/// Durations in the lifecycle of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodTimings {
-    /// From the binding to running containers (or the first init container).
+    /// Time between the binding and running containers (or the first init container).
     pub start_after: Duration,
-    /// From running to ready.
+    /// Time between running and ready.
     pub ready_after: Duration,
-    /// How long an init container takes, sidecars apart.
+    /// How long an init container runs, except sidecars.
     pub init_run_for: Duration,
     /// How long pods with `restartPolicy` `Never` or `OnFailure` run before they succeed.
     pub run_for: Duration,
-    /// How long containers take to end after being told to; the pod's grace period bounds it.
+    /// How long containers take to end after SIGTERM, at most the pod's grace period.
     pub stop_after: Duration,
-    /// Wait before the second restart of a container; doubled with each further one. The first is immediate.
+    /// Wait before the second restart of a container; it doubles with each restart. The first restart is immediate.
     pub restart_backoff: Duration,
     /// The longest such wait.
     pub max_restart_backoff: Duration,
-    /// Part of `start_after` and `ready_after` by which each pod deviates at random, either way: 0 to 1.
+    /// Random deviation of `start_after` and `ready_after` per pod, in both directions, as a fraction from 0 to 1.
     pub jitter: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Requests in the name of a node, over one pool of connections for all nodes.
+//! Requests with the identity of a node, over one connection pool for all nodes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::options::NodeCredentials;
 
-/// Merge of lists by their keys, as kubelets send status.
+/// Merges lists by their keys: the patch type that kubelets use for status.
 pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
@@ -21,7 +21,7 @@ const JSON: &str = "application/json";
 pub(crate) struct Caller {
     /// With the credential of the configuration.
     own: kube::Client,
-    /// Without any credential, for requests that bring a node's token.
+    /// Without a credential, for requests that carry a node's token.
     bare: kube::Client,
     credentials: NodeCredentials,
     timeout: Duration,
@@ -45,7 +45,7 @@ impl Caller {
         Ok(Caller { own, bare, credentials, timeout })
     }
 
-    /// The client that follows what concerns all nodes.
+    /// The client for watches that serve all nodes.
     pub(crate) fn own(&self) -> kube::Client {
         self.own.clone()
     }
@@ -66,7 +66,7 @@ impl Caller {
     }
 
     fn identify(&self, node: &str, request: &mut Request<Vec<u8>>) -> &kube::Client {
-        // Node names are DNS names and tokens are printable: anything else is the server's to refuse.
+        // Node names are DNS names and tokens are printable; the server rejects an empty header.
         let value = |text: String| HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
         let headers = request.headers_mut();
         if let NodeCredentials::Tokens(token_of) = &self.credentials
@@ -90,7 +90,7 @@ fn with_json(
     content_type: &'static str,
     body: &impl Serialize,
 ) -> Request<Vec<u8>> {
-    // The bodies are maps with text keys, which always serialize.
+    // The bodies are maps with text keys: they always serialize.
     call::with_body(method, path, content_type, serde_json::to_vec(body).unwrap_or_default())
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn patch(path: &str, content_type: &'static str, body: &impl Serializ
     with_json(Method::PATCH, path, content_type, body)
 }
 
-/// Deletes at once the very object with this uid.
+/// Deletes the object with this uid without grace period.
 pub(crate) fn delete_now(path: &str, uid: &str) -> Request<Vec<u8>> {
     let options = json!({
         "apiVersion": "v1",

@@ -1,13 +1,13 @@
-//! What is due when: one queue for all nodes and pods.
+//! Timers of all nodes and pods in one queue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tokio::time::Instant;
 
-/// Items by the time they are due; those due at the same time come in the order they were added.
+/// Items by due time; items of the same time are returned in the order in which they were added.
 ///
-/// Nothing is taken back: whoever changes his mind ignores the item when it comes.
+/// Items cannot be removed: the agent ignores an item whose epoch is outdated.
 pub(crate) struct Timers<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
     n_added: u64,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_come_by_time_and_then_by_order() {
+    fn items_are_ordered_by_due_time_and_then_by_insertion() {
         let start = Instant::now();
         let at = |s| start + Duration::from_secs(s);
         let mut timers = Timers::new();

@@ -1,4 +1,4 @@
-//! The annotation that carries the proposal's whole `Affinity` where an API server would drop the fields.
+//! The annotation with the design proposals' `Affinity`, for API servers that drop unknown fields.
 
 use serde_json::Value;
 
@@ -21,12 +21,12 @@ pub enum AnnotationError {
         /// Path inside the annotation, such as `podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]`;
         /// empty for the whole.
         path: String,
-        /// What is wrong there.
+        /// The error.
         message: String,
     },
 }
 
-/// Reads the text of the annotation: JSON or YAML; nothing at all is no affinity.
+/// Reads the text of the annotation: JSON or YAML. An empty text is an empty affinity.
 ///
 /// # Errors
 /// The text is neither JSON nor YAML, or a field has the wrong type.
@@ -45,8 +45,8 @@ pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError
     })
 }
 
-/// The affinity a pod's annotation asks for, with the pod's label keys merged into its selectors; `None` without
-/// the annotation.
+/// The affinity of a pod's annotation, with the pod's label keys merged into its selectors; `None` without the
+/// annotation.
 ///
 /// # Errors
 /// As for [`parse_affinity_annotation`].
@@ -58,7 +58,7 @@ pub fn annotation_affinity(pod: &Pod) -> Result<Option<Affinity>, AnnotationErro
 }
 
 fn parse_value(text: &str) -> Result<Value, AnnotationError> {
-    // JSON is tried first because a tab for indentation is right in JSON and wrong in YAML.
+    // JSON comes first, because JSON allows tabs for indentation and YAML does not.
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
     }

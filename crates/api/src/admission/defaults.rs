@@ -1,11 +1,11 @@
-//! Defaulting: what the API server fills in before anything looks at a pod.
+//! Defaulting: values that the API server sets before admission plugins and validation.
 
 use crate::object::{Container, Pod, PodSpec, ResourceList, Toleration};
 
-/// How long a node may be gone before pods that say nothing about it are evicted from it.
+/// Default `tolerationSeconds` for nodes that are not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: i64 = 300;
 
-/// Applies the API server's defaults for everything that bears on placement.
+/// Applies the API server's defaults for all fields that placement reads.
 ///
 /// Namespace and scheduler name, requests from limits, pod-level requests, host ports of pods on the
 /// node's network, protocols. Resources are rounded up to thousandths. The policies of topology spread
@@ -52,7 +52,7 @@ fn round_resources(list: &mut ResourceList) {
     }
 }
 
-/// Completes pod-level resources that are there in part, after the containers have theirs.
+/// Completes partial pod-level resources, after the defaults of containers.
 fn default_pod_resources(spec: &mut PodSpec) {
     let Some(mut resources) = spec.resources.take() else { return };
     if !resources.limits.is_empty() || !resources.requests.is_empty() {
@@ -77,8 +77,8 @@ fn default_pod_resources(spec: &mut PodSpec) {
     spec.resources = Some(resources);
 }
 
-/// What all containers need together: the sum over containers and sidecars, or what the most
-/// demanding init container needs beside the sidecars started before it, whichever is more.
+/// The resources of all containers: the sum over containers and sidecars, or the maximum over init containers together
+/// with the sidecars before them, whichever is more.
 pub(super) fn container_sum(spec: &PodSpec, list: impl Fn(&Container) -> &ResourceList) -> ResourceList {
     let mut sum = ResourceList::new();
     for container in &spec.containers {
@@ -132,7 +132,7 @@ pub(super) fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-/// Lets the pod stay five minutes on a node that is not ready or unreachable, unless it says otherwise
+/// Lets the pod tolerate a node that is not ready or unreachable for five minutes, unless it has such tolerations
 /// (admission plugin `DefaultTolerationSeconds`).
 pub(super) fn add_default_tolerations(pod: &mut Pod) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::quantity::Quantity;
 
-/// What is wrong with a field.
+/// The type of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ErrorType {
     /// A value is missing.
@@ -15,13 +15,13 @@ pub enum ErrorType {
     /// A value is malformed or out of bounds.
     #[serde(rename = "FieldValueInvalid")]
     Invalid,
-    /// A value is not one of those an enumerated field knows.
+    /// A value is not one of the supported values.
     #[serde(rename = "FieldValueNotSupported")]
     NotSupported,
     /// A value is not allowed in these circumstances.
     #[serde(rename = "FieldValueForbidden")]
     Forbidden,
-    /// A value that must be unique is there twice.
+    /// A value that must be unique is duplicated.
     #[serde(rename = "FieldValueDuplicate")]
     Duplicate,
     /// A value is too long.
@@ -57,12 +57,12 @@ impl ErrorType {
 /// One validation error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// What is wrong.
+    /// The error.
     #[serde(rename = "type")]
     pub error_type: ErrorType,
     /// Path of the field, such as `spec.affinity.nodeAffinity`.
     pub field: String,
-    /// What would be right; may be empty.
+    /// What a valid value is; may be empty.
     pub detail: String,
     /// The whole message: `path: Invalid value: "x": detail`.
     pub error: String,
@@ -139,7 +139,7 @@ fn go_quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether Go takes a character for printable; combining marks are.
+/// Whether a character is printable in Go; combining marks are.
 fn is_printable(c: char) -> bool {
     // `str::escape_debug` escapes a combining mark only at the start of the text.
     let text: String = ['a', c].iter().collect();
@@ -161,7 +161,7 @@ fn go_json(text: &str) -> String {
     escaped
 }
 
-/// A path to a field, put into words only when there is something to say about it.
+/// A path to a field, converted to text only for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path<'a> {
     Root(&'a str),

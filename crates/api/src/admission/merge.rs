@@ -1,5 +1,5 @@
-//! The merge of `matchLabelKeys` and `mismatchLabelKeys` into label selectors, done when a pod is created
-//! and before it is validated.
+//! The merge of `matchLabelKeys` and `mismatchLabelKeys` into label selectors. The API server does it when a pod is
+//! created, before validation.
 
 use crate::object::{
     Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, SelectorRequirement, StringMap,

@@ -1,12 +1,12 @@
-//! What the API server does to a pod on creation, for everything that bears on placement.
+//! Creation of a pod as the API server does it, for all fields that placement reads.
 //!
 //! [`admit`] runs the steps in the API server's order: defaulting, the admission plugins `Priority` and
 //! `DefaultTolerationSeconds`, the merge of label keys into selectors, validation, warnings. The rules are those
-//! of kube-apiserver 1.36 with its default feature gates; fields that no placement rule looks at are not
-//! checked. With extensions on, the fields that only the affinity proposals have are checked under the
-//! proposals' meaning; with extensions off they are dropped, each with a warning.
+//! of kube-apiserver 1.36 with its default feature gates; fields that no placement rule reads are not checked. With
+//! extensions, the fields that only the design proposals have are checked with the proposals' meaning; without, they are
+//! removed, each with a warning.
 //!
-//! The API server visits maps (labels, resources) in random order; here their keys are in order.
+//! The API server visits maps (labels, resources) in random order; here the order is by key.
 
 mod annotation;
 mod defaults;
@@ -26,15 +26,15 @@ pub use warnings::{creation_warnings, extension_warnings};
 
 use crate::object::{Pod, PriorityClass};
 
-/// What admission depends on besides the pod.
+/// Inputs of admission besides the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionOptions<'a> {
-    /// Whether the proposals' fields and `Gt`/`Lt` in pod terms mean something.
+    /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are enabled.
     pub extensions: bool,
-    /// The cluster's priority classes; the two built-in ones need not be among them. `None` when they are
-    /// not known: then the priority written in the pod holds, and no class is an error.
+    /// The priority classes of the cluster, without the two built-in ones. With `None` they are unknown: the priority in
+    /// the pod is used, and no class name is an error.
     pub priority_classes: Option<&'a [PriorityClass]>,
-    /// Whether the plugin `DefaultTolerationSeconds` is on.
+    /// Whether the plugin `DefaultTolerationSeconds` is enabled.
     pub default_tolerations: bool,
 }
 
@@ -44,10 +44,10 @@ impl Default for AdmissionOptions<'_> {
     }
 }
 
-/// The answer to a pod's creation.
+/// The result of a pod's creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Why an admission plugin forbids the pod; nothing further was looked at then.
+    /// The reason why an admission plugin forbids the pod; later steps did not run.
     pub denied: Option<String>,
     /// Validation errors.
     pub errors: Vec<FieldError>,
@@ -56,13 +56,13 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Whether the pod is created.
+    /// Whether the API server creates the pod.
     pub fn is_accepted(&self) -> bool {
         self.denied.is_none() && self.errors.is_empty()
     }
 }
 
-/// Does to a pod what its creation does, and says whether it would be created.
+/// Changes a pod as its creation does, and returns whether the API server would create it.
 pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> Admission {
     default_pod(pod);
     match options.priority_classes {

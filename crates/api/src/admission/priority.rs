@@ -1,19 +1,19 @@
-//! The admission plugin `Priority`: from the name of a priority class to the number.
+//! The admission plugin `Priority`: sets a pod's priority from its priority class.
 
 use crate::object::{Pod, PriorityClass};
 
-/// The classes every cluster has.
+/// The built-in classes of every cluster.
 const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Gives the pod its priority and preemption policy.
+/// Sets the pod's priority and preemption policy.
 ///
 /// # Errors
 /// The reason why the plugin forbids the pod: its class does not exist, or it contradicts its class.
 pub(super) fn resolve(pod: &mut Pod, classes: &[PriorityClass]) -> Result<(), String> {
     let spec = &mut pod.spec;
     let (priority, policy) = if spec.priority_class_name.is_empty() {
-        // Several defaults can only be there after a race; the lowest wins, and of equals the first by name.
+        // Several defaults exist only after a race; the lowest value is used, then the first name.
         let default = classes
             .iter()
             .filter(|class| class.global_default)
@@ -49,7 +49,7 @@ pub(super) fn resolve(pod: &mut Pod, classes: &[PriorityClass]) -> Result<(), St
     Ok(())
 }
 
-/// Without a list of classes: the built-in ones are known, and what the pod says about itself holds.
+/// Without a list of classes: the built-in ones are known; other pods keep their own priority.
 pub(super) fn resolve_built_in(pod: &mut Pod) {
     let spec = &mut pod.spec;
     if spec.priority.is_none() {

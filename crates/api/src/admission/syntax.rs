@@ -1,6 +1,6 @@
 //! The syntax of names, labels and ports, with the messages of the API server.
 //!
-//! Each function returns what is wrong; nothing when the text is fine.
+//! Each function returns the problems of a text; none for a valid text.
 
 const LABEL_KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
      alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \

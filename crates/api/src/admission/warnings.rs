@@ -1,4 +1,4 @@
-//! The warnings the API server gives with the creation of a pod.
+//! The warnings of the API server on the creation of a pod.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const BYTE_RESOURCES: [&str; 2] = ["memory", "ephemeral-storage"];
 const OFF: &str = "ignored because Berth's extensions are switched off";
 
-/// The reference's warnings about a pod that has gone through defaulting and the label key merge.
+/// kube-apiserver's warnings about a pod after defaulting and the label key merge.
 pub fn creation_warnings(pod: &Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     name_warning(&pod.metadata.name, &mut warnings);
@@ -61,7 +61,7 @@ pub fn creation_warnings(pod: &Pod) -> Vec<String> {
     warnings
 }
 
-/// Warnings about the proposals' fields: the same as for their v1 relatives.
+/// Warnings about the proposals' fields: the same as for the corresponding v1 fields.
 pub fn extension_warnings(pod: &Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(affinity) = &pod.spec.affinity {
@@ -86,8 +86,8 @@ pub fn extension_warnings(pod: &Pod) -> Vec<String> {
     warnings
 }
 
-/// Takes the proposals' fields off the pod, as an API server without them does, and says so. The
-/// annotation stays, as annotations do.
+/// Removes the proposals' fields from the pod, as an API server without them does, each with a warning. The annotation
+/// stays.
 pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut dropped =
@@ -176,7 +176,7 @@ fn node_terms(terms: &[NodeSelectorTerm], path: &Path<'_>, warnings: &mut Vec<St
     }
 }
 
-/// `check_values`: only where validation lets wrong values pass is there something to warn about.
+/// `check_values`: whether to warn about values, which is only needed where validation accepts invalid ones.
 fn node_expressions(
     expressions: &[SelectorRequirement],
     check_values: bool,
@@ -233,7 +233,7 @@ fn null_selectors(affinity: &Affinity, path: &Path<'_>, enforced: bool, warnings
     }
 }
 
-/// A byte cannot be divided: the API server still accepts fractions for the sake of old objects.
+/// Bytes have no fractions, but the API server accepts them for old objects.
 fn fractional_bytes(list: &ResourceList, name: &str, path: &Path<'_>, warnings: &mut Vec<String>) {
     if let Some(quantity) = list.get(name).filter(|quantity| !quantity.is_whole()) {
         warnings.push(format!(
@@ -286,7 +286,7 @@ fn container_warnings(spec: &PodSpec, warnings: &mut Vec<String>) {
     }
 }
 
-/// How two definitions of one container port and protocol get in each other's way.
+/// How two definitions of one container port and protocol conflict.
 fn port_relation(port: &ContainerPort, other: &ContainerPort) -> Option<&'static str> {
     if port.host_ip == other.host_ip && port.host_port == other.host_port {
         Some("duplicate")

@@ -298,7 +298,7 @@ fn default_constraint(node: &Node<'_>) -> Option<TopologySpreadConstraint> {
     })
 }
 
-/// A string field with a closed set of values; what is empty or absent is the default, or an error.
+/// A string field with a closed set of values. An empty or absent value is the default, or an error without one.
 fn one_of<'v>(
     fields: &mut Fields<'_>,
     name: &'static str,

@@ -1,20 +1,19 @@
-//! Reading a JSON value field by field: every finding is collected with its path, nothing is dropped
-//! unseen.
+//! Reading a JSON value field by field, with all findings and their paths.
 //!
-//! serde stops at the first error and its strict mode names no path; a configuration file deserves the
-//! whole list at once.
+//! serde stops at the first error, and its strict mode reports no path; users want all errors of a configuration file at
+//! once.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Something to say about one field of a configuration.
+/// An error or a warning about one field of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMessage {
     /// Path of the field, such as `profiles[0].pluginConfig[1].args.hardPodAffinityWeight`.
     pub path: String,
-    /// What is the matter and what to write instead.
+    /// The problem and how to fix it.
     pub text: String,
 }
 
@@ -27,12 +26,12 @@ impl fmt::Display for ConfigMessage {
     }
 }
 
-/// Everything that is wrong with a configuration, never empty.
+/// All errors of a configuration; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors(pub Vec<ConfigMessage>);
 
 impl fmt::Display for ConfigErrors {
-    /// One finding a line.
+    /// One finding per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, message) in self.0.iter().enumerate() {
             if i > 0 {
@@ -52,12 +51,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Something is wrong at this path.
+    /// Adds an error at this path.
     pub fn error(&self, path: impl Into<String>, text: impl Into<String>) {
         self.errors.borrow_mut().push(ConfigMessage { path: path.into(), text: text.into() });
     }
 
-    /// Something is worth knowing about this path.
+    /// Adds a warning about this path.
     pub fn warn(&self, path: impl Into<String>, text: impl Into<String>) {
         self.warnings.borrow_mut().push(ConfigMessage { path: path.into(), text: text.into() });
     }
@@ -72,14 +71,14 @@ impl Report {
     }
 }
 
-/// A value with its place in the file.
+/// A value with its path in the file.
 #[derive(Clone)]
 pub struct Node<'a> {
     /// The value.
     pub value: &'a Value,
-    /// Where it stands; empty for the whole file.
+    /// Field path; empty for the whole file.
     pub path: String,
-    /// Where findings go.
+    /// Collects the findings.
     pub report: &'a Report,
 }
 
@@ -181,7 +180,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The type of a field that is checked and otherwise not used.
+/// The type of a field that is checked but not used.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// true or false.
@@ -196,18 +195,18 @@ pub enum Kind {
     Duration,
 }
 
-/// The fields of one object. What was not asked for by the end is unknown.
+/// The fields of one object. Fields that were not read are unknown fields.
 pub struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// Where the object stands.
+    /// Field path of the object.
     pub path: String,
-    /// Where findings go.
+    /// Collects the findings.
     pub report: &'a Report,
     known: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
-    /// Where a field of this name stands.
+    /// The path of the field with this name.
     pub fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
@@ -224,7 +223,7 @@ impl<'a> Fields<'a> {
         self.get(name).map_or_else(Vec::new, |list| list.items())
     }
 
-    /// A string field that must be there and not be empty.
+    /// A required string field, not empty.
     pub fn required_string(&mut self, name: &'static str) -> Option<Node<'a>> {
         match self.get(name) {
             Some(node) if node.value.as_str() == Some("") => node.error("Required value: can not be empty"),
@@ -234,7 +233,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Checks the types of fields that have no bearing on decisions.
+    /// Checks the types of fields that do not influence decisions.
     pub fn accept(&mut self, fields: &[(&'static str, Kind)]) {
         for (name, kind) in fields {
             let Some(node) = self.get(name) else { continue };
@@ -250,7 +249,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports the fields nobody asked for.
+    /// Reports the fields that were not read.
     pub fn finish(self) {
         for name in self.map.keys().filter(|name| !self.known.contains(&name.as_str())) {
             let hint = suggestion(name, &self.known);
@@ -259,7 +258,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// "did you mean ..." when a candidate is the same but for case or a small slip, else the candidates.
+/// "did you mean ..." when a candidate differs only by case or a typing error, else the list of candidates.
 pub fn suggestion(given: &str, candidates: &[&str]) -> String {
     let given = given.to_lowercase();
     let near = |c: &&&str| edit_distance(&given, &c.to_lowercase()) <= 2;
@@ -269,8 +268,7 @@ pub fn suggestion(given: &str, candidates: &[&str]) -> String {
     }
 }
 
-/// How many insertions, deletions and replacements turn one text into the other; texts longer than any
-/// name are simply far apart.
+/// The edit distance of two texts; a large number for texts that are longer than any name.
 fn edit_distance(a: &str, b: &str) -> usize {
     const LONGEST: usize = 64;
     if a.len() > LONGEST || b.len() > LONGEST {

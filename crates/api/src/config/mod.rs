@@ -1,7 +1,7 @@
 //! `KubeSchedulerConfiguration` v1: which plugins run, with which arguments and weights.
 //!
-//! A configuration is resolved once, when read: defaults filled in, `multiPoint` expanded, disabled
-//! plugins taken out. What is left are the [`Profile`]s the engine decides with.
+//! A configuration is resolved once, when it is read: defaults are set, `multiPoint` is expanded, disabled plugins are
+//! removed. The result are the [`Profile`]s that the engine uses.
 
 mod args;
 pub mod fields;
@@ -15,7 +15,7 @@ pub use fields::{ConfigErrors, ConfigMessage};
 
 use crate::object::{NodeAffinity, TopologySpreadConstraint};
 
-/// The scheduler name of pods that name none.
+/// The default of `spec.schedulerName`.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// A resolved scheduler configuration: at least one profile, names unique.
@@ -44,7 +44,7 @@ impl Default for SchedulerConfig {
 /// The order is that of kube-scheduler's default configuration, which is the order filters run in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Plugin {
-    /// Holds back pods with scheduling gates.
+    /// Keeps pods with scheduling gates out of the queue.
     SchedulingGates,
     /// Orders the queue by priority.
     PrioritySort,
@@ -64,9 +64,9 @@ pub enum Plugin {
     PodTopologySpread,
     /// Inter-pod affinity and anti-affinity.
     InterPodAffinity,
-    /// Evenness of resource use.
+    /// Balance between the resources of a node.
     NodeResourcesBalancedAllocation,
-    /// Images already on the node.
+    /// Images present on the node.
     ImageLocality,
 }
 
@@ -87,7 +87,7 @@ impl Plugin {
         Plugin::ImageLocality,
     ];
 
-    /// The name kube-scheduler gives it.
+    /// Its name in kube-scheduler.
     pub fn name(self) -> &'static str {
         match self {
             Plugin::SchedulingGates => "SchedulingGates",
@@ -111,9 +111,9 @@ impl Plugin {
 pub struct Profile {
     /// Pods with this `spec.schedulerName` are decided by this profile.
     pub scheduler_name: String,
-    /// Whether scheduling gates hold pods back (`SchedulingGates` at `preEnqueue`).
+    /// Whether scheduling gates are respected (`SchedulingGates` at `preEnqueue`).
     pub scheduling_gates: bool,
-    /// Whether pods of lower priority are removed for one that fits nowhere (`DefaultPreemption` at `postFilter`).
+    /// Whether an unschedulable pod preempts pods of lower priority (`DefaultPreemption` at `postFilter`).
     pub preemption: bool,
     /// Plugins at `preFilter`, in order.
     pub pre_filter: Vec<Plugin>,
@@ -183,9 +183,9 @@ impl Default for Profile {
 /// `InterPodAffinityArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterPodAffinityArgs {
-    /// Weight (0 to 100) with which required affinity of running pods acts as a preference on others.
+    /// Weight (0 to 100) of the required affinity of running pods as a preference of other pods.
     pub hard_pod_affinity_weight: i64,
-    /// Leave preferences of running pods out for pods that have no inter-pod preferences themselves.
+    /// Whether preferences of running pods are ignored for pods without inter-pod preferences of their own.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -205,9 +205,9 @@ pub struct NodeAffinityArgs {
 /// `NodeResourcesFitArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeResourcesFitArgs {
-    /// Extended resources the filter does not look at.
+    /// Extended resources that the filter ignores.
     pub ignored_resources: Vec<String>,
-    /// Groups (`example.com` of `example.com/gpu`) of extended resources the filter does not look at.
+    /// Groups (`example.com` of `example.com/gpu`) of extended resources that the filter ignores.
     pub ignored_resource_groups: Vec<String>,
     /// How nodes are scored.
     pub scoring_strategy: ScoringStrategy,
@@ -270,7 +270,7 @@ pub struct ResourceSpec {
 /// `NodeResourcesBalancedAllocationArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalancedAllocationArgs {
-    /// The resources whose use is to be even.
+    /// The resources to balance.
     pub resources: Vec<ResourceSpec>,
 }
 
@@ -287,7 +287,7 @@ fn cpu_and_memory() -> Vec<ResourceSpec> {
 /// `PodTopologySpreadArgs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTopologySpreadArgs {
-    /// Where the constraints of pods without their own come from.
+    /// The constraints of pods without constraints of their own.
     pub defaulting: SpreadDefaulting,
 }
 

@@ -10,7 +10,7 @@ use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
 /// The version Berth reads.
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 
-/// Like v1 in every field read here, defaults included; Kubernetes dropped it in 1.29.
+/// Equal to v1 in all fields and defaults that Berth reads; Kubernetes removed it in 1.29.
 const V1BETA3: &str = "kubescheduler.config.k8s.io/v1beta3";
 
 const KIND: &str = "KubeSchedulerConfiguration";
@@ -24,8 +24,8 @@ impl SchedulerConfig {
     /// Reads a `KubeSchedulerConfiguration` (JSON, or YAML turned into a JSON value) and resolves it.
     ///
     /// # Errors
-    /// Unknown fields and plugins, values kube-scheduler rejects, and settings that would change
-    /// decisions in ways Berth cannot follow (`extenders`): all of them, each with its path.
+    /// All unknown fields and plugins, values that kube-scheduler rejects, and settings that Berth does not support
+    /// (`extenders`), each with its path.
     pub fn from_value(value: &Value) -> Result<SchedulerConfig, ConfigErrors> {
         SchedulerConfig::read(value).map(|(config, _warnings)| config)
     }
@@ -108,7 +108,7 @@ fn read_root(mut root: Fields<'_>) -> Vec<Profile> {
     profiles
 }
 
-/// Settings of the scheduler process, which leave decisions alone.
+/// Settings of the scheduler process, which do not influence decisions.
 fn check_process_settings(root: &mut Fields<'_>) {
     root.accept(&[
         ("enableProfiling", Kind::Bool),
@@ -156,14 +156,14 @@ fn check_process_settings(root: &mut Fields<'_>) {
     }
 }
 
-/// Of the configuration or of a profile. Berth looks at every node, so a valid value changes nothing.
+/// Checks the field of the configuration or of a profile. Berth considers every node, so a valid value has no effect.
 fn check_percentage(fields: &mut Fields<'_>) {
     if let Some(node) = fields.get("percentageOfNodesToScore") {
         node.int_between(0, 100);
     }
 }
 
-/// A name may be left out only where there is one profile.
+/// The name may be absent only in a configuration with one profile.
 fn read_scheduler_name(profile: &mut Fields<'_>, only: bool) -> String {
     match profile.get("schedulerName") {
         Some(name) => match name.string() {

@@ -7,8 +7,8 @@
 use super::Plugin;
 use super::fields::{Fields, Node, suggestion};
 
-/// kube-scheduler's in-tree plugins that are no rules about nodes here: naming them is fine, and but for preemption
-/// and binding it changes nothing.
+/// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
+/// binding they have no effect.
 const WITHOUT_EFFECT: [&str; 11] = [
     DEFAULT_BINDER,
     DEFAULT_PREEMPTION,
@@ -24,10 +24,10 @@ const WITHOUT_EFFECT: [&str; 11] = [
 ];
 
 const DEFAULT_BINDER: &str = "DefaultBinder";
-/// What happens to a pod that fits nowhere; not a rule about nodes.
+/// Preemption for unschedulable pods; not a rule about nodes.
 const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 
-/// Plugins that Kubernetes has taken out, with what to do about it.
+/// Plugins that Kubernetes has removed, with the replacement.
 const REMOVED: [(&str, &str); 7] = [
     ("AzureDiskLimits", "NodeVolumeLimits does its work"),
     ("CinderLimits", "NodeVolumeLimits does its work"),
@@ -38,7 +38,7 @@ const REMOVED: [(&str, &str); 7] = [
     ("SelectorSpread", "PodTopologySpread does its work"),
 ];
 
-/// Stands for all plugins in a `disabled` list.
+/// All plugins, in a `disabled` list.
 const ALL: &str = "*";
 
 /// A stage of scheduling that plugins take part in.
@@ -100,7 +100,7 @@ impl Point {
 }
 
 impl Plugin {
-    /// The plugin kube-scheduler gives this name, if Berth implements it.
+    /// The plugin with this name in kube-scheduler, if Berth implements it.
     pub fn from_name(name: &str) -> Option<Plugin> {
         Plugin::ALL.into_iter().find(|p| p.name() == name)
     }
@@ -133,7 +133,7 @@ impl Plugin {
     }
 }
 
-/// Whether a plugin enabled through `multiPoint` ends up at the point.
+/// Whether `multiPoint` enables a plugin at the point.
 fn implements(name: &str, point: Point) -> bool {
     match Plugin::from_name(name) {
         Some(plugin) => plugin.points().contains(&point),
@@ -143,8 +143,8 @@ fn implements(name: &str, point: Point) -> bool {
     }
 }
 
-/// Whether a plugin may be named at the point itself. The points of plugins without effect are not kept,
-/// save that none of them sorts the queue and only one binds.
+/// Whether a plugin may be enabled at the point itself. Plugins without effect are accepted at every point, except that
+/// none of them sorts the queue and only one binds.
 fn may_be_enabled_at(name: &str, point: Point) -> bool {
     let elsewhere = |p| WITHOUT_EFFECT.contains(&name) && !matches!(p, Point::QueueSort | Point::Bind);
     implements(name, point)
@@ -152,7 +152,7 @@ fn may_be_enabled_at(name: &str, point: Point) -> bool {
         || point == Point::PlacementScore && name == Plugin::NodeResourcesFit.name()
 }
 
-/// An entry of an `enabled` list; weight 0 is none given.
+/// An entry of an `enabled` list; weight 0 means absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Enabled {
     name: String,
@@ -263,8 +263,8 @@ impl Plugins {
         self.sets.iter().find(|(p, _)| *p == point).map(|(_, set)| set)
     }
 
-    /// The `multiPoint` list in force: the defaults, less the disabled ones, those named again replaced in
-    /// place, then what else is enabled.
+    /// The effective `multiPoint` list: the defaults without the disabled ones, replaced in place where they are enabled
+    /// again, then the other enabled plugins.
     fn multi_point_in_force(&self) -> Vec<Enabled> {
         let custom = &self.multi_point;
         let mut merged: Vec<Enabled> = Vec::new();
@@ -284,8 +284,8 @@ impl Plugins {
         merged
     }
 
-    /// What runs at a point: plugins of `multiPoint` that are set again at the point itself, in the order
-    /// given there; the other plugins of `multiPoint`; the other plugins of the point.
+    /// The plugins of a point: first those of `multiPoint` that the point itself also enables, in the order of the point;
+    /// then the other plugins of `multiPoint`; then the other plugins of the point.
     fn at(&self, point: Point) -> Vec<Enabled> {
         let none = PluginSet::default();
         let set = self.set(point).unwrap_or(&none);
@@ -300,13 +300,13 @@ impl Plugins {
         [overriding, multi_point, others].concat()
     }
 
-    /// The plugins Berth runs at a point, in order, with their weights.
+    /// The plugins that Berth runs at a point, in order, with their weights.
     pub fn resolve(&self, point: Point) -> Vec<(Plugin, i64)> {
         let resolved = |e: Enabled| Some((Plugin::from_name(&e.name)?, e.weight.max(1)));
         self.at(point).into_iter().filter_map(resolved).collect()
     }
 
-    /// Whether pods of lower priority may be removed for one that fits nowhere.
+    /// Whether preemption is enabled.
     pub fn preempts(&self) -> bool {
         self.at(Point::PostFilter).iter().any(|plugin| plugin.name == DEFAULT_PREEMPTION)
     }

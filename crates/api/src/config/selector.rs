@@ -6,8 +6,8 @@ use crate::object::{
 };
 use crate::rules::{Dialect, NodeTerm};
 
-/// Reads a v1 node affinity. As in kube-scheduler, empty terms and any weight are let through: an empty
-/// term matches no node.
+/// Reads a v1 node affinity. As in kube-scheduler, empty terms and any weight are accepted; an empty term matches no
+/// node.
 pub(super) fn read_node_affinity(node: &Node<'_>) -> Option<NodeAffinity> {
     let mut fields = node.fields()?;
     let required = fields.get("requiredDuringSchedulingIgnoredDuringExecution").and_then(|node| {
@@ -42,7 +42,7 @@ fn read_term(node: &Node<'_>) -> Option<NodeSelectorTerm> {
         match_expressions: read_requirements(&mut fields, "matchExpressions"),
         match_fields: read_requirements(&mut fields, "matchFields"),
     };
-    // What the engine could not parse, it must not be given.
+    // The engine accepts only terms that parse.
     if let NodeTerm::Invalid(error) = NodeTerm::parse(&term, Dialect::V1) {
         let (place, text) = error.split_once(": ").unwrap_or(("", &error));
         node.report.error(format!("{}.{place}", node.path), text);

@@ -1,4 +1,4 @@
-//! Where a DaemonSet's pods go: the checks of the DaemonSet controller.
+//! The nodes of a DaemonSet's pods, by the checks of the DaemonSet controller.
 
 use super::draft::PodDraft;
 use crate::object::{Node, Pod};
@@ -21,7 +21,7 @@ pub(super) fn add_standard_tolerations(draft: &mut PodDraft) {
     }
 }
 
-/// Whether the controller makes a pod for this node. `pod` is not pinned yet.
+/// Whether the controller creates a pod for this node. `pod` is not pinned yet.
 pub(super) fn should_run_on(pod: &Pod, node: &Node) -> bool {
     let spec = &pod.spec;
     (spec.node_name.is_empty() || spec.node_name == node.metadata.name)
@@ -36,7 +36,7 @@ pub(super) fn should_run_on(pod: &Pod, node: &Node) -> bool {
         })
 }
 
-/// The node a daemon pod is on, or meant for.
+/// The node that a daemon pod is bound or pinned to.
 pub(super) fn target_node(pod: &Pod) -> Option<&str> {
     if !pod.spec.node_name.is_empty() {
         return Some(&pod.spec.node_name);

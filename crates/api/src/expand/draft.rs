@@ -1,4 +1,4 @@
-//! A pod in the making: its typed view and, if wanted, the whole object, changed together.
+//! A pod under construction: the typed pod and, if required, the whole object. Changes apply to both.
 
 use serde_json::{Map, Value, json};
 
@@ -12,9 +12,9 @@ pub(super) struct PodDraft {
     pub(super) raw: Option<Value>,
 }
 
-/// What a pod gets from its workload besides the template.
+/// The properties of a pod that come from its workload.
 pub(super) struct Origin<'a> {
-    /// How messages call the workload.
+    /// The name of the workload in messages.
     pub(super) object: &'a dyn std::fmt::Display,
     /// Path of the template in the workload.
     pub(super) path: &'a str,
@@ -46,7 +46,7 @@ impl PodDraft {
                 metadata
                     .extend(fields.iter().filter(|(key, _)| !own(key)).map(|(k, v)| (k.clone(), v.clone())));
             }
-            // Left for decoding to complain about.
+            // Decoding reports the error.
             Some(other) => {
                 return decode_at(&json!({ "metadata": other }), origin.path, origin.object)
                     .map(|pod| PodDraft { pod, raw: None });
@@ -84,12 +84,12 @@ impl PodDraft {
         self.pod.metadata.annotations.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Sets a text of the spec that placement does not look at.
+    /// Sets a text field of the spec that placement ignores.
     pub(super) fn spec_text(&mut self, field: &str, value: &str) {
         self.set(&["spec"], field, value.into());
     }
 
-    /// Requires a node by name, in place of all other required node terms.
+    /// Requires a node by name. Replaces all required node terms.
     pub(super) fn pin_to_node(&mut self, node: &str) {
         let terms = json!([{
             "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
@@ -107,7 +107,7 @@ impl PodDraft {
             Some(NodeSelector { node_selector_terms: vec![term] });
     }
 
-    /// Tolerates a taint whatever its value; takes the place of a toleration of the same taint with a time limit.
+    /// Tolerates a taint with any value. Replaces a toleration of the same taint with a time limit.
     pub(super) fn tolerate(&mut self, key: &str, effect: &str) {
         let is_same = |t: &Toleration| {
             t.key == key && t.effect == effect && t.operator == "Exists" && t.value.is_empty()
@@ -134,7 +134,7 @@ impl PodDraft {
         }
     }
 
-    /// Mounts a claim under the name of a volume, in place of a volume of that name.
+    /// Adds a volume with a claim. Replaces a volume of the same name.
     pub(super) fn claim_volume(&mut self, volume: &str, claim: &str) {
         if let Some(volumes) = self.raw_array(&["spec"], "volumes") {
             volumes.retain(|v| v.get("name").and_then(Value::as_str) != Some(volume));
@@ -148,7 +148,7 @@ impl PodDraft {
         }
     }
 
-    /// The object at a path, made if absent.
+    /// The object at a path, created if absent.
     fn raw_object(&mut self, path: &[&str]) -> Option<&mut Map<String, Value>> {
         let mut value = self.raw.as_mut()?;
         for key in path {

@@ -1,8 +1,8 @@
-//! Why a workload's pods cannot be made.
+//! Errors of the expansion.
 
 use crate::read::{DecodeError, SourceLocation};
 
-/// Why a workload's pods cannot be made.
+/// Why a workload cannot be expanded.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
     /// A field of the wrong type, or with a value that the API server would reject.
@@ -23,9 +23,9 @@ pub enum ExpandError {
         place: SourceLocation,
         /// Kind, namespace and name.
         object: String,
-        /// Path of the field that says how many.
+        /// Path of the field with the number.
         path: &'static str,
-        /// How many pods it is short of.
+        /// The number of missing pods.
         n_pods: i64,
     },
 }

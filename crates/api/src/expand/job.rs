@@ -12,7 +12,7 @@ use crate::read::{Kind, decode_at};
 
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// A Job that is or would be in the cluster.
+/// A Job of the input, or the Job of a CronJob's next run.
 struct Run<'a> {
     name: &'a str,
     owner: OwnerReference,
@@ -93,7 +93,7 @@ impl<'a> Expander<'a> {
         if run.spec.completion_mode.as_deref() != Some("Indexed") {
             let n_missing = match completions {
                 Some(completions) => n_free.min((completions - n_succeeded - n_active).max(0)),
-                // A work queue: once a pod has succeeded, no new ones are started.
+                // A work queue: after the first success, no new pods start.
                 None if n_succeeded > 0 => 0,
                 None => n_free,
             };
@@ -142,7 +142,7 @@ fn completion_index(pod: &Pod) -> Option<i64> {
     pod.metadata.annotations.get(COMPLETION_INDEX)?.parse().ok()
 }
 
-/// Reads `0-2,5`; what is not of that form is left out.
+/// Reads `0-2,5`; invalid parts are ignored.
 fn index_ranges(text: &str) -> Vec<RangeInclusive<i64>> {
     text.split(',')
         .filter_map(|range| {

@@ -1,17 +1,17 @@
-//! Workloads to the pods their controllers would make.
+//! Expansion of workloads to the pods that their controllers create.
 //!
-//! Pods carry everything their template says and what the controllers add to it as far as it can bear on
-//! placement. Pods the input has already are not made again; owner references decide, including the chains
-//! Deployment - ReplicaSet - Pod and CronJob - Job - Pod. Names and hashes follow from the input alone.
+//! Pods have all fields of their template, and those fields that controllers add and placement reads. Pods that the
+//! input already has are not created again; owner references identify them, including the chains Deployment -
+//! ReplicaSet - Pod and CronJob - Job - Pod. Names and hashes depend only on the input.
 //!
 //! | workload | pods |
 //! |---|---|
-//! | Deployment | `<name>-<hash>-<suffix>`, owned by the newest ReplicaSet of the input or by one called `<name>-<hash>` |
+//! | Deployment | `<name>-<hash>-<suffix>`, owned by the newest ReplicaSet of the input or by one named `<name>-<hash>` |
 //! | ReplicaSet, ReplicationController | `<name>-<suffix>` |
 //! | StatefulSet | `<name>-<ordinal>` |
-//! | DaemonSet | `<name>-<suffix>`, one for each node the controller would choose, pinned to it |
+//! | DaemonSet | `<name>-<suffix>`, one for each eligible node, pinned to it |
 //! | Job | `<name>-<suffix>`, or `<name>-<index>-<suffix>` when indexed |
-//! | CronJob | those of one Job called `<name>-0`, unless a run of it is in the input |
+//! | CronJob | those of one Job named `<name>-0`, unless the input has a Job of it |
 
 mod daemon;
 mod draft;
@@ -34,15 +34,15 @@ use crate::read::{DecodeError, Entry, Inventory, Kind, Workload, WorkloadSpec};
 use draft::{Origin, PodDraft};
 use ownership::{Ownership, POD_TEMPLATE_HASH, is_active};
 
-/// Most pods that are made from one input.
+/// Limit of the pods that one input expands to.
 pub const MAX_PODS: i64 = 1_000_000;
 
-/// A pod made from a workload.
+/// A pod that a workload creates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpandedPod {
     /// The typed view.
     pub pod: Pod,
-    /// The whole object, if the inventory keeps objects as read.
+    /// The whole object, if the inventory keeps raw objects.
     pub raw: Option<Value>,
     /// Index of the workload in [`Inventory::workloads`].
     pub workload: usize,
@@ -62,16 +62,16 @@ pub struct OwnerSelector {
     pub selector: LabelSelector,
 }
 
-/// What the workloads of an input come to.
+/// The result of the expansion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expansion {
-    /// The pods that are missing, in input order of their workloads.
+    /// The missing pods, in input order of their workloads.
     pub pods: Vec<ExpandedPod>,
-    /// The selectors of all owners, those of the input and those made for Deployments.
+    /// The selectors of all owners: those of the input, and ReplicaSets created for Deployments.
     pub owner_selectors: Vec<OwnerSelector>,
 }
 
-/// Makes the pods that the workloads of an input lack.
+/// Creates the missing pods of the workloads of an input.
 ///
 /// # Errors
 /// A workload that the API server would reject, or more than [`MAX_PODS`] pods.
@@ -81,7 +81,7 @@ pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
     Ok(Expansion { pods, owner_selectors })
 }
 
-/// As [`expand`], one pod at a time.
+/// As [`expand`], with a callback per pod.
 ///
 /// # Errors
 /// As [`expand`].
@@ -113,7 +113,7 @@ struct Expander<'a> {
     each: &'a mut dyn FnMut(ExpandedPod),
 }
 
-/// The workload at hand.
+/// The workload being expanded.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     index: usize,
@@ -268,7 +268,7 @@ impl<'a> Expander<'a> {
         if !set.spec.service_name.is_empty() {
             draft.spec_text("subdomain", &set.spec.service_name);
         }
-        // Each pod has a name of its own: the pods of the input cannot be more than the limit allows.
+        // Pods have unique names, so the pods of the input are within the limit.
         let n_present = self.ownership.pods_of(Kind::StatefulSet, metadata).len() as i64;
         self.check_limit(context, "spec.replicas", wanted.saturating_sub(n_present))?;
         for ordinal in start..start.saturating_add(wanted) {
@@ -318,7 +318,7 @@ impl<'a> Expander<'a> {
         Ok(())
     }
 
-    /// Makes as many pods as the active ones are short of the wanted number.
+    /// Creates the difference between the desired number and the active pods.
     fn replicate(
         &mut self,
         context: Context<'a>,
@@ -392,7 +392,7 @@ impl<'a> Expander<'a> {
     }
 }
 
-/// Which rollout of its Deployment a ReplicaSet is.
+/// The revision of a ReplicaSet in its Deployment.
 fn revision(metadata: &ObjectMeta) -> Option<u64> {
     metadata.annotations.get("deployment.kubernetes.io/revision")?.parse().ok()
 }

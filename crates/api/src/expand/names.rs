@@ -1,10 +1,10 @@
-//! Names, hashes and identifiers that controllers make up, made up here without chance.
+//! Generated names, hashes and uids, without randomness.
 //!
-//! A pod of a ReplicaSet, DaemonSet, Job or ReplicationController is called `<owner>-<suffix>`. The suffix
-//! has five characters of Kubernetes' alphabet, as in Kubernetes; it follows from the owner's name and the
-//! number of the pod, so the same input gives the same names. Names in use are passed over.
+//! A pod of a ReplicaSet, DaemonSet, Job or ReplicationController is named `<owner>-<suffix>`. The suffix has five
+//! characters of Kubernetes' alphabet. It depends on the owner's name and the number of the pod, so the same input gives
+//! the same names. Names in use are skipped.
 
-/// Kubernetes' alphabet for generated names: no vowels, so no words, and nothing easily confused.
+/// Kubernetes' alphabet for generated names: without vowels and easily confused characters.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 const SUFFIX_LEN: usize = 5;
@@ -20,18 +20,18 @@ pub(super) fn generate_name(owner: &str) -> String {
 
 /// The suffix of the `number`th pod; different numbers below 27⁵ have different suffixes.
 pub(super) fn suffix(prefix: &str, number: u64) -> String {
-    // A step without a common factor with the number of suffixes visits all of them.
+    // The step is coprime to the number of suffixes, so it visits all of them.
     const STEP: u64 = 7_654_321;
     let start = fnv_1a(prefix.as_bytes()) % N_SUFFIXES;
     encode((start + number % N_SUFFIXES * STEP) % N_SUFFIXES, SUFFIX_LEN)
 }
 
-/// What stands for the hash of a pod template in labels and ReplicaSet names.
+/// The value of the label `pod-template-hash`, part of ReplicaSet names.
 pub(super) fn template_hash(template: &serde_json::Value) -> String {
     encode(fnv_1a(template.to_string().as_bytes()) >> 32, 7)
 }
 
-/// An identifier for an object that no server has given one.
+/// The uid of an object that no server has stored.
 pub(super) fn synthetic_uid(kind: &str, namespace: &str, name: &str) -> String {
     let text = format!("{kind}/{namespace}/{name}");
     let high = fnv_1a(text.as_bytes());

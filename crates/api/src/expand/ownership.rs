@@ -1,11 +1,11 @@
-//! Which pods and workloads of the input belong to which workload already.
+//! The pods and workloads of the input by their owners.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::object::{ObjectMeta, OwnerReference, Pod};
 use crate::read::{Entry, Inventory, Kind, Workload};
 
-/// The label that ties a pod and its ReplicaSet to a version of a Deployment.
+/// The label of pods and ReplicaSets with the revision of a Deployment.
 pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Owner: kind, namespace and name.
@@ -19,7 +19,7 @@ pub(super) struct Ownership<'a> {
     pods_of_absent_replica_sets: HashMap<(&'a str, &'a str), Vec<&'a Pod>>,
     /// Names in use: namespace and name.
     names: HashSet<(&'a str, &'a str)>,
-    /// Workloads of the input with their identifiers.
+    /// Workloads of the input with their uids.
     uids: HashMap<Key<'a>, &'a str>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Ownership<'a> {
         pods.into_iter().flatten().filter(is_owned).copied().collect()
     }
 
-    /// The pods of a Deployment that came by way of a ReplicaSet which the input does not have.
+    /// The pods of a Deployment whose ReplicaSet is not in the input.
     pub(super) fn pods_of_absent_replica_sets(&self, deployment: &'a ObjectMeta) -> &[&'a Pod] {
         let key = (deployment.namespace.as_str(), deployment.name.as_str());
         self.pods_of_absent_replica_sets.get(&key).map_or(&[], Vec::as_slice)
@@ -99,7 +99,7 @@ impl<'a> Ownership<'a> {
     }
 }
 
-/// Whether a controller counts this pod: it has neither ended nor been told to.
+/// Whether a controller counts this pod: it has not ended and is not being deleted.
 pub(super) fn is_active(pod: &Pod) -> bool {
     !pod.is_terminal() && pod.metadata.deletion_timestamp.is_none()
 }
@@ -109,14 +109,14 @@ fn owner_key(metadata: &ObjectMeta) -> Option<Key<'_>> {
     Some((Kind::of(api_version, kind)?, &metadata.namespace, name))
 }
 
-/// Identifiers decide where both are known. A manifest has none: there the name decides.
+/// Compares uids if both are known, otherwise names: manifests have no uid.
 fn owner_is(metadata: &ObjectMeta, owner_uid: &str) -> bool {
     metadata
         .controller()
         .is_some_and(|owner| owner.uid.is_empty() || owner_uid.is_empty() || owner.uid == owner_uid)
 }
 
-/// The Deployment behind a ReplicaSet's pod: ReplicaSets of Deployments are called `<deployment>-<hash>`.
+/// The Deployment of a ReplicaSet's pod: ReplicaSets of Deployments are named `<deployment>-<hash>`.
 fn deployment_of(pod: &Pod) -> Option<&str> {
     let owner = pod.metadata.controller().filter(|owner| owner.kind == "ReplicaSet")?;
     let hash = pod.metadata.labels.get(POD_TEMPLATE_HASH)?;

@@ -1,4 +1,4 @@
-//! The selector of a workload, held against the labels of its template.
+//! The selector of a workload, checked against the labels of its template.
 
 use super::{Context, ExpandError};
 use crate::object::{LabelSelector, ObjectMeta, StringMap, Workload};
@@ -7,8 +7,8 @@ use crate::rules::Selector;
 
 /// The selector of a Deployment, ReplicaSet, StatefulSet or DaemonSet.
 ///
-/// Without one it is the template's labels, as it was before `apps/v1` made it a must: manifests for other
-/// simulators leave it out, and which pods are meant is clear.
+/// Without a selector, the labels of the template are used, as before `apps/v1` required one: manifests for other
+/// simulators omit it.
 pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<LabelSelector, ExpandError> {
     const PATH: &str = "spec.template.metadata";
     let metadata = match workload.spec.template.get("metadata") {
@@ -30,7 +30,7 @@ pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<L
     Ok(selector)
 }
 
-/// Refuses a template whose pods the workload would not recognise as its own.
+/// Checks that the selector matches the labels of the template.
 pub(super) fn check_template(
     context: Context<'_>,
     selector: &LabelSelector,

@@ -1,22 +1,21 @@
-//! `Affinity`: the v1 fields and the proposals' fields in one shape.
-//!
-//! Which meaning a field has (design section 1) is decided when the rules are parsed, not here.
+//! `Affinity`: the fields of the v1 API and of the design proposals in one type. [`crate::rules`] decides the meaning of
+//! a field.
 
 use serde::{Deserialize, Serialize};
 
 use super::{LabelSelector, SelectorRequirement, nullable};
 
-/// `spec.affinity`, or the whole of the annotation `scheduling.berth.dev/affinity`.
+/// `spec.affinity`, or the content of the annotation `scheduling.berth.dev/affinity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// Rules about the node itself.
+    /// Node affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
-    /// Pods to be near to.
+    /// Pod affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_affinity: Option<PodAffinity>,
-    /// Pods to keep away from.
+    /// Pod anti-affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_anti_affinity: Option<PodAffinity>,
 }
@@ -66,15 +65,15 @@ pub struct PreferredSchedulingTerm {
     /// 1 to 100.
     #[serde(deserialize_with = "nullable")]
     pub weight: i32,
-    /// The term, v1 shape.
+    /// The term, in the v1 API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<NodeSelectorTerm>,
-    /// The term, proposal shape (annotation only).
+    /// The term, in the proposals (annotation only).
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
 }
 
-/// Pod affinity or anti-affinity; the two have the same shape.
+/// Pod affinity or anti-affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
@@ -101,14 +100,14 @@ pub struct WeightedPodAffinityTerm {
     pub pod_affinity_term: PodAffinityTerm,
 }
 
-/// Which pods (selector, namespaces) and in which topology.
+/// A pod affinity term: the pods by label selector and namespaces, and the topology key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm {
     /// Null matches no pods; empty matches all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
-    /// Absent and empty differ in the proposal's dialect, so the difference is kept.
+    /// Namespaces by name. Absent and empty differ in the proposals' dialect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
     /// Node label key; empty means "all topologies" in the proposal's dialect.

@@ -16,7 +16,7 @@ pub struct Namespace {
     pub metadata: ObjectMeta,
 }
 
-/// A service: its selector feeds default spread constraints.
+/// A service. Default spread constraints use its selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Service {
@@ -47,7 +47,7 @@ pub struct PriorityClass {
     /// The priority.
     #[serde(deserialize_with = "nullable")]
     pub value: i32,
-    /// Whether pods that name no class get this one.
+    /// Whether this class is the default of pods without a class.
     #[serde(deserialize_with = "nullable")]
     pub global_default: bool,
     /// `PreemptLowerPriority` or `Never`.
@@ -74,10 +74,10 @@ pub struct PodDisruptionBudget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatus {
-    /// How many of its pods may go now.
+    /// How many of its pods may be evicted now.
     #[serde(deserialize_with = "nullable")]
     pub disruptions_allowed: i32,
-    /// Pods whose eviction was granted and that are not gone yet, by name; the values are times.
+    /// Pods whose eviction was granted and that still exist, by name; the values are times.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub disrupted_pods: BTreeMap<String, Value>,
 }
@@ -88,10 +88,10 @@ pub struct PodDisruptionBudgetStatus {
 pub struct PodDisruptionBudgetSpec {
     /// The pods it covers.
     pub selector: Option<LabelSelector>,
-    /// Number or percentage that must stay.
+    /// Number or percentage of pods that must stay available.
     #[serde(skip_serializing_if = "Value::is_null", deserialize_with = "nullable")]
     pub min_available: Value,
-    /// Number or percentage that may go.
+    /// Number or percentage of pods that may be unavailable.
     #[serde(skip_serializing_if = "Value::is_null", deserialize_with = "nullable")]
     pub max_unavailable: Value,
 }

@@ -29,7 +29,7 @@ pub struct ObjectMeta {
     /// Version of the stored object; empty in manifests.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// The server counts changes of the specification here; 0 when absent.
+    /// Number of changes of the specification; 0 when absent.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_zero")]
     pub generation: i64,
     /// Labels.
@@ -41,10 +41,10 @@ pub struct ObjectMeta {
     /// Owners; the one with `controller: true` manages the object.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
-    /// What must be removed from this list before the server removes a deleted object.
+    /// Keys that clients must remove before the server removes the deleted object.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Set by the server when the object was stored: tells stored objects from manifests.
+    /// When the server stored the object; absent in manifests.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
     /// Set while the object is being deleted.
@@ -120,7 +120,7 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// A label selector as written: `matchLabels` and `matchExpressions` are ANDed.
+/// A label selector of the API: `matchLabels` and `matchExpressions` are ANDed.
 ///
 /// An empty selector matches everything; a null one (an absent `Option`) matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,9 +134,9 @@ pub struct LabelSelector {
     pub match_expressions: Vec<SelectorRequirement>,
 }
 
-/// One requirement of a label selector or node selector, as written.
+/// One requirement of a label selector or node selector of the API.
 ///
-/// The operator is kept as text: whether it is a valid one depends on where it stands.
+/// The operator is text: which operators are valid depends on the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelectorRequirement {

@@ -1,12 +1,12 @@
-//! The Kubernetes objects Berth reads, as typed views of what bears on placement.
+//! The Kubernetes objects that Berth reads.
 //!
-//! These types are deliberately partial: a field that no placement rule looks at is not here, and an
-//! object that Berth writes back is written from the JSON value it was read from, never from these
-//! views. They are our own rather than generated ones because the proposals' fields
-//! (`requiredDuringSchedulingRequiredDuringExecution`, the difference between an absent and an empty
-//! `namespaces` list) must survive parsing.
+//! The types are partial: they have the fields that placement rules read, and in [`ObjectMeta`] and [`Condition`] those
+//! that controllers read. Berth never writes an object back from these types, but from the JSON value that it was read
+//! from. They are not generated types, because the fields of the design proposals
+//! (`requiredDuringSchedulingRequiredDuringExecution`, the difference between an absent and an empty `namespaces` list)
+//! must survive parsing.
 //!
-//! As in Kubernetes' own decoding, `null` means the same as an absent field.
+//! As in Kubernetes, `null` means the same as an absent field.
 
 mod affinity;
 mod cluster;

@@ -23,7 +23,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// Cordoned.
+    /// Whether the node is cordoned.
     #[serde(deserialize_with = "nullable")]
     pub unschedulable: bool,
     /// Taints.
@@ -50,10 +50,10 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// What pods may use.
+    /// Resources available to pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocatable: Option<ResourceList>,
-    /// What the machine has. Kubernetes schedules by `allocatable` only.
+    /// Resources of the machine. Kubernetes schedules by `allocatable` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<ResourceList>,
     /// Images present on the node.

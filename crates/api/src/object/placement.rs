@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_matter_are_told_apart_from_those_that_do_not() {
+    fn fields_that_matter_differ_and_others_do_not() {
         let base = json!({"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}, "spec": {}});
         let pod = |value: &Value| serde_json::from_value::<Pod>(value.clone()).unwrap();
         for (path, value, matters) in [

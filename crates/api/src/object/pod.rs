@@ -27,7 +27,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Whether the pod has ended (`Succeeded` or `Failed`): it then occupies nothing and matches no rule.
+    /// Whether the pod has ended (`Succeeded` or `Failed`): it then uses no resources and matches no rule.
     pub fn is_terminal(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
@@ -37,13 +37,13 @@ impl Pod {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
     }
 
-    /// When its node took notice of it (`status.startTime`), in seconds since 1970; none before that.
+    /// When its kubelet accepted the pod (`status.startTime`), in seconds since 1970; none before that.
     pub fn started(&self) -> Option<i64> {
         self.status.start_time.map(Timestamp::as_second)
     }
 
-    /// Whether a scheduler is removing it to make room: it is being deleted, and its condition
-    /// `DisruptionTarget` says so.
+    /// Whether a scheduler preempts the pod: it is being deleted, and its condition `DisruptionTarget` has the reason
+    /// `PreemptionByScheduler`.
     pub fn is_being_preempted(&self) -> bool {
         let target = find_condition(&self.status.conditions, "DisruptionTarget");
         self.metadata.is_deleting()
@@ -55,7 +55,7 @@ impl Pod {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The node the pod runs on, or is told to run on; empty while it waits.
+    /// The node that the pod is bound to; empty while it is pending.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub node_name: String,
     /// Node labels required by equality.
@@ -70,13 +70,13 @@ pub struct PodSpec {
     /// Topology spread constraints.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
-    /// Which scheduling profile decides; empty before defaulting.
+    /// The scheduling profile that decides for the pod; empty before defaulting.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
-    /// Gates that hold the pod back.
+    /// Scheduling gates: the scheduler ignores the pod until the list is empty.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub scheduling_gates: Vec<PodSchedulingGate>,
-    /// Priority value; higher goes first.
+    /// Priority; pods with a higher value are scheduled first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// Name of the PriorityClass that `priority` comes from.
@@ -85,24 +85,24 @@ pub struct PodSpec {
     /// `PreemptLowerPriority` or `Never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
-    /// Containers that run in order before the others, and sidecars among them.
+    /// Init containers: they run in order before the containers. Sidecars among them keep running.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Vec<Container>,
     /// Containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
-    /// What the runtime itself needs.
+    /// Resources that the container runtime needs in addition.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub overhead: ResourceList,
     /// Pod-level requests and limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Uses the node's network: container ports become host ports.
+    /// Whether the pod uses the node's network: its container ports are host ports.
     #[serde(deserialize_with = "nullable")]
     pub host_network: bool,
 }
 
-/// A container, as far as placement looks.
+/// The fields of a container that placement reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
@@ -124,7 +124,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Whether an init container keeps running beside the others.
+    /// Whether this init container is a sidecar: it keeps running beside the containers.
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
@@ -134,10 +134,10 @@ impl Container {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRequirements {
-    /// What is reserved.
+    /// The resources that the scheduler reserves.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: ResourceList,
-    /// The most that may be used; stands in for a missing request.
+    /// The upper limits of use; the defaults of missing requests.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: ResourceList,
 }
@@ -152,7 +152,7 @@ pub struct ContainerPort {
     /// Port inside the container.
     #[serde(deserialize_with = "nullable")]
     pub container_port: i32,
-    /// Port on the node; 0 when none is asked for.
+    /// Port on the node; 0 for none.
     #[serde(deserialize_with = "nullable")]
     pub host_port: i32,
     /// Address on the node; empty means every address.
@@ -179,7 +179,7 @@ pub struct Toleration {
     /// Taint effect; empty tolerates all effects.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub effect: String,
-    /// How long a `NoExecute` taint is tolerated.
+    /// How long a `NoExecute` taint is tolerated, in seconds; absent for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
@@ -188,7 +188,7 @@ pub struct Toleration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpreadConstraint {
-    /// How uneven the spread may be.
+    /// Largest allowed difference between the matching pods of a domain and the minimum over all domains.
     #[serde(deserialize_with = "nullable")]
     pub max_skew: i32,
     /// Node label key whose values are the domains.
@@ -197,16 +197,16 @@ pub struct TopologySpreadConstraint {
     /// `DoNotSchedule` or `ScheduleAnyway`.
     #[serde(deserialize_with = "nullable")]
     pub when_unsatisfiable: String,
-    /// Pods that are counted, in the pod's own namespace.
+    /// The pods to count, in the pod's own namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
-    /// Fewest domains to count with; `DoNotSchedule` only.
+    /// Minimum number of domains; with fewer, the minimum of matching pods is 0. Only with `DoNotSchedule`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_domains: Option<i32>,
     /// `Honor` (default) or `Ignore`: whether nodes outside the pod's node affinity are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity_policy: Option<String>,
-    /// `Honor` or `Ignore` (default): whether nodes with untolerated taints are left out.
+    /// `Honor` or `Ignore` (default): whether nodes with untolerated taints are excluded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_taints_policy: Option<String>,
     /// Pod label keys whose values narrow the selector.
@@ -230,10 +230,10 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// When the node took notice of it.
+    /// When the kubelet accepted the pod.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
-    /// The node that a scheduler is making room on for it.
+    /// The node on which a scheduler preempts pods for this one.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub nominated_node_name: String,
     /// Conditions.

@@ -1,6 +1,6 @@
-//! Workload controllers, as far as their pods' placement needs them.
+//! Workloads: the fields that decide how many pods they create.
 //!
-//! Pod templates stay JSON: the pods made from them must carry everything the template says.
+//! Pod templates are JSON values: the created pods must have every field of the template.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,24 +23,24 @@ pub struct Workload {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadSpec {
-    /// Wanted pods; 1 when absent. A DaemonSet has none.
+    /// Desired number of pods; 1 when absent. A DaemonSet has none.
     pub replicas: Option<i32>,
     /// The pods it manages.
     pub selector: Option<LabelSelector>,
-    /// The pods it makes.
+    /// The template of its pods.
     #[serde(deserialize_with = "nullable")]
     pub template: Value,
-    /// StatefulSet: where ordinals start.
+    /// StatefulSet: the first ordinal.
     pub ordinals: Option<StatefulSetOrdinals>,
-    /// StatefulSet: the service its pods have their names under.
+    /// StatefulSet: the service of its pods' DNS names.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub service_name: String,
-    /// StatefulSet: volumes that each pod gets its own claim of.
+    /// StatefulSet: templates of the volume claims of each pod.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub volume_claim_templates: Vec<VolumeClaimTemplate>,
 }
 
-/// A volume claim template, as far as its claims' names need it.
+/// A volume claim template; its name is part of the names of the claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeClaimTemplate {
@@ -74,12 +74,12 @@ pub struct ReplicationController {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicationControllerSpec {
-    /// Wanted pods; 1 when absent.
+    /// Desired number of pods; 1 when absent.
     pub replicas: Option<i32>,
     /// The pods it manages; the template's labels when absent.
     #[serde(deserialize_with = "nullable")]
     pub selector: StringMap,
-    /// The pods it makes.
+    /// The template of its pods.
     #[serde(deserialize_with = "nullable")]
     pub template: Value,
 }
@@ -103,19 +103,19 @@ pub struct Job {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpec {
-    /// Pods at one time; 1 when absent.
+    /// Number of pods that run at the same time; 1 when absent.
     pub parallelism: Option<i32>,
-    /// Pods that must succeed; with parallelism it bounds how many run.
+    /// Number of pods that must succeed.
     pub completions: Option<i32>,
     /// `NonIndexed` (default) or `Indexed`.
     pub completion_mode: Option<String>,
-    /// Whether the selector and the labels it needs are written by hand.
+    /// Whether the user sets the selector and its labels.
     #[serde(deserialize_with = "nullable")]
     pub manual_selector: bool,
-    /// Suspended: no pods are made.
+    /// Whether the Job is suspended: it creates no pods.
     #[serde(deserialize_with = "nullable")]
     pub suspend: bool,
-    /// The pods it makes.
+    /// The template of its pods.
     #[serde(deserialize_with = "nullable")]
     pub template: Value,
 }
@@ -136,7 +136,7 @@ pub struct JobStatus {
 }
 
 impl JobStatus {
-    /// Whether the Job is over, for good or ill.
+    /// Whether the Job is complete or has failed.
     pub fn is_finished(&self) -> bool {
         let ends = |c: &Condition| matches!(c.condition_type.as_str(), "Complete" | "Failed");
         self.conditions.iter().any(|c| ends(c) && c.is_true())
@@ -159,10 +159,10 @@ pub struct CronJob {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronJobSpec {
-    /// Suspended: no Jobs are made.
+    /// Whether the CronJob is suspended: it creates no Jobs.
     #[serde(deserialize_with = "nullable")]
     pub suspend: bool,
-    /// The Jobs it makes.
+    /// The template of its Jobs.
     #[serde(deserialize_with = "nullable")]
     pub job_template: Value,
 }

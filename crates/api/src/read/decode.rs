@@ -1,4 +1,4 @@
-//! Objects to typed views, with errors that name the object and the field.
+//! Decoding of objects into types, with errors that name the object and the field.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_path_to_error::Segment;
 
 use super::Manifest;
 
-/// A field that does not have the type Kubernetes wants.
+/// A field with a wrong type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {path}: {message}")]
 pub struct DecodeError {
@@ -14,22 +14,22 @@ pub struct DecodeError {
     pub object: String,
     /// Path of the field.
     pub path: String,
-    /// What is wrong, and the remedy.
+    /// The error and how to fix it.
     pub message: String,
 }
 
-/// Reads an object as a typed view of it.
+/// Decodes an object.
 ///
 /// # Errors
-/// The first field that does not have the type the view wants.
+/// The first field with a wrong type.
 pub fn decode<'de, T: Deserialize<'de>>(manifest: &'de Manifest) -> Result<T, DecodeError> {
     decode_at(&manifest.value, "", manifest)
 }
 
-/// Reads a part of `object` as a typed view of it; `prefix` is the path of the part, such as `spec.template`.
+/// Decodes a part of `object`; `prefix` is the path of the part, such as `spec.template`.
 ///
 /// # Errors
-/// The first field that does not have the type the view wants.
+/// The first field with a wrong type.
 pub fn decode_at<'de, T: Deserialize<'de>>(
     value: &'de Value,
     prefix: &str,
@@ -52,7 +52,7 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
             }
         }
         let mut message = super::error::shortened(&error.inner().to_string());
-        // Names of Rust types say nothing to the reader.
+        // Users do not know the names of Rust types.
         if let Some((found, _)) = message.split_once("expected struct ") {
             message = format!("{found}expected an object");
         }

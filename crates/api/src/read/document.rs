@@ -1,14 +1,14 @@
-//! One document: an object, or a list whose items are handed over one by one.
+//! One document: an object, or a list whose items are passed on one by one.
 
 use serde_json::{Map, Value};
 
 use super::manifest::text_field;
 use super::{Manifest, ReadError, SourceLocation};
 
-/// Gathers the fields of a document, and passes the items of a list on as they come.
+/// Collects the fields of a document and passes on the items of a list as they arrive.
 ///
-/// `kubectl` prints `items` before `kind`, so a list shows itself by having items that are objects with a
-/// kind of their own. Items without one wait for the list's kind.
+/// `kubectl` prints `items` before `kind`, so a document counts as a list when its items are objects with a kind. Items
+/// without a kind wait for the list's kind.
 pub(super) struct Document<'a, E> {
     place: SourceLocation,
     fields: Map<String, Value>,
@@ -24,7 +24,7 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
         Document { place, fields: Map::new(), waiting: Vec::new(), n_items: 0, n_passed_on: 0, each }
     }
 
-    /// Whether an array under this key is to be given item by item.
+    /// Whether an array under this key is read item by item.
     pub(super) fn expects_items(&self, key: &str) -> bool {
         key == "items" && self.fields.get("kind").and_then(Value::as_str).is_none_or(is_list_kind)
     }
@@ -38,7 +38,7 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
     }
 
     pub(super) fn start_items(&mut self) {
-        // Holds the place, should the document turn out to be an object that just has a field of this name.
+        // Keeps the position of the field, in case the document is an object with a field of this name.
         self.fields.insert("items".to_owned(), Value::Array(Vec::new()));
     }
 
@@ -62,7 +62,7 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
             return self.release_waiting();
         }
         if self.n_passed_on > 0 {
-            // An array of items whose own kind was not given counts as a list all the same.
+            // An array of items without a kind also counts as a list.
             let Some(kind) = text_field(&self.fields, "kind") else { return self.release_waiting() };
             return Err(ReadError::ItemsOutsideList { place: self.place, kind }.into());
         }
@@ -87,7 +87,7 @@ fn is_list_kind(kind: &str) -> bool {
     kind.ends_with("List")
 }
 
-/// Gives an item of a `PodList` the kind `Pod`; a plain `List` says nothing about its items.
+/// Sets the kind `Pod` on an item of a `PodList`; a plain `List` does not define the kind of its items.
 fn inherit_kind(item: &mut Value, list_kind: &str, api_version: Option<&str>) {
     let (Value::Object(object), Some(kind)) = (item, list_kind.strip_suffix("List")) else { return };
     if kind.is_empty() {
@@ -101,7 +101,7 @@ fn inherit_kind(item: &mut Value, list_kind: &str, api_version: Option<&str>) {
     }
 }
 
-/// Hands over an object, or the objects of a list inside a list.
+/// Passes on an object, or the objects of a nested list.
 fn pass_on<E: From<ReadError>>(
     place: SourceLocation,
     mut value: Value,
@@ -123,7 +123,7 @@ fn pass_on<E: From<ReadError>>(
             Some(_) if kind == "List" => {
                 return Err(ReadError::NotAnObject { place, found: "a list whose items are no array" }.into());
             }
-            // An object whose kind merely ends like a list's.
+            // An object whose kind ends in `List` but that is not a list.
             _ => {}
         }
     }

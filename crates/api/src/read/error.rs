@@ -1,4 +1,4 @@
-//! What can be wrong with a text.
+//! Errors of reading.
 
 /// Why a text could not be read as Kubernetes objects.
 #[derive(Debug, thiserror::Error)]
@@ -8,7 +8,7 @@ pub enum ReadError {
     Io {
         /// Name of the input.
         file: String,
-        /// What the system said.
+        /// The error of the operating system.
         message: String,
     },
     /// Not YAML, or not JSON.
@@ -22,7 +22,7 @@ pub enum ReadError {
         column: usize,
         /// `YAML` or `JSON`.
         format: &'static str,
-        /// What the parser met.
+        /// The message of the parser.
         message: String,
     },
     /// Nested deeper than [`super::MAX_DEPTH`].
@@ -38,7 +38,7 @@ pub enum ReadError {
         /// Column, from 1.
         column: usize,
     },
-    /// YAML aliases that multiply.
+    /// YAML aliases that expand to too much data.
     #[error("{file}:{line}:{column}: YAML aliases repeat more than {} MiB of data: write the repeated parts out", super::yaml::MAX_ALIASED_BYTES >> 20)]
     AliasBomb {
         /// Name of the input.
@@ -73,7 +73,7 @@ pub enum ReadError {
     NotAnObject {
         /// Where.
         place: super::SourceLocation,
-        /// What is there instead.
+        /// The type of the value.
         found: &'static str,
     },
     /// An object without `kind` or `apiVersion`.
@@ -83,7 +83,7 @@ pub enum ReadError {
         place: super::SourceLocation,
         /// `kind` or `apiVersion`.
         field: &'static str,
-        /// What it may look like.
+        /// A hint about the file.
         example: &'static str,
     },
     /// An object whose kind is not a list, with objects as its `items`.
@@ -96,7 +96,7 @@ pub enum ReadError {
     },
 }
 
-/// What a JSON value is, for messages.
+/// The type of a JSON value, for messages.
 pub(super) fn describe(value: &serde_json::Value) -> &'static str {
     use serde_json::Value;
     match value {
@@ -109,7 +109,7 @@ pub(super) fn describe(value: &serde_json::Value) -> &'static str {
     }
 }
 
-/// A parser's message, cut where it would echo the input at length.
+/// A parser's message, shortened where it repeats the input.
 pub(super) fn shortened(message: &str) -> String {
     const MOST: usize = 200;
     if message.chars().count() <= MOST {

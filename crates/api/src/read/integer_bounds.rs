@@ -5,9 +5,8 @@ use serde_json::Value;
 /// Turns the integers in `values` of `Gt` and `Lt` requirements of pod affinity and anti-affinity label
 /// selectors into strings, inside an `affinity` object (of a pod spec, or of the annotation).
 ///
-/// Everywhere else Kubernetes wants label values as strings and an unquoted number is an error. The
-/// proposal that adds these operators to pod labels writes its bounds as integers (`values: [20]`), so here
-/// they are accepted.
+/// In all other fields Kubernetes requires label values as strings, and an unquoted number is an error. The proposal that
+/// adds these operators to pod labels writes bounds as integers (`values: [20]`), so these fields accept them.
 pub fn quote_integer_bounds(affinity: &mut Value) {
     for rules in ["podAffinity", "podAntiAffinity"] {
         let Some(Value::Object(rules)) = affinity.get_mut(rules) else { continue };
@@ -34,7 +33,7 @@ fn quote_bounds_of_term(term: &mut Value) {
     }
 }
 
-/// [`quote_integer_bounds`] wherever an object of this kind holds a pod spec.
+/// [`quote_integer_bounds`] for every pod spec in an object of this kind.
 pub(super) fn quote_integer_bounds_of_object(kind: &str, object: &mut Value) {
     let spec = match kind {
         "Pod" => "/spec/affinity",

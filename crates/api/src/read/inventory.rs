@@ -1,4 +1,4 @@
-//! Everything that was read, by kind.
+//! The objects of an input by kind.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -14,10 +14,10 @@ use crate::object::{
 };
 use crate::resource::group_of;
 
-/// What [`Inventory::skipped`] calls documents that are no Kubernetes objects.
+/// The key of documents without a kind in [`Inventory::skipped`].
 pub const NOT_AN_OBJECT: &str = "(no kind)";
 
-/// Why input could not be taken in.
+/// Why an input could not be read into an inventory.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The text is not Kubernetes objects.
@@ -51,16 +51,16 @@ pub enum InputError {
     },
 }
 
-/// An object with where it came from.
+/// An object with its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<T> {
-    /// The typed view; namespaced objects have their namespace filled in.
+    /// The typed object; the namespace of namespaced objects is defaulted.
     pub object: T,
-    /// The object as read, if [`Inventory::keep_raw`] was asked for.
+    /// The whole object, with [`Inventory::keep_raw`].
     pub raw: Option<Value>,
     /// Where it was read.
     pub source: SourceLocation,
-    /// Position in the input, over all kinds.
+    /// Index in the input, over all kinds.
     pub order: usize,
 }
 
@@ -128,15 +128,14 @@ impl std::fmt::Display for Workload {
     }
 }
 
-/// Everything that was read, by kind and in input order.
+/// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
-    /// Whether objects are kept as read beside their typed view, to be written back unharmed.
+    /// Whether to keep the whole objects too, to write them back with all fields.
     pub keep_raw: bool,
-    /// Whether an object that is there already stays as it is when another one of its kind, namespace and name
-    /// comes; without this, that is an error.
+    /// Whether a second object of the same kind, namespace and name is ignored; otherwise it is an error.
     pub keep_first: bool,
-    /// Kind, namespace and name of the objects that came again, in the order in which they did.
+    /// Kind, namespace and name of the ignored duplicates, in input order.
     pub already_there: Vec<String>,
     /// Nodes.
     pub nodes: Vec<Entry<Node>>,
@@ -154,15 +153,15 @@ pub struct Inventory {
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
     /// Scheduler configurations, as read.
     pub scheduler_configurations: Vec<Manifest>,
-    /// How many objects of other kinds there were, by kind with its group (`Service.serving.knative.dev`);
-    /// [`NOT_AN_OBJECT`] for what has no kind.
+    /// Number of objects of other kinds, by kind and group (`Service.serving.knative.dev`); [`NOT_AN_OBJECT`] for
+    /// documents without a kind.
     pub skipped: BTreeMap<String, usize>,
     n_read: usize,
     seen: HashMap<(Kind, String, String), SourceLocation>,
 }
 
 impl Inventory {
-    /// An empty inventory that keeps objects as read beside their typed views.
+    /// An empty inventory that also keeps the whole objects.
     pub fn keeping_raw() -> Self {
         Inventory { keep_raw: true, ..Inventory::default() }
     }
@@ -177,18 +176,18 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Takes in every object of an input; `file` is its name in messages.
+    /// Adds every object of an input; `file` is its name in messages.
     ///
     /// # Errors
-    /// The text cannot be read, or an object cannot be taken in.
+    /// The text is malformed, or an object cannot be added.
     pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), InputError> {
         read_manifests(input, file, &mut |manifest| self.add(manifest))
     }
 
-    /// Takes in an object.
+    /// Adds an object.
     ///
     /// # Errors
-    /// A field has the wrong type, the name is missing, or the object is there already.
+    /// A field has a wrong type, the name is missing, or the object is a duplicate.
     pub fn add(&mut self, manifest: Manifest) -> Result<(), InputError> {
         let Some(kind) = Kind::of(&manifest.api_version, &manifest.kind) else {
             let name = match (manifest.kind.as_str(), group_of(&manifest.api_version)) {
@@ -281,7 +280,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Whether an object is there already; takes note of it if so.
+    /// Whether an object is a duplicate; if so, it is recorded.
     fn has(&mut self, kind: Kind, manifest: &Manifest) -> bool {
         let field = |path| manifest.value.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let namespace = match field("/metadata/namespace") {
@@ -311,7 +310,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Decodes an object, fills in its namespace and notes that it was seen.
+    /// Decodes an object, sets its namespace and records its name.
     fn take<T: DeserializeOwned>(
         &mut self,
         kind: Kind,

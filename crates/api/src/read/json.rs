@@ -1,4 +1,4 @@
-//! JSON, read as a stream.
+//! Reading JSON as a stream.
 
 use std::fmt;
 use std::io::{BufReader, Read};
@@ -50,7 +50,7 @@ fn syntax_error(place: &SourceLocation, error: &serde_json::Error) -> ReadError 
 struct DocumentSeed<'a, E> {
     place: SourceLocation,
     each: &'a mut dyn FnMut(Manifest) -> Result<(), E>,
-    /// Errors that are not the parser's, on their way around serde.
+    /// Errors other than the parser's, passed around serde.
     failure: &'a mut Option<E>,
 }
 
@@ -112,7 +112,7 @@ impl<'de, E: From<ReadError>> Visitor<'de> for DocumentSeed<'_, E> {
     }
 }
 
-/// The value of `items`: an array is passed on item by item, anything else is a field like others.
+/// The value of `items`: an array is passed on item by item; another value is an ordinary field.
 struct ItemsSeed<'a, 'b, E> {
     document: &'a mut Document<'b, E>,
     failure: &'a mut Option<E>,
@@ -180,7 +180,7 @@ impl<'de, E: From<ReadError>> Visitor<'de> for ItemsSeed<'_, '_, E> {
     }
 }
 
-/// Leads an error of ours around serde, which can only carry its own.
+/// Passes an error around serde, which only has errors of its own type.
 fn around<E, X: serde::de::Error>(failure: &mut Option<E>, result: Result<(), E>) -> Result<(), X> {
     result.map_err(|error| {
         *failure = Some(error);

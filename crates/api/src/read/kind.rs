@@ -1,8 +1,8 @@
-//! The kinds Berth works with.
+//! The kinds that Berth reads from manifests.
 
 use crate::resource::{self, Resource, group_of};
 
-/// A kind Berth works with. Its group decides too: a Knative `Service` is none of these.
+/// A kind that Berth reads, identified by group and name: a Knative `Service` is not one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `v1` Node.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of an object, if Berth works with it.
+    /// The kind of an object, if Berth reads it.
     pub fn of(api_version: &str, kind: &str) -> Option<Kind> {
         let group = group_of(api_version);
         Some(match (group, kind) {
@@ -45,7 +45,7 @@ impl Kind {
             ("", "Pod") => Kind::Pod,
             ("", "Service") => Kind::Service,
             ("", "ReplicationController") => Kind::ReplicationController,
-            // Workloads were in `extensions` before they had a group of their own.
+            // Early versions of workloads were in the group `extensions`.
             ("apps" | "extensions", "Deployment") => Kind::Deployment,
             ("apps" | "extensions", "ReplicaSet") => Kind::ReplicaSet,
             ("apps" | "extensions", "DaemonSet") => Kind::DaemonSet,

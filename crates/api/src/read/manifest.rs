@@ -1,4 +1,4 @@
-//! One object as read, and where it was read.
+//! One object of an input, and its source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct SourceLocation {
     pub document: usize,
     /// Item in the list that the document is, from 0.
     pub item: Option<usize>,
-    /// Line, from 1; not known for JSON.
+    /// Line, from 1; unknown for JSON.
     pub line: Option<usize>,
 }
 
@@ -42,14 +42,14 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// An object as read: nothing dropped, nothing reordered.
+/// An object with all its fields, in their order.
 ///
 /// Two things differ from the text: objects inside a typed list (`PodList`) have the `apiVersion` and
 /// `kind` that the list implies, and integer bounds of `Gt` and `Lt` in pod terms are strings (see
 /// [`super::quote_integer_bounds`]).
 ///
-/// A file that is something else altogether (the values of a chart, say) is not an error: an object with
-/// none of `kind`, `apiVersion`, `metadata` and `spec` is handed over with an empty kind.
+/// A file of another type (such as the values of a chart) is not an error: an object without `kind`, `apiVersion`,
+/// `metadata` and `spec` is passed on with an empty kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     /// `kind`.
@@ -63,7 +63,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Takes an object apart as far as its kind.
+    /// Reads the kind of an object.
     ///
     /// # Errors
     /// It is not an object, or `kind` or `apiVersion` is missing or not a string.
@@ -117,7 +117,7 @@ impl fmt::Display for Manifest {
     }
 }
 
-/// How messages call an object: `Pod default/web`, `Node n1`.
+/// The name of an object in messages: `Pod default/web`, `Node n1`.
 pub(super) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace, name) {
         (_, "") => kind.to_owned(),
@@ -126,7 +126,7 @@ pub(super) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-/// The namespace of namespaced objects that name none.
+/// The default namespace.
 pub(super) const DEFAULT_NAMESPACE: &str = "default";
 
 /// A field that is a non-empty string.

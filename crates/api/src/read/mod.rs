@@ -1,11 +1,10 @@
-//! Text to objects: YAML and JSON as `kubectl` prints them and as people write them.
+//! Reading objects from YAML and JSON, as `kubectl` prints them and as users write them.
 //!
-//! [`read_manifests`] hands over one object at a time, so that a dump of any size passes through without
-//! being held as a whole; [`Inventory`] collects the kinds Berth works with as typed objects. Lists are
-//! flattened. Nothing is defaulted here beyond the namespace, and nothing is validated beyond its types.
+//! [`read_manifests`] passes on one object at a time, so it never holds a whole dump; [`Inventory`] collects the kinds
+//! that Berth works with as typed objects. Lists are flattened. Only the namespace is defaulted, and only types are
+//! validated.
 //!
-//! The meaning of YAML scalars is the one `kubectl` gives them (YAML 1.1: `yes` is a boolean, `0644` is
-//! octal), so that a manifest means the same here as there.
+//! YAML scalars have the meaning that `kubectl` gives them (YAML 1.1: `yes` is a boolean, `0644` is octal).
 
 mod decode;
 mod document;
@@ -27,21 +26,20 @@ pub use manifest::{Manifest, SourceLocation};
 
 use std::io::Read;
 
-/// Objects nested deeper than this are refused.
+/// Limit of the nesting depth of objects.
 pub const MAX_DEPTH: usize = 128;
 
-/// How much of the input is looked at to tell JSON, YAML and binary data apart.
+/// Number of bytes that are read to distinguish JSON, YAML and binary data.
 const HEAD_BYTES: u64 = 4096;
 
-/// Reads every object of a text and hands it to `each`, in order.
+/// Reads every object of a text and passes it to `each`, in order.
 ///
-/// `file` is the name that messages and [`SourceLocation`]s show. JSON (one object, several, or one a line)
-/// is recognised by its first characters and read as a stream: at no time more than one object of a list
-/// is held. YAML may have any number of documents; its text is held, but only one object of it at a time.
-/// Empty documents are passed over.
+/// `file` is the name in messages and [`SourceLocation`]s. JSON (one object, several, or one per line) is recognized by
+/// its first characters and read as a stream that holds one object of a list at a time. YAML may have any number of
+/// documents; its text is held, with one object at a time. Empty documents are skipped.
 ///
 /// # Errors
-/// What is wrong with the text, or the first error of `each`.
+/// The text is malformed, or `each` returned an error.
 pub fn read_manifests<E: From<ReadError>>(
     mut input: impl Read,
     file: &str,
@@ -71,10 +69,10 @@ pub fn read_manifests<E: From<ReadError>>(
     yaml::read(&text, file, each)
 }
 
-/// Collects the objects of a text; for texts known to be small.
+/// Collects the objects of a small text.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The text is malformed.
 pub fn collect_manifests(text: &str, file: &str) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     read_manifests::<ReadError>(text.as_bytes(), file, &mut |manifest| {

@@ -1,4 +1,4 @@
-//! What an unquoted YAML scalar means to `kubectl`, which reads YAML 1.1.
+//! The meaning of an unquoted YAML scalar in `kubectl`, which reads YAML 1.1.
 
 use serde_json::{Number, Value};
 
@@ -46,7 +46,7 @@ fn integer(text: &str) -> Option<Value> {
         [b'0', _, ..] => (&digits[1..], 8),
         _ => (digits, 10),
     };
-    // A second sign would be accepted by the standard library, but is none in YAML.
+    // The standard library accepts a second sign, YAML does not.
     if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
         return None;
     }
@@ -57,9 +57,9 @@ fn integer(text: &str) -> Option<Value> {
     i64::try_from(-i128::from(magnitude)).ok().map(Value::from)
 }
 
-/// A number with a fraction or an exponent. Whole ones become integers, as they do on the way through Go.
+/// A number with a fraction or an exponent. Whole numbers become integers, as in Go.
 fn decimal(text: &str) -> Option<Value> {
-    // Words that Rust reads as floats (`inf`, `nan`) are strings here.
+    // Rust reads `inf` and `nan` as floats; they are strings in YAML.
     if !text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-')) {
         return None;
     }

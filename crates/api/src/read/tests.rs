@@ -115,7 +115,7 @@ fn broken_text_is_reported_with_file_line_and_column() {
         ("kind: Pod\nkind: Pod\n", "f:2:1: invalid YAML: duplicate key \"kind\""),
         ("spec:\n  a: 1\n  a: 2\n", "f:3:3: invalid YAML: duplicate key \"a\""),
         ("a: *b\n", "f:1:4: invalid YAML: while parsing node, found unknown anchor"),
-        ("a: &a [*a]\n", "f:1:8: invalid YAML: an alias stands inside what it repeats"),
+        ("a: &a [*a]\n", "f:1:8: invalid YAML: an alias refers to a value that contains the alias"),
         ("? [a]\n: b\n", "f:1:3: invalid YAML: a key must be a string"),
         ("{\"kind\": \"Pod\",\n  \"x\": }", "f:2:8: invalid JSON: expected value"),
         ("{\"kind\": \"Pod\"", "f:1:14: invalid JSON: EOF while parsing an object"),

@@ -1,7 +1,7 @@
-//! YAML: parser events to JSON values, document by document.
+//! Reading YAML: parser events to JSON values, document by document.
 //!
-//! The values are built straight from the parser's events: that keeps the lines of objects, gives scalars
-//! the meaning `kubectl` gives them, and is several times faster than going through serde.
+//! The values are built from the parser's events. This keeps the line numbers of objects, gives scalars the meaning of
+//! `kubectl`, and is several times faster than serde.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ use super::document::Document;
 use super::scalar::resolve_plain;
 use super::{MAX_DEPTH, Manifest, ReadError, SourceLocation, error};
 
-/// How much data the aliases of a document may stand for.
+/// Limit of the data that the aliases of a document expand to, in bytes.
 pub(super) const MAX_ALIASED_BYTES: usize = 64 << 20;
 
-/// How much text may be read again because of continuation lines that had to be indented.
+/// Limit of the text that is parsed again because of continuation lines that had to be indented, in bytes.
 const MAX_REREAD_BYTES: usize = 32 << 20;
 
 /// Reads one document after the other.
@@ -46,7 +46,7 @@ pub(super) fn read<E: From<ReadError>>(
             let documents_so_far = reader.document;
             reread_bytes += part.len();
             match under_indented_line {
-                // A line that was indented already is one that indenting does not help.
+                // The line is already indented, so indentation is not the problem.
                 Some(line) if line > last_indented && reread_bytes <= MAX_REREAD_BYTES => {
                     text = indent_line(&text, line).into();
                     last_indented = line;
@@ -64,7 +64,7 @@ pub(super) fn read<E: From<ReadError>>(
     Ok(())
 }
 
-/// Splits a text before each line that starts a document. Such a line does so wherever it stands.
+/// Splits a text before each line that starts a document.
 fn split_documents(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -88,7 +88,7 @@ fn split_documents(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Indents a continuation line of a quoted scalar. That changes no meaning, for its indentation is folded.
+/// Indents a continuation line of a quoted scalar. The meaning does not change, because indentation is folded.
 fn indent_line(text: &str, line: usize) -> String {
     const FAR: usize = 128;
     // As the parser counts them, lines end with LF, CR LF or CR.
@@ -114,7 +114,7 @@ struct Reader<'t> {
     /// Bytes kept for anchors or repeated by aliases so far.
     aliased_bytes: usize,
     /// The parser stopped at a quoted scalar whose continuation line (of this text, from 1) is indented
-    /// less than YAML 1.2 wants. `kubectl` takes no offence, and generated manifests have such lines.
+    /// less than YAML 1.2 requires. `kubectl` accepts it, and generated manifests have such lines.
     under_indented_line: Option<usize>,
 }
 
@@ -214,7 +214,7 @@ impl<'t> Reader<'t> {
             Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
             Event::Alias(anchor) => {
                 let Some(value) = self.anchors.get(&anchor).cloned() else {
-                    return Err(self.syntax(&span, "an alias stands inside what it repeats"));
+                    return Err(self.syntax(&span, "an alias refers to a value that contains the alias"));
                 };
                 self.count_aliased(&value, &span)?;
                 return Ok(value);
@@ -253,14 +253,14 @@ impl<'t> Reader<'t> {
                 fields.insert(key.text, value);
             }
         }
-        // Fields written out win over merged ones, and earlier merges over later ones.
+        // Explicit fields override merged ones, and earlier merges override later ones.
         for (key, value) in merged.into_iter().flat_map(merge_sources).flatten() {
             fields.entry(key).or_insert(value);
         }
         Ok(Value::Object(fields))
     }
 
-    /// The next key of a mapping; none at its end. Keys stay as written: `on:` is not `true:`.
+    /// The next key of a mapping; none at its end. Keys are always text: `on:` is not `true:`.
     fn key(&mut self) -> Result<Option<Key>, ReadError> {
         let (event, span) = self.next()?;
         match event {
@@ -345,7 +345,7 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> Value {
     if plain { resolve_plain(&text) } else { Value::String(text.into_owned()) }
 }
 
-/// The mappings that `<<` names: one, or several in an array.
+/// The mappings of `<<`: one, or several in an array.
 fn merge_sources(value: Value) -> Vec<Map<String, Value>> {
     match value {
         Value::Object(fields) => vec![fields],
@@ -354,7 +354,7 @@ fn merge_sources(value: Value) -> Vec<Map<String, Value>> {
     }
 }
 
-/// About how much memory a value takes.
+/// Estimate of the memory of a value, in bytes.
 fn size(value: &Value) -> usize {
     const NODE: usize = 64;
     NODE + match value {

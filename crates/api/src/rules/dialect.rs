@@ -1,20 +1,19 @@
-//! Places in a pod that the two dialects read differently.
+//! Fields of a pod that the two dialects read differently.
 
 use super::Dialect;
 use crate::admission::{AFFINITY_ANNOTATION, annotation_affinity};
 use crate::object::{Affinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm};
 
-/// A text that means one thing in Kubernetes' v1 fields and another in the proposals'.
+/// A field value that means one thing in the v1 API and another in the design proposals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialectNote {
-    /// Where it stands.
+    /// Field path.
     pub path: String,
-    /// What it means there, and what it would mean in the other dialect.
+    /// Its meaning in this field, and its meaning in the other dialect.
     pub text: String,
 }
 
-/// All places in a pod's affinity that the two dialects read differently. With extensions off the proposals'
-/// fields are not read at all, and only v1 fields are looked at.
+/// All fields of a pod's affinity that the two dialects read differently. Without extensions only v1 fields are read.
 pub fn dialect_notes(pod: &Pod, extensions: bool) -> Vec<DialectNote> {
     let mut notes = Notes { extensions, all: Vec::new() };
     if let Some(affinity) = &pod.spec.affinity {
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_difference_is_told_once_and_in_its_own_dialect() {
+    fn every_difference_is_reported_once_and_in_its_own_dialect() {
         let pod: Pod = serde_json::from_value(serde_json::json!({
             "metadata": {"annotations": {AFFINITY_ANNOTATION: "{\"podAffinity\": {\"requiredDuringSchedulingIgnoredDuringExecution\": [{\"topologyKey\": \"\"}]}}"}},
             "spec": {"affinity": {

@@ -1,10 +1,9 @@
-//! The internal form of a pod's placement rules: what the engine decides by.
+//! The internal form of a pod's placement rules, which the engine evaluates.
 //!
-//! A pod is parsed once into [`PodRules`]; both dialects (design section 1) end here, so nothing
-//! behind this point asks which field a rule came from except to name it in an answer. Parsing never
-//! fails: what the API server would have rejected is treated as kube-scheduler treats it (a node term
-//! that does not parse matches no node; pod terms or preferences that do not parse make the pod
-//! unschedulable with an error).
+//! A pod is parsed once into [`PodRules`]. Both dialects end here: later code uses the field that a rule comes from only
+//! to name it in messages. Parsing never fails. Rules that the API server would reject are treated as kube-scheduler
+//! treats them: an invalid node term matches no node; invalid pod terms or preferences make the pod unschedulable with
+//! an error.
 
 mod dialect;
 mod node;
@@ -36,7 +35,7 @@ pub enum Dialect {
     Proposal,
 }
 
-/// Everything about a pod that decides where it may go, where it would rather go, and what it means to others.
+/// All rules of a pod: required and preferred rules about nodes and pods, requests, ports, images and tolerations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRules {
     /// `spec.nodeSelector`.
@@ -59,15 +58,15 @@ pub struct PodRules {
     pub spread_constraints: Vec<SpreadConstraint>,
     /// Tolerations.
     pub tolerations: Vec<TolerationRule>,
-    /// Resources asked for.
+    /// Requested resources.
     pub requests: PodRequests,
-    /// Host ports asked for.
+    /// Requested host ports.
     pub host_ports: Vec<HostPort>,
     /// Images of all containers, init containers first, with their tags filled in.
     pub images: Vec<String>,
-    /// Preferred node affinity did not parse: the pod cannot be scored.
+    /// The parse error of preferred node affinity: the pod cannot be scored.
     pub preferred_node_affinity_error: Option<String>,
-    /// Pod terms did not parse: the pod cannot be filtered.
+    /// The parse error of pod terms: the pod cannot be filtered.
     pub pod_term_error: Option<String>,
 }
 
@@ -96,8 +95,8 @@ impl HostPort {
 impl PodRules {
     /// Parses an admitted pod: defaulted, with matchLabelKeys merged.
     ///
-    /// The proposal's fields in `spec.affinity` and the annotation [`AFFINITY_ANNOTATION`] are looked at only
-    /// with `extensions`.
+    /// The proposals' fields in `spec.affinity` and the annotation [`AFFINITY_ANNOTATION`] are read only with
+    /// `extensions`.
     pub fn parse(pod: &Pod, extensions: bool) -> PodRules {
         let spec = &pod.spec;
         let mut rules = PodRules {
@@ -176,7 +175,7 @@ fn images(pod: &Pod) -> Vec<String> {
     containers.map(|c| normalized_image_name(&c.image)).collect()
 }
 
-/// The image's name with `:latest` where it has no tag, as nodes report it.
+/// The image name as nodes report it: with `:latest` if it has no tag.
 pub fn normalized_image_name(name: &str) -> String {
     // A colon before the last slash belongs to the registry's port, not to a tag.
     if name.rfind(':') <= name.rfind('/') { format!("{name}:latest") } else { name.to_owned() }

@@ -7,18 +7,17 @@ use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequir
 /// A required node selector: its terms are ORed; without terms it matches no node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeSelectorRule {
-    /// Where it stands in the pod.
+    /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// Which dialect gave it its meaning.
+    /// The dialect that the field is read in.
     pub dialect: Dialect,
-    /// Enforced by eviction after scheduling, too.
+    /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,
     /// The terms.
     pub terms: Vec<NodeTerm>,
     /// The only nodes it can match, when every term of a v1 rule names nodes by `metadata.name`.
     ///
-    /// kube-scheduler looks at no other node then. An empty list means that the terms contradict
-    /// themselves.
+    /// kube-scheduler then considers no other node. An empty list means that the terms contradict each other.
     pub node_names: Option<Vec<String>>,
 }
 
@@ -27,7 +26,7 @@ pub struct NodeSelectorRule {
 pub enum NodeTerm {
     /// Matches no node: an empty term of v1.
     Nothing,
-    /// Does not parse, and so matches no node; the text says why.
+    /// Matches no node, because it is invalid; the text is the error.
     Invalid(String),
     /// Matches nodes that satisfy all requirements; none at all matches every node.
     All(Vec<NodeRequirement>),
@@ -50,9 +49,9 @@ pub enum NodeRequirement {
 /// A preferred node term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredNodeTerm {
-    /// Where it stands in the pod.
+    /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// Added to the score of nodes that match.
+    /// Added to the score of matching nodes, 1 to 100.
     pub weight: i64,
     /// The requirements.
     pub requirements: Vec<NodeRequirement>,
@@ -114,10 +113,10 @@ impl NodeSelectorRule {
 }
 
 impl PreferredNodeTerm {
-    /// Parses preferred terms; those without weight or requirements are no-ops and left out.
+    /// Parses preferred terms. Terms without weight or requirements have no effect and are left out.
     ///
     /// # Errors
-    /// A term does not parse; kube-scheduler then cannot score the pod.
+    /// A term is invalid; kube-scheduler then cannot score the pod.
     pub fn parse_all(
         affinity: &NodeAffinity,
         path: &str,

@@ -4,20 +4,20 @@ use super::selector::Comparison;
 use super::{Dialect, Selector};
 use crate::object::{Pod, PodAffinity, PodAffinityTerm};
 
-/// Which pods, in which topology.
+/// A pod affinity term: the pods it selects, and the topology.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodTerm {
-    /// Where it stands in the pod.
+    /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// Which dialect gave it its meaning.
+    /// The dialect that the field is read in.
     pub dialect: Dialect,
-    /// Enforced by eviction after scheduling, too.
+    /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,
-    /// The pods meant, by label.
+    /// The labels of the selected pods.
     pub selector: Selector,
-    /// The pods meant, by namespace.
+    /// The namespaces of the selected pods.
     pub namespaces: NamespaceScope,
-    /// The nodes that count as one place.
+    /// The topology whose domains the term compares.
     pub topology: TopologyScope,
 }
 
@@ -30,7 +30,7 @@ pub struct PreferredPodTerm {
     pub term: PodTerm,
 }
 
-/// The namespaces a term speaks of: those listed, and those the selector matches.
+/// The namespaces of a term: those listed, and those that the selector matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceScope {
     /// Names, sorted, without duplicates.
@@ -72,13 +72,13 @@ impl NamespaceScope {
 /// `topologyKey`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopologyScope {
-    /// Nodes with the same value of this label are one place.
+    /// Nodes with the same value of this label are one domain.
     Key(String),
-    /// All topologies (an empty key in the proposal's dialect): a match in any configured one counts.
+    /// All configured topologies (an empty key in the proposals' dialect): a match in any of them counts.
     All,
 }
 
-/// The terms of one `podAffinity` or `podAntiAffinity`: required ones, then preferred ones.
+/// The terms of one `podAffinity` or `podAntiAffinity`: the required ones and the preferred ones.
 pub(super) fn parse(
     affinity: &PodAffinity,
     path: &str,

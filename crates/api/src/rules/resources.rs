@@ -1,42 +1,42 @@
-//! What a pod asks for, summed over its containers.
+//! The requests of a pod, summed over its containers.
 
 use std::collections::BTreeMap;
 
 use crate::object::{Container, PodSpec, ResourceList};
 use crate::quantity::Quantity;
 
-/// CPU assumed, for scoring, of a container that asks for none: 100 milli-CPU.
+/// Default CPU request of a container for scoring, in milli-CPU.
 pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
-/// Memory assumed, for scoring, of a container that asks for none: 200 MiB in bytes.
+/// Default memory request of a container for scoring, in bytes: 200 MiB.
 pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 
-/// A pod's requests, in the units kube-scheduler counts in.
+/// The requests of a pod, in the units of kube-scheduler: milli-CPU, bytes, and whole units of other resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
-    /// CPU, in thousandths.
+    /// CPU, in milli-CPU.
     pub milli_cpu: i64,
     /// Memory, in bytes.
     pub memory: i64,
     /// Ephemeral storage, in bytes.
     pub ephemeral_storage: i64,
-    /// Extended resources, huge pages and the like, in units, by name. Zero amounts are kept.
+    /// Other resources, such as extended resources and huge pages, by name: in bytes or whole units. Zero amounts are kept.
     pub scalar: Vec<(String, i64)>,
-    /// CPU that the pod counts with when nodes are scored for it: containers that ask for none count
+    /// CPU for scoring nodes for this pod, in milli-CPU: containers without a request count
     /// [`DEFAULT_MILLI_CPU_REQUEST`].
     pub scoring_milli_cpu: i64,
-    /// Memory that the pod counts with when nodes are scored for it: containers that ask for none count
+    /// Memory for scoring nodes for this pod, in bytes: containers without a request count
     /// [`DEFAULT_MEMORY_REQUEST`].
     pub scoring_memory: i64,
-    /// CPU that the pod counts with when nodes are scored for others: as for itself, but for pods with
-    /// pod-level requests the default stands in only where nothing at all is asked for.
+    /// CPU that the pod uses when nodes are scored for other pods, in milli-CPU. As `scoring_milli_cpu`; but a pod with
+    /// pod-level requests counts the default only if neither it nor its containers request CPU.
     pub non_zero_milli_cpu: i64,
-    /// Memory that the pod counts with when nodes are scored for others.
+    /// Memory that the pod uses when nodes are scored for other pods, in bytes.
     pub non_zero_memory: i64,
 }
 
 impl PodRequests {
-    /// Sums a pod's requests: containers and sidecars together, or the largest init container if that
-    /// needs more; pod-level requests replace the sum; overhead is added.
+    /// Sums the requests: the containers and sidecars, or the largest init container if it needs more. Pod-level requests
+    /// replace the sum; overhead is added. Source of the rule: `PodRequests` in `k8s.io/component-helpers/resource`.
     pub fn of(spec: &PodSpec) -> PodRequests {
         let sum = total(spec, &ResourceList::new());
 
@@ -69,7 +69,7 @@ impl PodRequests {
         requests
     }
 
-    /// The amount of one resource, in the units of this struct.
+    /// The amount of one resource: in milli-CPU for `cpu`, otherwise in bytes or whole units.
     pub fn amount(&self, resource: &str) -> i64 {
         match resource {
             "cpu" => self.milli_cpu,
@@ -80,8 +80,8 @@ impl PodRequests {
     }
 }
 
-/// Whether a resource other than CPU, memory, storage and pods is counted: extended, huge pages,
-/// `kubernetes.io/`-prefixed and attachable volumes.
+/// Whether kube-scheduler counts a resource other than CPU, memory, ephemeral storage and pods: extended resources, huge
+/// pages, resources of `kubernetes.io/` and attachable volumes.
 pub(crate) fn is_scalar_resource_name(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/");
     let extended = !native && !name.starts_with("requests.");
@@ -116,7 +116,7 @@ fn requests_of(container: &Container, defaults: &ResourceList) -> ResourceList {
     requests
 }
 
-/// Pod-level requests that count: CPU, memory and huge pages.
+/// The supported pod-level requests: CPU, memory and huge pages.
 fn pod_level_requests(spec: &PodSpec) -> impl Iterator<Item = (&String, &Quantity)> {
     let requests = spec.resources.iter().flat_map(|r| &r.requests);
     requests.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-"))
@@ -127,7 +127,7 @@ fn total(spec: &PodSpec, defaults: &ResourceList) -> ResourceList {
     for container in &spec.containers {
         add(&mut running, &requests_of(container, defaults));
     }
-    // While an init container runs, so do the sidecars before it.
+    // The sidecars before an init container run at the same time.
     let mut sidecars = BTreeMap::new();
     let mut starting = BTreeMap::new();
     for container in &spec.init_containers {

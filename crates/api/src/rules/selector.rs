@@ -3,14 +3,14 @@
 use crate::admission::syntax;
 use crate::object::{LabelSelector, SelectorRequirement};
 
-/// What `Gt` and `Lt` may be used for where a requirement stands.
+/// Which operands `Gt` and `Lt` accept in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// Not at all.
+    /// The operators are invalid.
     Refused,
-    /// With values that could be label values: not negative ones. So in node terms of v1.
+    /// Integers that are valid label values, so not negative ones: in node terms of v1.
     LabelValues,
-    /// With all integers.
+    /// All integers.
     Integers,
 }
 
@@ -34,7 +34,7 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// The label key it speaks of.
+    /// The label key.
     pub fn key(&self) -> &str {
         match self {
             Requirement::In(key, _) | Requirement::NotIn(key, _) => key,
@@ -156,10 +156,10 @@ impl Selector {
         Selector::All(requirements)
     }
 
-    /// Parses a label selector as Kubernetes has it, without `Gt` and `Lt`; a null one selects nothing.
+    /// Parses a label selector of the API, without `Gt` and `Lt`. A null selector selects nothing.
     ///
     /// # Errors
-    /// A requirement is not valid; the text says which.
+    /// A requirement is invalid; the text names it.
     pub fn parse(selector: Option<&LabelSelector>) -> Result<Selector, String> {
         Selector::parse_with(selector, Comparison::Refused)
     }

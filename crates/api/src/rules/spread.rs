@@ -6,21 +6,21 @@ use crate::object::{Pod, TopologySpreadConstraint};
 /// A parsed topology spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpreadConstraint {
-    /// Where it stands in the pod (or in the configuration).
+    /// Field path in the pod or in the configuration.
     pub path: String,
-    /// How many more matching pods a domain may have than the emptiest one.
+    /// Largest allowed difference between the matching pods of a domain and the minimum over all domains.
     pub max_skew: i64,
     /// Node label key whose values are the domains.
     pub topology_key: String,
-    /// Whether it filters or scores.
+    /// Whether the constraint filters or scores nodes.
     pub when_unsatisfiable: WhenUnsatisfiable,
-    /// The pods counted, in the pod's own namespace.
+    /// The pods to count, in the pod's own namespace.
     pub selector: Selector,
-    /// With fewer domains than this the emptiest counts as having none.
+    /// With fewer domains than this, the minimum is 0.
     pub min_domains: i64,
-    /// Only nodes that satisfy the pod's node selector and affinity are counted.
+    /// Whether only nodes that satisfy the pod's node selector and affinity count.
     pub honor_node_affinity: bool,
-    /// Nodes with taints that the pod does not tolerate are left out.
+    /// Whether nodes with untolerated taints are excluded.
     pub honor_node_taints: bool,
 }
 
@@ -52,13 +52,13 @@ impl SpreadConstraint {
     }
 }
 
-/// The pod's own constraints. A selector that does not parse selects nothing.
+/// The pod's own constraints. An invalid selector selects nothing.
 pub(super) fn parse(pod: &Pod) -> Vec<SpreadConstraint> {
     let constraints = pod.spec.topology_spread_constraints.iter().enumerate();
     let parse = |(i, constraint): (usize, &TopologySpreadConstraint)| {
         let mut selector = Selector::parse(constraint.label_selector.as_ref()).unwrap_or(Selector::Nothing);
         if let Selector::All(requirements) = selector {
-            // Once merged by the API server this adds nothing; pods that never met one need it.
+            // The API server merges the keys into the selector; this repeats it for pods from manifests.
             let labels = &pod.metadata.labels;
             let keys = constraint.match_label_keys.iter().filter_map(|k| labels.get_key_value(k));
             let merged = keys.map(|(k, v)| Requirement::In(k.clone(), vec![v.clone()]));

@@ -18,22 +18,22 @@ pub struct TolerationRule {
 pub enum TolerationOperator {
     /// The taint has this value.
     Equal(String),
-    /// The taint is there.
+    /// The taint exists.
     Exists,
-    /// Not a known operator: tolerates nothing.
+    /// An unknown operator: tolerates nothing.
     Unknown,
 }
 
 /// `effect` of a taint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TaintEffect {
-    /// Keeps pods from being scheduled.
+    /// Pods are not scheduled to the node.
     NoSchedule,
-    /// Pods are rather scheduled elsewhere.
+    /// Pods are scheduled to other nodes if possible.
     PreferNoSchedule,
-    /// Keeps pods from being scheduled, and evicts those running.
+    /// Pods are not scheduled to the node, and running pods are evicted.
     NoExecute,
-    /// Something else, which no rule acts on.
+    /// Another effect, without meaning.
     Other(String),
 }
 
@@ -48,7 +48,7 @@ impl TaintEffect {
         }
     }
 
-    /// Whether a taint of this effect keeps pods off the node.
+    /// Whether a taint of this effect prevents scheduling.
     pub fn forbids_scheduling(&self) -> bool {
         matches!(self, TaintEffect::NoSchedule | TaintEffect::NoExecute)
     }

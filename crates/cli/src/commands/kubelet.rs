@@ -42,7 +42,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let options = KubeletOptions {
-        make: args.nodes.map(|n_nodes| args.template.template(n_nodes)).into_iter().collect(),
+        templates: args.nodes.map(|n_nodes| args.template.template(n_nodes)).into_iter().collect(),
         adopt: args.adopt.adopt(),
         ..args.timing.options()
     };

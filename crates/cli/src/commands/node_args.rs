@@ -93,9 +93,9 @@ impl NodeArgs {
     pub fn template(&self, n_nodes: u64) -> NodeTemplate {
         let NodeSizeArgs { zones, node_cpu, node_memory, node_pods } = &self.size;
         let mut template = NodeTemplate::new(n_nodes as usize, *zones as usize);
-        template.made.cpu = *node_cpu;
-        template.made.memory = *node_memory;
-        template.made.pods = *node_pods;
+        template.nodes.cpu = *node_cpu;
+        template.nodes.memory = *node_memory;
+        template.nodes.pods = *node_pods;
         template.name_prefix.clone_from(&self.node_prefix);
         template.labels = self.node_label.iter().cloned().collect();
         template.taints.clone_from(&self.node_taint);

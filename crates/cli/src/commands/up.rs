@@ -213,7 +213,7 @@ fn start_components(
         |stop| berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
     components.start("controllers", running);
     let kubelet = KubeletOptions {
-        make: args.n_simulated_nodes().map(|n| args.template.template(n)).into_iter().collect(),
+        templates: args.n_simulated_nodes().map(|n| args.template.template(n)).into_iter().collect(),
         // No other kubelet runs the nodes of a dump, of manifests, or of an earlier run.
         adopt: Adopt::All,
         credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),

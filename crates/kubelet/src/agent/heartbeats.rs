@@ -1,21 +1,20 @@
-//! Signs of life: Leases in turn, and the nodes' status now and then.
+//! Heartbeats: Leases often, the nodes' status rarely.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lane::{Job, Sent};
 use super::nodes::Answer;
+use super::request_queue::{Job, RequestKind};
 use super::store::{NodeId, NodeState};
 use super::{Agent, Timer};
 use crate::node::NodeView;
 
-/// A status that somebody else keeps changing back is not written more often than this.
+/// Shortest interval between corrections of a status that another client changes.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Agent {
-    /// The nodes' turns are spread evenly over the interval, however many nodes come later: multiples of the golden
-    /// ratio never crowd.
+    /// Spreads the nodes evenly over the interval for any number of nodes, by multiples of the golden ratio.
     pub(super) fn begin_heartbeats(&mut self, id: NodeId) {
         const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
         let part = (f64::from(id.0) * GOLDEN_RATIO).fract();
@@ -24,32 +23,32 @@ impl Agent {
         entry.timer_epoch += 1;
         let epoch = entry.timer_epoch;
         let start = Instant::now();
-        let first_lease = self.on_beat(start + heartbeat.lease_interval.mul_f64(part));
+        let first_lease = self.batch_time(start + heartbeat.lease_interval.mul_f64(part));
         self.timers.add(first_lease, Timer::Lease(id, epoch));
         let first_status = heartbeat.status_interval.mul_f64(part.max(0.1));
         self.timers.add(start + first_status, Timer::NodeStatus(id, epoch));
     }
 
-    /// Leases are renewed in fifty batches per interval: requests that go out together cost a quarter of what they
-    /// cost one by one, in wake-ups here and at the server.
-    fn on_beat(&self, due: Instant) -> Instant {
-        let beat = (self.options.heartbeat.lease_interval / 50).as_micros().max(1) as u64;
+    /// Leases are renewed in fifty batches per interval: batched requests cost a quarter of the wake-ups, here and at the
+    /// server.
+    fn batch_time(&self, due: Instant) -> Instant {
+        let batch = (self.options.heartbeat.lease_interval / 50).as_micros().max(1) as u64;
         let since = due.saturating_duration_since(self.started).as_micros() as u64;
-        self.started + Duration::from_micros(since - since % beat)
+        self.started + Duration::from_micros(since - since % batch)
     }
 
     pub(super) fn lease_due(&mut self, id: NodeId, epoch: u32) {
         if self.nodes.get(id).timer_epoch != epoch {
             return;
         }
-        let next = self.on_beat(Instant::now() + self.options.heartbeat.lease_interval);
+        let next = self.batch_time(Instant::now() + self.options.heartbeat.lease_interval);
         self.timers.add(next, Timer::Lease(id, epoch));
         self.renew_lease(id);
     }
 
     pub(super) fn renew_lease(&mut self, id: NodeId) {
         let entry = self.nodes.get_mut(id);
-        if entry.state == NodeState::Up && !entry.lease_busy {
+        if entry.state == NodeState::Running && !entry.lease_busy {
             entry.lease_busy = true;
             self.push(Job::Lease(id));
         }
@@ -64,14 +63,14 @@ impl Agent {
         self.report_status(id, Duration::ZERO);
     }
 
-    /// Somebody says otherwise about the node.
+    /// Another client has overwritten the node's status.
     pub(super) fn correct_status(&mut self, id: NodeId) {
         self.report_status(id, STATUS_PAUSE);
     }
 
     pub(super) fn report_status(&mut self, id: NodeId, after: Duration) {
         let entry = self.nodes.get_mut(id);
-        if entry.state != NodeState::Up || entry.status_busy {
+        if entry.state != NodeState::Running || entry.status_busy {
             return;
         }
         entry.status_busy = true;
@@ -81,23 +80,24 @@ impl Agent {
         }
     }
 
-    pub(super) fn lease_written(&mut self, id: NodeId, sent: Sent, result: Answer) {
+    pub(super) fn lease_written(&mut self, id: NodeId, kind: RequestKind, result: Answer) {
         let entry = self.nodes.get_mut(id);
         entry.lease_busy = false;
         match result {
             Ok(_) => entry.lease_exists = true,
-            // Its turn comes again soon enough to retry nothing: the node is not yet late. Only what is known about
-            // the Lease's existence is put right at once.
-            Err(error) if sent == Sent::NewLease && error.is_conflict() => {
+            // The next renewal comes early enough, so there is no retry. Only the knowledge whether the Lease exists is
+            // corrected at once.
+            Err(error) if kind == RequestKind::NewLease && error.is_conflict() => {
                 entry.lease_exists = true;
                 self.renew_lease(id);
             }
-            Err(error) if sent == Sent::Plain && error.is_not_found() => {
+            Err(error) if kind == RequestKind::Plain && error.is_not_found() => {
                 entry.lease_exists = false;
                 self.renew_lease(id);
             }
             Err(error) => {
-                self.complaints.tell(|| format!("the Lease of node {} was not renewed: {error}", entry.name));
+                self.failure_log
+                    .record(|| format!("the Lease of node {} was not renewed: {error}", entry.name));
             }
         }
     }
@@ -109,10 +109,10 @@ impl Agent {
                 entry.status_busy = false;
                 entry.failures = 0;
                 let view = answer.first().and_then(|bytes| serde_json::from_slice::<NodeView>(bytes).ok());
-                if entry.state == NodeState::Up
+                if entry.state == NodeState::Running
                     && let Some(view) = view.filter(|v| v.metadata.uid == entry.uid())
                 {
-                    // The watch will tell it too; until then the next status must not be made from an older one.
+                    // The watch reports it later; until then the next status must be based on this one.
                     if entry.view.as_ref().is_none_or(|before| before.to_node() != view.to_node()) {
                         self.admission.set_node(&view.to_node());
                     }

@@ -1,15 +1,14 @@
-//! The agent of all nodes: one task that knows everything and decides, and requests that run beside it.
+//! The agent of all nodes: one task owns the state and decides; requests run in tasks of their own.
 //!
-//! It follows nodes, namespaces and bound pods with one watch each, whatever the number of nodes. Everything that
-//! waits for its time is in one queue; requests wait in two lanes, so that neither heartbeats nor pods starve the
-//! others.
+//! It has one watch each for nodes, namespaces and bound pods, for any number of nodes. All timers are in one queue.
+//! Requests are in two queues, so that neither heartbeats nor pods starve the other.
 
-mod complaints;
+mod failure_log;
 mod heartbeats;
-mod lane;
 mod nodes;
 mod pods;
-mod second_look;
+mod recheck;
+mod request_queue;
 mod store;
 mod writes;
 
@@ -25,8 +24,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::complaints::Complaints;
-use self::lane::{Done, Job, Lane};
+use self::failure_log::FailureLog;
+use self::request_queue::{Completion, Job, RequestQueue};
 use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
 use crate::address::AddressPool;
 use crate::admission::NodeAdmission;
@@ -39,7 +38,7 @@ use crate::request::Caller;
 use crate::selector::NodeSelection;
 use crate::timer::Timers;
 
-/// Events taken from a watch before anything else gets its turn.
+/// Events taken from one watch in one turn.
 const BATCH: usize = 256;
 
 pub(crate) struct Agent {
@@ -48,22 +47,22 @@ pub(crate) struct Agent {
     caller: Arc<Caller>,
     nodes: Nodes,
     pods: Pods,
-    /// Pods refused once, in the order in which they came: few, and not for long.
-    doubtful: Vec<(NodeId, PodId)>,
+    /// Pods that wait for their final check, oldest first.
+    pending_rechecks: Vec<(NodeId, PodId)>,
     admission: NodeAdmission,
     timers: Timers<Timer>,
-    work: Lane,
-    leases: Lane,
+    work: RequestQueue,
+    leases: RequestQueue,
     node_ips: AddressPool,
     pod_ips: AddressPool,
     counts: Arc<Counts>,
     started: Instant,
-    complaints: Complaints,
+    failure_log: FailureLog,
     /// None before the start.
     events: Option<PodEvents>,
-    /// Whether pods are followed; before that there is no use in looking at single nodes' pods.
+    /// Whether the pod watch has delivered its list; before that, pods of single nodes are not listed.
     follows_pods: bool,
-    /// Nodes whose first registration is not answered yet.
+    /// Nodes whose first registration request is not completed.
     n_registering: usize,
 }
 
@@ -71,9 +70,9 @@ pub(crate) struct Agent {
 enum Timer {
     Lease(NodeId, u32),
     NodeStatus(NodeId, u32),
-    /// The next stage of the pod, or its second look.
+    /// The next stage of the pod, or its final check.
     Pod(PodId, u32),
-    /// A request that failed is tried again.
+    /// Retry of a failed request.
     Retry(Job),
 }
 
@@ -82,7 +81,7 @@ impl Agent {
         options: KubeletOptions,
         selection: NodeSelection,
         caller: Caller,
-        made: Vec<Node>,
+        nodes: Vec<Node>,
         counts: Arc<Counts>,
     ) -> Agent {
         let limit = options.max_concurrent_requests.max(1);
@@ -91,29 +90,29 @@ impl Agent {
             caller: Arc::new(caller),
             nodes: Nodes::default(),
             pods: Pods::default(),
-            doubtful: Vec::new(),
+            pending_rechecks: Vec::new(),
             admission: NodeAdmission::new(options.admission.clone()),
             timers: Timers::new(),
-            work: Lane::new(limit),
-            leases: Lane::new(limit.div_ceil(4)),
+            work: RequestQueue::new(limit),
+            leases: RequestQueue::new(limit.div_ceil(4)),
             node_ips: AddressPool::of_nodes(),
             pod_ips: AddressPool::of_pods(),
             counts,
             started: Instant::now(),
-            complaints: Complaints::default(),
+            failure_log: FailureLog::default(),
             events: None,
             follows_pods: false,
             n_registering: 0,
             options,
         };
-        for node in made {
+        for node in nodes {
             let name = Arc::from(node.metadata.name.as_str());
             agent.insert_node(name, Arc::new(node), NodeState::Registering);
         }
         agent
     }
 
-    /// Works until told to stop. The nodes stay in the API: they become `NotReady` there, as nodes that lost power.
+    /// Runs until `stop`. The nodes stay in the API, where they become `NotReady`.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
         let client = self.caller.own();
         self.events = Some(PodEvents::start(client.clone(), self.options.events, stop.clone()));
@@ -125,7 +124,7 @@ impl Agent {
         let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());
         let mut running = true;
         while running {
-            // Pods are judged by their nodes and namespaces, so those come first.
+            // The check of a pod needs its node and namespace, so these are listed first.
             if pods.is_none() && ready.namespaces && ready.nodes && self.n_registering == 0 {
                 let options = WatchOptions::new(resource::PODS.path("")).fields("spec.nodeName!=");
                 pods = Some(watch::<PodView>(client.clone(), options));
@@ -133,7 +132,7 @@ impl Agent {
             let next_timer = self.timers.next_due();
             tokio::select! {
                 () = stop.cancelled() => running = false,
-                Some(command) = commands.recv() => self.obey(command),
+                Some(command) = commands.recv() => self.execute(command),
                 n = namespaces.next_many(&mut namespace_events, BATCH) => {
                     running = n > 0;
                     for event in namespace_events.drain(..) {
@@ -210,19 +209,19 @@ impl Agent {
             | Job::Lease(node)
             | Job::ListPods(node) => self.start_node_job(job, node),
             Job::Pod(pod) => self.start_pod_write(pod),
-            Job::SecondLook(pod) => self.start_second_look(pod),
+            Job::Recheck(pod) => self.start_recheck(pod),
         }
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: Completion) {
         match done.job {
-            Job::Register(node) => self.registered(node, done.result),
+            Job::Register(node) => self.registration_completed(node, done.result),
             Job::NodeStatus(node) => self.status_written(node, done.result),
             Job::NodeLabels(node) => self.labels_written(node, done.result),
-            Job::Lease(node) => self.lease_written(node, done.sent, done.result),
+            Job::Lease(node) => self.lease_written(node, done.kind, done.result),
             Job::ListPods(node) => self.pods_listed(node, done.result),
-            Job::Pod(pod) => self.pod_written(pod, done.sent, done.result),
-            Job::SecondLook(pod) => self.second_look(pod, done.result),
+            Job::Pod(pod) => self.pod_written(pod, done.kind, done.result),
+            Job::Recheck(pod) => self.recheck(pod, done.result),
         }
     }
 
@@ -232,26 +231,27 @@ impl Agent {
 
     fn namespace_event(&mut self, event: Event<Namespace>) {
         match event {
-            // Namespaces that went while nobody looked do no harm: no pod is in them.
+            // Namespaces that were deleted in the meantime may stay: they have no pods.
             Event::Restarted(namespaces) => namespaces.iter().for_each(|n| self.admission.set_namespace(n)),
             Event::Applied(namespace) => self.admission.set_namespace(&namespace),
             Event::Deleted(namespace) => self.admission.remove_namespace(&namespace.metadata.name),
         }
     }
 
-    fn obey(&mut self, command: Command) {
-        let node = self.nodes.find(&command.node).filter(|id| self.nodes.get(*id).state != NodeState::Gone);
+    fn execute(&mut self, command: Command) {
+        let node =
+            self.nodes.find(&command.node).filter(|id| self.nodes.get(*id).state != NodeState::Deleted);
         let result = match node {
             None => Err(ControlError::UnknownNode { node: command.node }),
             Some(id) => {
                 match command.power {
-                    Power::Off => self.switch_off(id),
-                    Power::On => self.switch_on(id),
+                    Power::Off => self.stop_node(id),
+                    Power::On => self.start_node(id),
                 }
                 Ok(())
             }
         };
-        // Whoever asked may have gone.
+        // The caller may have dropped the receiver.
         let _ = command.done.send(result);
     }
 
@@ -278,7 +278,7 @@ impl Agent {
     }
 }
 
-/// What has been listed.
+/// Which lists have arrived.
 struct Ready {
     namespaces: bool,
     nodes: bool,
@@ -298,7 +298,7 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// The time that is told to others; what is due when is counted by the monotonic clock.
+/// The wall-clock time for API objects; timers use the monotonic clock.
 fn now() -> Timestamp {
     Timestamp::now()
 }

@@ -1,4 +1,4 @@
-//! Nodes: registered or taken over, kept alive, switched off, gone.
+//! Nodes: registration, adoption, commands, deletion.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,12 +11,12 @@ use berth_client::call::{self, CallError};
 use bytes::Bytes;
 use http::Request;
 
-use super::lane::{Done, Job, Sent, retry_after};
+use super::request_queue::{Completion, Job, RequestKind, retry_after};
 use super::store::{NodeEntry, NodeId, NodeState};
 use super::{Agent, now};
 use crate::node::{
-    LEASE_NAMESPACE, NodeTemplate, NodeView, heartbeat_status, may_label_itself, needs_status, new_lease,
-    new_node, renewal, takeover_labels,
+    LEASE_NAMESPACE, NodeTemplate, NodeView, heartbeat_status, may_set_own_labels, missing_labels,
+    needs_status, new_lease, new_node, renewal,
 };
 use crate::request::{self, MERGE, STRATEGIC_MERGE};
 
@@ -45,7 +45,7 @@ impl Agent {
             Event::Applied(node) => self.node_applied(node),
             Event::Deleted(node) => {
                 if let Some(id) = self.nodes.find(&node.metadata.name) {
-                    self.node_gone(id);
+                    self.node_deleted(id);
                 }
             }
         }
@@ -64,14 +64,14 @@ impl Agent {
         for (id, seen) in self.nodes.ids().zip(seen) {
             match self.nodes.get(id).state {
                 _ if seen => {}
-                // Only the first list finds nodes that nobody asked to be registered yet.
+                // Only the first list finds nodes without a registration request.
                 NodeState::Registering if !self.nodes.get(id).status_busy => {
                     self.nodes.get_mut(id).status_busy = true;
                     self.n_registering += 1;
                     self.push(Job::Register(id));
                 }
-                NodeState::Up | NodeState::Off => self.node_gone(id),
-                NodeState::Registering | NodeState::Gone => {}
+                NodeState::Running | NodeState::Stopped => self.node_deleted(id),
+                NodeState::Registering | NodeState::Deleted => {}
             }
         }
     }
@@ -86,32 +86,32 @@ impl Agent {
                 };
                 let name = Arc::from(view.metadata.name.as_str());
                 let id = self.insert_node(name, Arc::new(template), NodeState::Registering);
-                self.node_up(id, view);
+                self.node_registered(id, view);
             }
             return;
         };
         let entry = self.nodes.get_mut(id);
         match entry.state {
-            NodeState::Registering => self.node_up(id, view),
-            // A node made again under the same name: kubelets of deleted nodes do not come back by themselves, but
-            // this one has been put there by somebody.
-            NodeState::Gone => {
+            NodeState::Registering => self.node_registered(id, view),
+            // A user created the deleted node again: the agent adopts it. It never registers a deleted node again by
+            // itself.
+            NodeState::Deleted => {
                 self.counts.nodes.fetch_add(1, Ordering::Relaxed);
-                self.node_up(id, view);
+                self.node_registered(id, view);
             }
-            NodeState::Up | NodeState::Off if entry.uid() != view.metadata.uid => {
-                self.node_gone(id);
+            NodeState::Running | NodeState::Stopped if entry.uid() != view.metadata.uid => {
+                self.node_deleted(id);
                 self.node_applied(view);
             }
-            NodeState::Up | NodeState::Off => {
+            NodeState::Running | NodeState::Stopped => {
                 let changed = entry.view.as_ref().is_none_or(|before| before.to_node() != view.to_node());
-                let lacks = entry.state == NodeState::Up && needs_status(&view);
+                let lacks = entry.state == NodeState::Running && needs_status(&view);
                 if changed {
                     self.admission.set_node(&view.to_node());
                 }
                 entry.view = Some(view);
                 if changed {
-                    self.look_again(id);
+                    self.recheck_pending(id);
                 }
                 if lacks {
                     self.correct_status(id);
@@ -120,18 +120,18 @@ impl Agent {
         }
     }
 
-    /// What nodes offer that were created without saying it.
+    /// The status of adopted nodes without resources.
     fn default_status(&self) -> berth_api::object::NodeStatus {
-        let template = self.options.make.first().cloned().unwrap_or_else(|| NodeTemplate::new(1, 1));
+        let template = self.options.templates.first().cloned().unwrap_or_else(|| NodeTemplate::new(1, 1));
         let one = NodeTemplate {
-            made: berth_api::simulated_nodes::SimulatedNodes { n_nodes: 1, ..template.made },
+            nodes: berth_api::simulated_nodes::SimulatedNodes { n_nodes: 1, ..template.nodes },
             ..template
         };
         one.nodes().ok().and_then(|mut nodes| nodes.pop()).map(|node| node.status).unwrap_or_default()
     }
 
-    /// The node is in the API, and ours.
-    fn node_up(&mut self, id: NodeId, view: NodeView) {
+    /// The node is in the API and belongs to this agent.
+    fn node_registered(&mut self, id: NodeId, view: NodeView) {
         if let Some(ip) = view.internal_ip() {
             let given = std::mem::replace(&mut self.nodes.get_mut(id).ip, ip);
             if given != ip {
@@ -141,10 +141,10 @@ impl Agent {
         }
         self.admission.set_node(&view.to_node());
         let lacks_status = needs_status(&view);
-        let lacks_labels = takeover_labels(&view).is_some();
+        let lacks_labels = missing_labels(&view).is_some();
         let entry = self.nodes.get_mut(id);
         entry.view = Some(view);
-        entry.state = NodeState::Up;
+        entry.state = NodeState::Running;
         entry.failures = 0;
         self.counts.nodes_ready.fetch_add(1, Ordering::Relaxed);
         self.begin_heartbeats(id);
@@ -159,11 +159,11 @@ impl Agent {
         }
     }
 
-    /// The node has been deleted. Its pods are left to whoever deletes them; nobody acts as the node any more.
-    fn node_gone(&mut self, id: NodeId) {
+    /// The node is deleted. The agent stops acting for it; the pod garbage collector deletes its pods.
+    fn node_deleted(&mut self, id: NodeId) {
         let entry = self.nodes.get_mut(id);
-        let state = std::mem::replace(&mut entry.state, NodeState::Gone);
-        if state == NodeState::Gone {
+        let state = std::mem::replace(&mut entry.state, NodeState::Deleted);
+        if state == NodeState::Deleted {
             return;
         }
         entry.view = None;
@@ -171,7 +171,7 @@ impl Agent {
         entry.timer_epoch += 1;
         let name = entry.name.clone();
         self.counts.nodes.fetch_sub(1, Ordering::Relaxed);
-        if state == NodeState::Up {
+        if state == NodeState::Running {
             self.counts.nodes_ready.fetch_sub(1, Ordering::Relaxed);
         }
         for pod in self.pods.of_node(id) {
@@ -180,21 +180,21 @@ impl Agent {
         self.admission.remove_node(&name);
     }
 
-    pub(super) fn switch_off(&mut self, id: NodeId) {
+    pub(super) fn stop_node(&mut self, id: NodeId) {
         let entry = self.nodes.get_mut(id);
-        if entry.state == NodeState::Up {
-            entry.state = NodeState::Off;
+        if entry.state == NodeState::Running {
+            entry.state = NodeState::Stopped;
             entry.timer_epoch += 1;
             self.counts.nodes_ready.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn switch_on(&mut self, id: NodeId) {
+    pub(super) fn start_node(&mut self, id: NodeId) {
         let entry = self.nodes.get_mut(id);
-        if entry.state != NodeState::Off {
+        if entry.state != NodeState::Stopped {
             return;
         }
-        entry.state = NodeState::Up;
+        entry.state = NodeState::Running;
         self.counts.nodes_ready.fetch_add(1, Ordering::Relaxed);
         self.begin_heartbeats(id);
         self.renew_lease(id);
@@ -202,7 +202,7 @@ impl Agent {
         for pod in self.pods.of_node(id) {
             self.resume_pod(pod);
         }
-        // Pods that were bound meanwhile have not been looked at.
+        // The agent ignored pods that were bound while the node was stopped.
         self.push(Job::ListPods(id));
     }
 
@@ -210,12 +210,12 @@ impl Agent {
         let heartbeat = self.options.heartbeat;
         let entry = self.nodes.get(id);
         let name = entry.name.clone();
-        let mut sent = Sent::Plain;
+        let mut kind = RequestKind::Plain;
         let wanted: Option<Request<Vec<u8>>> = match (job, &entry.view) {
             (Job::Register(_), _) if entry.state == NodeState::Registering => {
                 Some(request::create(&NODES.path(""), &new_node(&entry.template, entry.ip, now())))
             }
-            (Job::NodeStatus(_), Some(view)) if entry.state == NodeState::Up => {
+            (Job::NodeStatus(_), Some(view)) if entry.state == NodeState::Running => {
                 let status = heartbeat_status(view, &entry.template, entry.ip, now());
                 Some(request::patch(
                     &format!("{}/status", NODES.object_path("", &name)),
@@ -223,20 +223,20 @@ impl Agent {
                     &status,
                 ))
             }
-            (Job::NodeLabels(_), Some(view)) if entry.state == NodeState::Up => {
+            (Job::NodeLabels(_), Some(view)) if entry.state == NodeState::Running => {
                 let path = NODES.object_path("", &name);
-                takeover_labels(view).map(|labels| request::patch(&path, MERGE, &labels))
+                missing_labels(view).map(|labels| request::patch(&path, MERGE, &labels))
             }
-            (Job::Lease(_), _) if entry.state == NodeState::Up && entry.lease_exists => {
+            (Job::Lease(_), _) if entry.state == NodeState::Running && entry.lease_exists => {
                 let renewal = renewal(&name, heartbeat.lease_duration, now());
                 Some(request::patch(&LEASES.object_path(LEASE_NAMESPACE, &name), MERGE, &renewal))
             }
-            (Job::Lease(_), _) if entry.state == NodeState::Up => {
-                sent = Sent::NewLease;
+            (Job::Lease(_), _) if entry.state == NodeState::Running => {
+                kind = RequestKind::NewLease;
                 let lease = new_lease(&name, entry.uid(), heartbeat.lease_duration, now());
                 Some(request::create(&LEASES.path(LEASE_NAMESPACE), &lease))
             }
-            (Job::ListPods(_), _) if entry.state == NodeState::Up => {
+            (Job::ListPods(_), _) if entry.state == NodeState::Running => {
                 let selector = call::encoded(&format!("spec.nodeName={name}"));
                 Some(call::get(&format!("{}?fieldSelector={selector}", PODS.path(""))))
             }
@@ -252,14 +252,14 @@ impl Agent {
             return;
         };
         let caller = self.caller.clone();
-        let as_itself = !matches!(job, Job::Register(_)) || may_label_itself(&entry.template.metadata.labels);
+        let as_node = !matches!(job, Job::Register(_)) || may_set_own_labels(&entry.template.metadata.labels);
         let send = async move {
-            let answer = match as_itself {
+            let answer = match as_node {
                 true => caller.send(&name, request).await,
                 false => caller.send_own(request, call::MAX_OBJECT_BYTES).await,
             };
             let result = answer.map(|bytes| vec![bytes]);
-            Done { job, sent, result }
+            Completion { job, kind, result }
         };
         match job {
             Job::Lease(_) => self.leases.start(send),
@@ -267,14 +267,14 @@ impl Agent {
         }
     }
 
-    pub(super) fn registered(&mut self, id: NodeId, result: Answer) {
+    pub(super) fn registration_completed(&mut self, id: NodeId, result: Answer) {
         let is_first = self.nodes.get(id).failures == 0;
         if is_first {
             self.n_registering = self.n_registering.saturating_sub(1);
         }
         let entry = self.nodes.get_mut(id);
         if entry.state != NodeState::Registering {
-            // The watch was quicker.
+            // The watch event was faster.
             entry.status_busy = false;
             if entry.view.as_ref().is_some_and(needs_status) {
                 self.report_status(id, Duration::ZERO);
@@ -284,12 +284,12 @@ impl Agent {
         match result {
             Ok(answer) => {
                 entry.status_busy = false;
-                // Without the answer the watch tells.
+                // If the answer cannot be read, the watch reports the node.
                 if let Some(view) = answer.first().and_then(|bytes| serde_json::from_slice(bytes).ok()) {
-                    self.node_up(id, view);
+                    self.node_registered(id, view);
                 }
             }
-            // It is there already: the watch has told, or is about to tell.
+            // The node already exists: the watch reports it.
             Err(error) if error.is_conflict() => entry.status_busy = false,
             Err(error) => self.node_request_failed(Job::Register(id), id, "register", &error),
         }
@@ -322,7 +322,7 @@ impl Agent {
         let entry = self.nodes.get_mut(id);
         let wait = retry_after(entry.failures, error, fastrand::f64());
         entry.failures += 1;
-        self.complaints.tell(|| format!("could not {what} node {}: {error}", entry.name));
+        self.failure_log.record(|| format!("could not {what} node {}: {error}", entry.name));
         self.retry(job, wait);
     }
 }

@@ -1,4 +1,4 @@
-//! Pods: judged, brought through their lives, reported, removed.
+//! Pods: admission, lifecycle, status writes, removal.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -8,12 +8,12 @@ use berth_client::Event;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::lane::Job;
+use super::request_queue::Job;
 use super::store::{Counted, NodeId, NodeState, PodEntry, PodId, PodState};
 use super::{Agent, Timer, now};
-use crate::event::{Progress, Subject};
-use crate::pod::annotation::Wishes;
-use crate::pod::life::Life;
+use crate::event::{PodRef, Progress};
+use crate::pod::annotation::PodBehavior;
+use crate::pod::lifecycle::PodLifecycle;
 use crate::pod::plan::Plan;
 use crate::pod::view::PodView;
 
@@ -22,9 +22,9 @@ impl Agent {
         match event {
             Event::Restarted(pods) => {
                 self.follows_pods = true;
-                let there: HashSet<_> = pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
+                let listed: HashSet<_> = pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
                 for id in self.pods.ids() {
-                    if self.pods.get(id).is_some_and(|pod| !there.contains(&pod.uid)) {
+                    if self.pods.get(id).is_some_and(|pod| !listed.contains(&pod.uid)) {
                         self.forget_pod(id);
                     }
                 }
@@ -42,8 +42,7 @@ impl Agent {
         }
     }
 
-    /// Takes pods whose order of arrival is not known: those that run come before those to be judged, and these by
-    /// age.
+    /// Handles listed pods: running pods first, then new pods by age.
     pub(super) fn pods_found(&mut self, mut pods: Vec<PodView>) {
         let order = |pod: &PodView| {
             (!pod.is_running(), pod.metadata.creation_timestamp, pod.metadata.namespaced_name())
@@ -54,8 +53,8 @@ impl Agent {
 
     fn pod_applied(&mut self, pod: PodView) {
         let Some(node) = self.nodes.find(&pod.spec.node_name) else { return };
-        // A node that comes up lists its pods.
-        if self.nodes.get(node).state != NodeState::Up {
+        // A node lists its pods when it starts.
+        if self.nodes.get(node).state != NodeState::Running {
             return;
         }
         match self.pods.find(&pod.metadata.namespaced_name()) {
@@ -74,29 +73,29 @@ impl Agent {
         let is_deleted = pod.metadata.deletion_timestamp.is_some();
         if pod.is_terminal() {
             if is_deleted {
-                let life = Life::resume(&pod, self.plan(&pod), now());
-                self.insert_pod(node, &pod, life);
+                let lifecycle = PodLifecycle::resume(&pod, self.plan(&pod), now());
+                self.insert_pod(node, &pod, lifecycle);
             }
             return;
         }
         if pod.is_running() {
-            let life = Life::resume(&pod, self.plan(&pod), now());
-            return self.insert_pod(node, &pod, life);
+            let lifecycle = PodLifecycle::resume(&pod, self.plan(&pod), now());
+            return self.insert_pod(node, &pod, lifecycle);
         }
         if is_deleted {
-            let life = Life::accept(self.plan(&pod), now());
-            return self.insert_pod(node, &pod, life);
+            let lifecycle = PodLifecycle::accept(self.plan(&pod), now());
+            return self.insert_pod(node, &pod, lifecycle);
         }
-        match self.admission.judge(&pod) {
+        match self.admission.check(&pod) {
             Ok(()) => {
-                let life = Life::accept(self.plan(&pod), now());
-                self.insert_pod(node, &pod, life);
+                let lifecycle = PodLifecycle::accept(self.plan(&pod), now());
+                self.insert_pod(node, &pod, lifecycle);
             }
-            Err(refusal) => {
-                tracing::debug!(pod = %pod.metadata.name, reason = %refusal.reason, "refused; looking again later");
-                let id = self.insert_entry(node, &pod, PodState::Doubtful(Box::new(pod.clone())));
-                self.doubtful.push((node, id));
-                self.arm(id, self.options.second_look_after);
+            Err(rejection) => {
+                tracing::debug!(pod = %pod.metadata.name, reason = %rejection.reason, "rejected, will be checked again");
+                let id = self.insert_entry(node, &pod, PodState::PendingRecheck(Box::new(pod.clone())));
+                self.pending_rechecks.push((node, id));
+                self.arm(id, self.options.recheck_after);
             }
         }
     }
@@ -120,26 +119,26 @@ impl Agent {
         id
     }
 
-    fn insert_pod(&mut self, node: NodeId, pod: &PodView, life: Life) {
-        let id = self.insert_entry(node, pod, PodState::Decided(Box::new(life)));
+    fn insert_pod(&mut self, node: NodeId, pod: &PodView, lifecycle: PodLifecycle) {
+        let id = self.insert_entry(node, pod, PodState::Decided(Box::new(lifecycle)));
         self.decided(id, pod);
     }
 
-    /// A doubtful pod is doubtful no more.
-    pub(super) fn decide(&mut self, id: PodId, life: Life, pod: &PodView) {
-        self.doubtful.retain(|(_, doubtful)| *doubtful != id);
+    /// Ends the wait for the final check.
+    pub(super) fn decide(&mut self, id: PodId, lifecycle: PodLifecycle, pod: &PodView) {
+        self.pending_rechecks.retain(|(_, pending)| *pending != id);
         if let Some(entry) = self.pods.get_mut(id) {
-            entry.state = PodState::Decided(Box::new(life));
+            entry.state = PodState::Decided(Box::new(lifecycle));
         }
         self.decided(id, pod);
     }
 
-    /// The pod's life begins, or goes on.
+    /// The pod's lifecycle starts or resumes.
     fn decided(&mut self, id: PodId, pod: &PodView) {
         let Some(entry) = self.pods.get_mut(id) else { return };
-        let PodState::Decided(life) = &entry.state else { return };
-        if !life.has_ended() {
-            if life.needs_pod_ip() {
+        let PodState::Decided(lifecycle) = &entry.state else { return };
+        if !lifecycle.has_ended() {
+            if lifecycle.needs_pod_ip() {
                 let ip = match pod.status.pod_ip.parse() {
                     Ok(ip) => {
                         self.pod_ips.reserve(ip);
@@ -151,42 +150,42 @@ impl Agent {
             }
             entry.fingerprint = Some(self.admission.accept(pod));
             let node = entry.node;
-            self.look_again(node);
+            self.recheck_pending(node);
         }
         self.pod_changed(id, pod);
     }
 
-    /// Something about a known pod may have changed.
+    /// A known pod may have changed.
     fn pod_changed(&mut self, id: PodId, pod: &PodView) {
         let is_deleted = pod.metadata.deletion_timestamp.is_some();
         if pod.is_terminal() && !is_deleted {
-            // Nothing more to do until somebody deletes it; then it arrives anew. Only the watch says so, and not the
-            // answer to the write: events from before that write may still come.
+            // Nothing is left to do until the pod is deleted; it is then handled as a new pod. Only a watch event leads
+            // here, not the answer to the write: older events may still arrive.
             return self.forget_pod(id);
         }
         let Some(entry) = self.pods.get_mut(id) else { return };
         match &mut entry.state {
-            PodState::Doubtful(_) if is_deleted => {
+            PodState::PendingRecheck(_) if is_deleted => {
                 let node = entry.node;
                 self.forget_pod(id);
                 self.pod_arrived(node, pod.clone());
             }
-            PodState::Doubtful(before) => **before = pod.clone(),
-            PodState::Decided(life) => {
-                if pod.is_terminal() && !life.has_ended() {
-                    // Somebody else declared it ended.
-                    let plan = life.plan().clone();
-                    **life = Life::resume(pod, plan, now());
+            PodState::PendingRecheck(before) => **before = pod.clone(),
+            PodState::Decided(lifecycle) => {
+                if pod.is_terminal() && !lifecycle.has_ended() {
+                    // Another client has ended the pod.
+                    let plan = lifecycle.plan().clone();
+                    **lifecycle = PodLifecycle::resume(pod, plan, now());
                     entry.written = 0;
                 }
                 if entry.fingerprint.is_some_and(|before| before != self.admission.fingerprint(pod)) {
                     entry.fingerprint = Some(self.admission.accept(pod));
                 }
-                life.set_readiness_gates(pod.passes_readiness_gates());
-                let before = Progress::of(life);
+                lifecycle.set_readiness_gates(pod.passes_readiness_gates());
+                let before = Progress::of(lifecycle);
                 if is_deleted {
                     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30).max(0) as u64;
-                    life.delete(Duration::from_secs(grace), now());
+                    lifecycle.delete(Duration::from_secs(grace), now());
                 }
                 self.pod_advanced(id, before);
             }
@@ -194,22 +193,22 @@ impl Agent {
     }
 
     pub(super) fn plan(&self, pod: &PodView) -> Plan {
-        let wishes = Wishes::read(&pod.metadata.annotations);
-        for problem in &wishes.problems {
+        let behavior = PodBehavior::read(&pod.metadata.annotations);
+        for problem in &behavior.problems {
             tracing::warn!(namespace = %pod.metadata.namespace, pod = %pod.metadata.name, "{problem}");
         }
-        Plan::new(pod, &self.options.pods, &wishes, &mut fastrand::f64)
+        Plan::new(pod, &self.options.pods, &behavior, &mut fastrand::f64)
     }
 
-    /// After any change: what has ended takes no room any more, what is new is written, the next stage is awaited.
+    /// After any change: releases the resources of an ended pod, writes a new status, sets the next timer.
     pub(super) fn pod_advanced(&mut self, id: PodId, before: Progress) {
         let Some(entry) = self.pods.get_mut(id) else { return };
-        let PodState::Decided(life) = &entry.state else { return };
+        let PodState::Decided(lifecycle) = &entry.state else { return };
         if let Some(events) = &self.events {
-            events.advanced(subject(entry), life, before);
+            events.lifecycle_changed(pod_ref(entry), lifecycle, before);
         }
-        let (due, ended) = (life.due(), life.has_ended());
-        let wants_write = life.version() > entry.written || life.is_removable() && !entry.removed;
+        let (due, ended) = (lifecycle.due(), lifecycle.has_ended());
+        let wants_write = lifecycle.version() > entry.written || lifecycle.is_removable() && !entry.removed;
         if ended {
             if let Some(ip) = entry.ip.take() {
                 self.pod_ips.release(ip);
@@ -217,7 +216,7 @@ impl Agent {
             if entry.fingerprint.take().is_some() {
                 self.admission.release(&entry.key);
                 let node = entry.node;
-                self.look_again(node);
+                self.recheck_pending(node);
             }
         }
         let Some(entry) = self.pods.get_mut(id) else { return };
@@ -240,24 +239,24 @@ impl Agent {
 
     pub(super) fn pod_due(&mut self, id: PodId, epoch: u32) {
         let Some(entry) = self.pods.get_mut(id) else { return };
-        if entry.timer_epoch != epoch || self.nodes.get(entry.node).state != NodeState::Up {
+        if entry.timer_epoch != epoch || self.nodes.get(entry.node).state != NodeState::Running {
             return;
         }
         match &mut entry.state {
-            PodState::Doubtful(_) if entry.busy => {}
-            PodState::Doubtful(_) => {
+            PodState::PendingRecheck(_) if entry.busy => {}
+            PodState::PendingRecheck(_) => {
                 entry.busy = true;
-                self.push(Job::SecondLook(id));
+                self.push(Job::Recheck(id));
             }
-            PodState::Decided(life) => {
-                let before = Progress::of(life);
-                life.advance(now());
+            PodState::Decided(lifecycle) => {
+                let before = Progress::of(lifecycle);
+                lifecycle.advance(now());
                 self.pod_advanced(id, before);
             }
         }
     }
 
-    /// Its node has been switched on again.
+    /// The pod's node has started again.
     pub(super) fn resume_pod(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(id) else { return };
         entry.timer_epoch += 1;
@@ -265,31 +264,30 @@ impl Agent {
         self.pod_due(id, epoch);
     }
 
-    /// The pod is no longer there, or no longer ours.
+    /// The pod is deleted, or no longer belongs to this agent.
     pub(super) fn forget_pod(&mut self, id: PodId) {
         let Some(entry) = self.pods.remove(id) else { return };
         if let Some(ip) = entry.ip {
             self.pod_ips.release(ip);
         }
         self.recount(entry.counted, Counted::Nothing);
-        self.doubtful.retain(|(_, doubtful)| *doubtful != id);
+        self.pending_rechecks.retain(|(_, pending)| *pending != id);
         if entry.fingerprint.is_some() {
             self.admission.release(&entry.key);
-            self.look_again(entry.node);
+            self.recheck_pending(entry.node);
         }
     }
 
     fn count_pod(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(id) else { return };
         let counted = match &entry.state {
-            PodState::Decided(life) if life.is_ready() => Counted::Ready,
-            PodState::Decided(life) if life.is_running() => Counted::Running,
-            PodState::Decided(life) if life.has_ended() => Counted::Nothing,
+            PodState::Decided(lifecycle) if lifecycle.is_ready() => Counted::Ready,
+            PodState::Decided(lifecycle) if lifecycle.is_running() => Counted::Running,
+            PodState::Decided(lifecycle) if lifecycle.has_ended() => Counted::Nothing,
             _ => Counted::Pending,
         };
         let before = std::mem::replace(&mut entry.counted, counted);
-        let ended =
-            matches!(&entry.state, PodState::Decided(life) if life.has_ended() && !life.is_removable());
+        let ended = matches!(&entry.state, PodState::Decided(lifecycle) if lifecycle.has_ended() && !lifecycle.is_removable());
         if ended && before != Counted::Nothing {
             self.counts.pods_ended.fetch_add(1, Ordering::Relaxed);
         }
@@ -299,11 +297,11 @@ impl Agent {
     }
 }
 
-pub(super) fn subject(entry: &PodEntry) -> Subject<'_> {
-    Subject { key: &entry.key, uid: &entry.uid }
+pub(super) fn pod_ref(entry: &PodEntry) -> PodRef<'_> {
+    PodRef { key: &entry.key, uid: &entry.uid }
 }
 
-/// From now to a time of day, which may have passed.
+/// Time until `due`; zero if it has passed.
 fn until(due: Timestamp) -> Duration {
     now().duration_until(due).try_into().unwrap_or(Duration::ZERO)
 }

@@ -1,4 +1,4 @@
-//! The nodes and pods an agent takes care of.
+//! The nodes and pods of the agent.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -9,14 +9,14 @@ use rustc_hash::FxHashMap;
 
 use crate::admission::Fingerprint;
 use crate::node::NodeView;
-use crate::pod::life::Life;
+use crate::pod::lifecycle::PodLifecycle;
 use crate::pod::view::PodView;
 
-/// A node, by the order in which it became ours.
+/// Index of a node, in the order in which the agent got to know the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeId(pub(super) u32);
 
-/// A pod; never used again for another one, so that late answers and timers find nothing.
+/// Identifies a pod. It is never reused, so that late answers and timers find nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PodId(u64);
 
@@ -25,29 +25,29 @@ pub(super) enum NodeState {
     /// Not in the API yet.
     Registering,
     /// In the API, sending heartbeats.
-    Up,
-    /// Switched off.
-    Off,
+    Running,
+    /// Stopped by a command.
+    Stopped,
     /// Deleted from the API.
-    Gone,
+    Deleted,
 }
 
 pub(super) struct NodeEntry {
     pub(super) name: Arc<str>,
-    /// What a made node is registered with, and what a node taken over gets where it has nothing.
+    /// The node to register; for an adopted node, defaults of what it lacks.
     pub(super) template: Arc<Node>,
     pub(super) state: NodeState,
-    /// As last seen; none before registration.
+    /// The last seen object; none before registration.
     pub(super) view: Option<NodeView>,
     pub(super) ip: Ipv4Addr,
     pub(super) lease_exists: bool,
-    /// A Lease request waits or is under way.
+    /// Whether a Lease request is queued or under way.
     pub(super) lease_busy: bool,
-    /// A status request waits, is under way, or is to be tried again.
+    /// Whether a status request is queued, under way or due for a retry.
     pub(super) status_busy: bool,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub(super) failures: u32,
-    /// Told apart from those of an earlier life of the node.
+    /// Timers of another epoch are outdated.
     pub(super) timer_epoch: u32,
 }
 
@@ -94,27 +94,27 @@ pub(super) struct PodEntry {
     pub(super) node: NodeId,
     pub(super) state: PodState,
     pub(super) ip: Option<Ipv4Addr>,
-    /// The version of the status that the API server has.
+    /// The version of the status that was written last.
     pub(super) written: u32,
-    /// Removed from the API but for finalizers.
+    /// Whether the delete request succeeded; finalizers may keep the pod.
     pub(super) removed: bool,
-    /// A request waits or is under way, or is to be tried again.
+    /// Whether a request is queued, under way or due for a retry.
     pub(super) busy: bool,
     pub(super) failures: u32,
-    /// The timer that counts; others are of the past.
+    /// Timers of another epoch are outdated.
     pub(super) timer_epoch: u32,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) counted: Counted,
 }
 
 pub(super) enum PodState {
-    /// Refused once; it will be judged for good after a while.
-    Doubtful(Box<PodView>),
-    /// Accepted or refused for good.
-    Decided(Box<Life>),
+    /// Rejected by the first check; the final check follows.
+    PendingRecheck(Box<PodView>),
+    /// Accepted, or finally rejected.
+    Decided(Box<PodLifecycle>),
 }
 
-/// As what a pod is in the numbers of [`crate::Snapshot`].
+/// The counter of [`crate::Snapshot`] that a pod is part of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Counted {
     #[default]
@@ -162,7 +162,7 @@ impl Pods {
         self.entries.keys().copied().collect()
     }
 
-    /// The pods of a node, in the order in which they came.
+    /// The pods of a node, oldest first.
     pub(super) fn of_node(&self, node: NodeId) -> Vec<PodId> {
         let mut ids: Vec<_> =
             self.entries.iter().filter(|(_, p)| p.node == node).map(|(id, _)| *id).collect();

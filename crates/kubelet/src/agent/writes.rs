@@ -1,4 +1,4 @@
-//! What pods have to tell the API server: their status, and their removal.
+//! Writes of pods: their status and their removal.
 
 use berth_api::resource::PODS;
 use berth_client::call::CallError;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::Agent;
-use super::lane::{Done, Job, Sent, retry_after};
+use super::request_queue::{Completion, Job, RequestKind, retry_after};
 use super::store::{NodeState, PodId, PodState};
 use crate::event::Progress;
 use crate::pod::status::Addresses;
@@ -16,19 +16,19 @@ impl Agent {
     pub(super) fn start_pod_write(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(id) else { return };
         let node = self.nodes.get(entry.node);
-        let PodState::Decided(life) = &entry.state else { return };
+        let PodState::Decided(lifecycle) = &entry.state else { return };
         let path = PODS.object_path(entry.key.namespace(), entry.key.name());
-        let (sent, request) = if node.state != NodeState::Up {
+        let (kind, request) = if node.state != NodeState::Running {
             entry.busy = false;
             return;
-        } else if life.version() > entry.written {
-            let status = life.status(&entry.uid, Addresses { host: node.ip, pod: entry.ip });
-            // The uid is a precondition: a pod made anew under the same name is not this one.
+        } else if lifecycle.version() > entry.written {
+            let status = lifecycle.status(&entry.uid, Addresses { host: node.ip, pod: entry.ip });
+            // The uid is a precondition: a new pod of the same name must not get this status.
             let body = json!({ "metadata": { "uid": entry.uid }, "status": status });
             let request = request::patch(&format!("{path}/status"), STRATEGIC_MERGE, &body);
-            (Sent::PodStatus(life.version()), request)
-        } else if life.is_removable() && !entry.removed {
-            (Sent::PodRemoval, request::delete_now(&path, &entry.uid))
+            (RequestKind::PodStatus(lifecycle.version()), request)
+        } else if lifecycle.is_removable() && !entry.removed {
+            (RequestKind::PodRemoval, request::delete_now(&path, &entry.uid))
         } else {
             entry.busy = false;
             return;
@@ -36,32 +36,37 @@ impl Agent {
         let (caller, name) = (self.caller.clone(), node.name.clone());
         self.work.start(async move {
             let result = caller.send(&name, request).await.map(|_| Vec::new());
-            Done { job: Job::Pod(id), sent, result }
+            Completion { job: Job::Pod(id), kind, result }
         });
     }
 
-    pub(super) fn pod_written(&mut self, id: PodId, sent: Sent, result: Result<Vec<Bytes>, CallError>) {
+    pub(super) fn pod_written(
+        &mut self,
+        id: PodId,
+        kind: RequestKind,
+        result: Result<Vec<Bytes>, CallError>,
+    ) {
         let Some(entry) = self.pods.get_mut(id) else { return };
         match result {
             Ok(_) => {
-                match sent {
-                    Sent::PodStatus(version) => entry.written = version,
+                match kind {
+                    RequestKind::PodStatus(version) => entry.written = version,
                     _ => entry.removed = true,
                 }
                 entry.busy = false;
                 entry.failures = 0;
-                if let PodState::Decided(life) = &entry.state {
-                    let unchanged = Progress::of(life);
+                if let PodState::Decided(lifecycle) = &entry.state {
+                    let unchanged = Progress::of(lifecycle);
                     self.pod_advanced(id, unchanged);
                 }
             }
-            // The pod is gone, as the watch will tell: it stays busy until then.
+            // The pod is deleted. It stays busy until the watch reports that.
             Err(error) if error.is_not_found() => {}
             Err(error) => {
                 let wait = retry_after(entry.failures, &error, fastrand::f64());
                 entry.failures += 1;
                 let key = &entry.key;
-                self.complaints.tell(|| format!("pod {key} was not written: {error}"));
+                self.failure_log.record(|| format!("pod {key} was not written: {error}"));
                 self.retry(Job::Pod(id), wait);
             }
         }

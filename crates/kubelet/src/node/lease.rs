@@ -1,4 +1,4 @@
-//! A node's Lease: the cheap heartbeat.
+//! The Lease of a node: its frequent heartbeat.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The namespace of the nodes' Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// The Lease of a node; it goes when the node goes.
+/// The Lease of a node; the node owns it, so it is deleted with the node.
 pub(crate) fn new_lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -> Lease {
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn new_lease(node: &str, uid: &str, duration: Duration, now: Timestam
     }
 }
 
-/// A merge patch that renews it. The holder is told each time: a Lease somebody emptied is whole again.
+/// A merge patch that renews the Lease. It includes the holder, so that it also repairs a changed Lease.
 pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> Value {
     json!({ "spec": {
         "holderIdentity": node,

@@ -1,4 +1,4 @@
-//! Nodes as the API sees them.
+//! The API objects of a simulated node.
 
 mod lease;
 mod record;
@@ -6,6 +6,6 @@ mod template;
 
 pub(crate) use lease::{LEASE_NAMESPACE, new_lease, renewal};
 pub(crate) use record::{
-    NodeView, heartbeat_status, may_label_itself, needs_status, new_node, takeover_labels,
+    NodeView, heartbeat_status, may_set_own_labels, missing_labels, needs_status, new_node,
 };
 pub use template::{NodeTemplate, NodeTemplateError};

@@ -1,4 +1,4 @@
-//! A node's object: as it is registered, read back, and kept alive.
+//! The Node object: registration, reading it back, and heartbeats.
 
 use std::net::Ipv4Addr;
 
@@ -12,10 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What simulated nodes say they run: the version of Kubernetes whose behaviour they follow.
+/// The kubelet version that simulated nodes report: the version of Kubernetes whose behavior they follow.
 const KUBELET_VERSION: &str = "v1.36.0";
 
-/// A node as its agent reads it.
+/// The fields of a node that the agent reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct NodeView {
@@ -54,7 +54,7 @@ impl KubeObject for NodeView {
 }
 
 impl NodeView {
-    /// Its `InternalIP`, if it has one of version 4.
+    /// Its IPv4 `InternalIP`, if any.
     pub(crate) fn internal_ip(&self) -> Option<Ipv4Addr> {
         let addresses = self.status.as_ref()?.addresses.as_ref()?;
         addresses.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
@@ -72,7 +72,7 @@ impl NodeView {
         self.status.as_ref().is_some_and(|s| s.allocatable.is_some())
     }
 
-    /// The node as the engine takes it.
+    /// The node for the engine.
     pub(crate) fn to_node(&self) -> Node {
         let status = self.status.clone().unwrap_or_default();
         Node {
@@ -92,7 +92,7 @@ impl NodeView {
     }
 }
 
-/// The object a made node is registered with, status included, as a kubelet does it.
+/// The object that registers a node, with its status, as a kubelet does it.
 pub(crate) fn new_node(node: &Node, ip: Ipv4Addr, now: Timestamp) -> Value {
     let taints: Vec<&Taint> = node.spec.taints.iter().collect();
     let mut spec = Map::new();
@@ -108,26 +108,26 @@ pub(crate) fn new_node(node: &Node, ip: Ipv4Addr, now: Timestamp) -> Value {
     })
 }
 
-/// Whether the node lacks anything that its agent has to report now and not just some time.
+/// Whether the node's status must be reported now: it is not ready or offers no resources.
 pub(crate) fn needs_status(node: &NodeView) -> bool {
     !node.is_ready() || !node.offers_resources()
 }
 
-/// A strategic merge patch of the status that says the node is alive. What a node taken over has already stays: its
-/// resources, images, addresses and system information; the template fills in what is missing.
+/// A strategic merge patch of the status: the heartbeat. An adopted node keeps its resources, images, addresses and
+/// system information; the template adds what is missing.
 pub(crate) fn heartbeat_status(node: &NodeView, template: &Node, ip: Ipv4Addr, now: Timestamp) -> Value {
     json!({ "status": full_status(template, Some(node), ip, now) })
 }
 
-/// The labels every kubelet gives its node, where they are missing.
-pub(crate) fn takeover_labels(node: &NodeView) -> Option<Value> {
+/// A merge patch with the labels that a kubelet sets on its node and that this one lacks; none if it has them.
+pub(crate) fn missing_labels(node: &NodeView) -> Option<Value> {
     let labels = &node.metadata.labels;
-    let own = [
+    let kubelet_labels = [
         ("kubernetes.io/hostname", node.metadata.name.as_str()),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", "amd64"),
     ];
-    let missing: Map<_, _> = own
+    let missing: Map<_, _> = kubelet_labels
         .into_iter()
         .filter(|(key, _)| !labels.contains_key(*key))
         .map(|(key, value)| (key.to_owned(), json!(value)))
@@ -135,9 +135,9 @@ pub(crate) fn takeover_labels(node: &NodeView) -> Option<Value> {
     (!missing.is_empty()).then(|| json!({ "metadata": { "labels": missing } }))
 }
 
-/// Whether a node's own identity may give it these labels: NodeRestriction leaves most of Kubernetes' own labels, such
-/// as `node-role.kubernetes.io/...`, to others.
-pub(crate) fn may_label_itself(labels: &StringMap) -> bool {
+/// Whether the node's own identity may set these labels. NodeRestriction denies it most labels of Kubernetes, such as
+/// `node-role.kubernetes.io/...`.
+pub(crate) fn may_set_own_labels(labels: &StringMap) -> bool {
     const ALLOWED: [&str; 11] = [
         "kubernetes.io/hostname",
         "kubernetes.io/arch",
@@ -168,7 +168,7 @@ fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Tim
     status.insert("conditions".to_owned(), json!(conditions(known, now)));
     let known = known.and_then(|node| node.status.as_ref());
     if known.is_none_or(|s| s.allocatable.is_none()) {
-        // A node that says only what it has offers all of it.
+        // A node with a capacity and no allocatable offers its whole capacity.
         let capacity = known.and_then(|s| s.capacity.as_ref()).or(template.status.capacity.as_ref());
         let allocatable = known.and_then(|s| s.capacity.as_ref()).or(template.status.allocatable.as_ref());
         status.insert("capacity".to_owned(), json!(capacity));
@@ -189,7 +189,7 @@ fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Tim
     Value::Object(status)
 }
 
-/// A stored node always has the field; one that no kubelet ever reported has it empty.
+/// A stored node always has the field; it is empty until a kubelet reports it.
 fn has_kubelet_version(status: &Status) -> bool {
     let version = status.node_info.as_ref().and_then(|info| info.get("kubeletVersion"));
     version.and_then(Value::as_str).is_some_and(|v| !v.is_empty())
@@ -230,7 +230,7 @@ fn system_info(node: &Node) -> NodeSystemInfo {
         kubelet_version: KUBELET_VERSION.to_owned(),
         os_image: "Berth simulated node".to_owned(),
         kernel_version: "none".to_owned(),
-        // There is one machine, so its identity is its name.
+        // A simulated node has no hardware identity; its name is used.
         machine_id: node.metadata.name.clone(),
         system_uuid: node.metadata.name.clone(),
         boot_id: node.metadata.name.clone(),

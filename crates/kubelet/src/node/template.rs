@@ -1,31 +1,31 @@
-//! Nodes made from a few numbers.
+//! Templates of simulated nodes.
 
 use berth_api::object::{ContainerImage, Node, StringMap, Taint};
 use berth_api::quantity::Quantity;
 use berth_api::simulated_nodes::SimulatedNodes;
 
-/// Nodes that are alike but for name and zone.
+/// Equal nodes that differ in name and zone.
 ///
-/// They are named and labelled as `berth simulate --nodes` does it: `node-1` to `node-n` (with leading zeros, so that
-/// they sort), in turn in `zone-1` to `zone-z` of `region-1`, on Linux and amd64.
+/// Their names and labels are those of `berth simulate --nodes`: `node-1` to `node-n` with leading zeros, spread round
+/// robin over `zone-1` to `zone-z` of `region-1`, with Linux and amd64.
 #[derive(Clone, Debug)]
 pub struct NodeTemplate {
-    /// How many nodes, over how many zones, and what each offers.
-    pub made: SimulatedNodes,
-    /// What names begin with, in place of `node-`.
+    /// Number of nodes and zones, and the resources of each node.
+    pub nodes: SimulatedNodes,
+    /// The prefix of node names; default `node-`.
     pub name_prefix: String,
-    /// More labels, which override those above but for the host name.
+    /// Additional labels. They override the labels above except `kubernetes.io/hostname`.
     pub labels: StringMap,
     /// Taints.
     pub taints: Vec<Taint>,
-    /// Images that are there from the start.
+    /// Images present on each node.
     pub images: Vec<ContainerImage>,
 }
 
-/// Why nodes cannot be made.
+/// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeTemplateError {
-    /// A name that the API server would refuse.
+    /// The API server would reject the names.
     #[error(
         "node name prefix {prefix:?}: node names consist of lower-case letters, digits, '-' and '.', and begin with \
          a letter or digit"
@@ -34,19 +34,21 @@ pub enum NodeTemplateError {
         /// The prefix.
         prefix: String,
     },
-    /// A label that the made nodes have to differ in.
-    #[error("label kubernetes.io/hostname cannot be given to all made nodes: it is each node's own name")]
+    /// The host name label must be different on each node.
+    #[error(
+        "label kubernetes.io/hostname cannot be set for all simulated nodes: it is the name of each node"
+    )]
     HostnameLabel,
 }
 
 impl NodeTemplate {
-    /// The beginning of names that `berth simulate` makes too.
+    /// The prefix that `berth simulate` uses.
     pub const NAME_PREFIX: &str = "node-";
 
     /// Nodes of 4 CPUs, 16 GiB and 110 pods.
     pub fn new(n_nodes: usize, n_zones: usize) -> NodeTemplate {
         NodeTemplate {
-            made: SimulatedNodes {
+            nodes: SimulatedNodes {
                 n_nodes,
                 n_zones,
                 cpu: Quantity::from_units(4),
@@ -63,7 +65,7 @@ impl NodeTemplate {
     /// The nodes. Their status has capacity, allocatable and images.
     ///
     /// # Errors
-    /// The prefix or a label does not do.
+    /// The prefix or a label is invalid.
     pub fn nodes(&self) -> Result<Vec<Node>, NodeTemplateError> {
         const HOSTNAME: &str = "kubernetes.io/hostname";
         let prefix = &self.name_prefix;
@@ -75,13 +77,13 @@ impl NodeTemplate {
         if self.labels.contains_key(HOSTNAME) {
             return Err(NodeTemplateError::HostnameLabel);
         }
-        let mut nodes = self.made.nodes();
+        let mut nodes = self.nodes.nodes();
         for node in &mut nodes {
             let number = node.metadata.name.strip_prefix(Self::NAME_PREFIX).unwrap_or_default();
             node.metadata.name = format!("{prefix}{number}");
             let labels = &mut node.metadata.labels;
             labels.insert(HOSTNAME.to_owned(), node.metadata.name.clone());
-            // As on the nodes of clouds; kubectl and autoscalers print and select by it.
+            // Cloud providers set this label; kubectl and autoscalers use it.
             labels.insert("node.kubernetes.io/instance-type".to_owned(), self.instance_type());
             labels.extend(self.labels.clone());
             node.spec.taints.clone_from(&self.taints);
@@ -90,11 +92,11 @@ impl NodeTemplate {
         Ok(nodes)
     }
 
-    /// Such as `berth-4cpu-16Gi`: a label value, whatever the quantities.
+    /// A valid label value such as `berth-4cpu-16Gi`.
     fn instance_type(&self) -> String {
-        let gibibytes = self.made.memory.units() >> 30;
-        match (self.made.cpu.millis() % 1000, gibibytes) {
-            (0, 1..) => format!("berth-{}cpu-{gibibytes}Gi", self.made.cpu.units()),
+        let gibibytes = self.nodes.memory.units() >> 30;
+        match (self.nodes.cpu.millis() % 1000, gibibytes) {
+            (0, 1..) => format!("berth-{}cpu-{gibibytes}Gi", self.nodes.cpu.units()),
             _ => "berth".to_owned(),
         }
     }
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_named_labelled_and_spread() {
+    fn nodes_have_names_labels_and_zones() {
         let taint = Taint { key: "k".to_owned(), value: "v".to_owned(), effect: "NoSchedule".to_owned() };
         let template = NodeTemplate {
             name_prefix: "worker-".to_owned(),
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_labels_that_cannot_be_are_refused() {
+    fn invalid_names_and_labels_are_errors() {
         let prefix = |p: &str| NodeTemplate { name_prefix: p.to_owned(), ..NodeTemplate::new(1, 1) }.nodes();
         for bad in ["Node-", "node_", "-x", "a/b", "ä"] {
             assert_eq!(prefix(bad).unwrap_err(), NodeTemplateError::Prefix { prefix: bad.to_owned() });

@@ -1,24 +1,24 @@
-//! Annotations by which a pod says how it behaves on simulated nodes.
+//! Annotations that set the behavior of a pod on simulated nodes.
 
 use std::time::Duration;
 
 use berth_api::object::StringMap;
 use jiff::SignedDuration;
 
-/// From the binding to running containers.
+/// Time between the binding and running containers.
 pub const START_AFTER: &str = "berth.dev/start-after";
-/// From running to ready.
+/// Time between running and ready.
 pub const READY_AFTER: &str = "berth.dev/ready-after";
 /// How long each init container takes.
 pub const INIT_RUN_FOR: &str = "berth.dev/init-run-for";
 /// How long the containers run; `forever` for no end.
 pub const RUN_FOR: &str = "berth.dev/run-for";
-/// Exit codes of the runs in turn, separated by commas; the last one stays.
+/// Exit codes of successive runs, separated by commas; the last one repeats.
 pub const EXIT_CODE: &str = "berth.dev/exit-code";
-/// How long the containers take to end after being told to.
+/// How long the containers take to end after SIGTERM.
 pub const STOP_AFTER: &str = "berth.dev/stop-after";
 
-/// The longest time an annotation may give: ten years.
+/// The longest time that an annotation can set: ten years.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 /// How long the containers run.
@@ -28,28 +28,28 @@ pub(crate) enum RunFor {
     For(Duration),
 }
 
-/// What the annotations of one pod say.
+/// The behavior that the annotations of a pod set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct PodBehavior {
     pub(crate) start_after: Option<Duration>,
     pub(crate) ready_after: Option<Duration>,
     pub(crate) init_run_for: Option<Duration>,
     pub(crate) run_for: Option<RunFor>,
     pub(crate) exit_codes: Vec<i32>,
     pub(crate) stop_after: Option<Duration>,
-    /// Annotations that were not understood, and what was expected. They count as absent.
+    /// Invalid annotations, with the expected form. They count as absent.
     pub(crate) problems: Vec<String>,
 }
 
-impl Wishes {
-    pub(crate) fn read(annotations: &StringMap) -> Wishes {
-        let mut wishes = Wishes::default();
+impl PodBehavior {
+    pub(crate) fn read(annotations: &StringMap) -> PodBehavior {
+        let mut behavior = PodBehavior::default();
         if !annotations
             .range("berth.dev/".to_owned()..)
             .next()
             .is_some_and(|(k, _)| k.starts_with("berth.dev/"))
         {
-            return wishes;
+            return behavior;
         }
         let mut problems = Vec::new();
         let mut read_duration = |key: &str| {
@@ -61,24 +61,24 @@ impl Wishes {
             }
             duration
         };
-        wishes.start_after = read_duration(START_AFTER);
-        wishes.ready_after = read_duration(READY_AFTER);
-        wishes.init_run_for = read_duration(INIT_RUN_FOR);
-        wishes.stop_after = read_duration(STOP_AFTER);
-        wishes.run_for = match annotations.get(RUN_FOR).map(|t| t.trim()) {
+        behavior.start_after = read_duration(START_AFTER);
+        behavior.ready_after = read_duration(READY_AFTER);
+        behavior.init_run_for = read_duration(INIT_RUN_FOR);
+        behavior.stop_after = read_duration(STOP_AFTER);
+        behavior.run_for = match annotations.get(RUN_FOR).map(|t| t.trim()) {
             Some("forever") => Some(RunFor::Forever),
             _ => read_duration(RUN_FOR).map(RunFor::For),
         };
         if let Some(text) = annotations.get(EXIT_CODE) {
             match exit_codes(text) {
-                Some(codes) => wishes.exit_codes = codes,
+                Some(codes) => behavior.exit_codes = codes,
                 None => problems.push(format!(
                     "annotation {EXIT_CODE}: {text:?} is not a list of numbers from 0 to 255 such as 1,1,0"
                 )),
             }
         }
-        wishes.problems = problems;
-        wishes
+        behavior.problems = problems;
+        behavior
     }
 }
 
@@ -100,38 +100,38 @@ fn exit_codes(text: &str) -> Option<Vec<i32>> {
 mod tests {
     use super::*;
 
-    fn read(annotations: &[(&str, &str)]) -> Wishes {
-        Wishes::read(&annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    fn read(annotations: &[(&str, &str)]) -> PodBehavior {
+        PodBehavior::read(&annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
     }
 
     #[test]
-    fn durations_and_codes_are_read() {
-        let wishes = read(&[
+    fn durations_and_exit_codes_are_read() {
+        let behavior = read(&[
             (START_AFTER, "0"),
             (READY_AFTER, "250ms"),
             (RUN_FOR, " 1m30s "),
             (EXIT_CODE, "1, 137,0"),
             ("example.com/other", "x"),
         ]);
-        assert_eq!(wishes.start_after, Some(Duration::ZERO));
-        assert_eq!(wishes.ready_after, Some(Duration::from_millis(250)));
-        assert_eq!(wishes.run_for, Some(RunFor::For(Duration::from_secs(90))));
-        assert_eq!(wishes.exit_codes, [1, 137, 0]);
-        assert_eq!(wishes.stop_after, None);
-        assert_eq!(wishes.problems, Vec::<String>::new());
+        assert_eq!(behavior.start_after, Some(Duration::ZERO));
+        assert_eq!(behavior.ready_after, Some(Duration::from_millis(250)));
+        assert_eq!(behavior.run_for, Some(RunFor::For(Duration::from_secs(90))));
+        assert_eq!(behavior.exit_codes, [1, 137, 0]);
+        assert_eq!(behavior.stop_after, None);
+        assert_eq!(behavior.problems, Vec::<String>::new());
         assert_eq!(read(&[(RUN_FOR, "forever")]).run_for, Some(RunFor::Forever));
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_counts_as_absent() {
-        let wishes = read(&[(RUN_FOR, "soon"), (EXIT_CODE, "256"), (STOP_AFTER, "-5s"), (READY_AFTER, "")]);
-        assert_eq!(Wishes { problems: Vec::new(), ..wishes.clone() }, Wishes::default());
-        assert_eq!(wishes.problems.len(), 4, "{:?}", wishes.problems);
-        assert!(wishes.problems.iter().any(|p| p.contains(RUN_FOR) && p.contains("soon")), "{wishes:?}");
+    fn invalid_annotations_are_reported_and_count_as_absent() {
+        let behavior = read(&[(RUN_FOR, "soon"), (EXIT_CODE, "256"), (STOP_AFTER, "-5s"), (READY_AFTER, "")]);
+        assert_eq!(PodBehavior { problems: Vec::new(), ..behavior.clone() }, PodBehavior::default());
+        assert_eq!(behavior.problems.len(), 4, "{:?}", behavior.problems);
+        assert!(behavior.problems.iter().any(|p| p.contains(RUN_FOR) && p.contains("soon")), "{behavior:?}");
     }
 
     #[test]
-    fn a_duration_beyond_reason_is_bounded() {
+    fn durations_are_bounded() {
         assert_eq!(read(&[(RUN_FOR, "2000000h")]).run_for, Some(RunFor::For(LONGEST)));
     }
 }

@@ -1,18 +1,18 @@
-//! The conditions a pod's node reports.
+//! The conditions that a node reports for a pod.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::life::{End, Life, Stage};
+use super::lifecycle::{Outcome, PodLifecycle, Stage};
 
-/// Why a condition is not true, or that the pod has ended.
+/// The reason and message of a condition that is not true, or of an ended pod.
 struct Why {
     reason: &'static str,
     message: Option<String>,
 }
 
-impl Life {
+impl PodLifecycle {
     pub(super) fn containers_ready(&self) -> bool {
         self.stage == Stage::Ready
     }
@@ -58,7 +58,7 @@ impl Life {
 
     fn has_ended_because(&self) -> Option<Why> {
         let reason = match &self.stage {
-            Stage::Ended(End::Succeeded) => "PodCompleted",
+            Stage::Ended(Outcome::Succeeded) => "PodCompleted",
             Stage::Ended(_) => "PodFailed",
             _ => return None,
         };

@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::life::{Ending, InitRun, Life, Stage};
+use super::lifecycle::{CompletedRun, InitRun, PodLifecycle, Stage};
 use super::plan::ContainerPlan;
 
-impl Life {
+impl PodLifecycle {
     pub(super) fn container_statuses(&self, uid: &str) -> Vec<ContainerStatus> {
         self.plan.containers.iter().map(|container| self.container_status(container, uid)).collect()
     }
@@ -28,7 +28,7 @@ impl Life {
             _ if self.plan.init_containers.is_empty() => waiting("ContainerCreating", None),
             _ => waiting("PodInitializing", None),
         };
-        // The end of the run before the one that `state` tells of.
+        // The run before the one in `state`.
         let last_state = match (&self.stage, &self.last_end) {
             (Stage::Ended(_), _) | (_, None) => ContainerState::default(),
             (Stage::BackOff, Some(ending)) => terminated(ending, id(self.restarts)),
@@ -49,7 +49,7 @@ impl Life {
         }
     }
 
-    /// Whether the containers run, if only to come to an end.
+    /// Whether the containers run, including while they stop.
     fn runs(&self) -> bool {
         match self.stage {
             Stage::Started | Stage::Ready => true,
@@ -72,7 +72,7 @@ fn init_container_status(container: &ContainerPlan, run: Option<&InitRun>, uid: 
         None => waiting("PodInitializing", None),
         Some(InitRun { began, ended: None }) => running(Some(*began)),
         Some(InitRun { began, ended: Some(ended) }) => {
-            terminated(&Ending { exit_code: 0, began: *began, ended: *ended }, id.clone())
+            terminated(&CompletedRun { exit_code: 0, began: *began, ended: *ended }, id.clone())
         }
     };
     ContainerStatus {
@@ -80,7 +80,7 @@ fn init_container_status(container: &ContainerPlan, run: Option<&InitRun>, uid: 
         image: container.image.clone(),
         image_id: run.map(|_| container.image.clone()).unwrap_or_default(),
         container_id: run.map(|_| id),
-        // An init container is ready when it is done, a sidecar while it runs.
+        // An init container is ready when it has ended, a sidecar while it runs.
         ready: run.is_some_and(|run| run.ended.is_some() != container.is_sidecar),
         restart_count: 0,
         started: Some(run.is_some_and(|run| run.ended.is_none())),
@@ -90,7 +90,7 @@ fn init_container_status(container: &ContainerPlan, run: Option<&InitRun>, uid: 
     }
 }
 
-/// Unique for each run of each container, and stable over restarts of the node.
+/// Unique for each run of each container, and stable over restarts of the agent.
 fn container_id(uid: &str, container: &ContainerPlan, restarts: u32) -> String {
     format!("berth://{uid}/{}/{restarts}", container.name)
 }
@@ -105,7 +105,7 @@ fn running(began: Option<Timestamp>) -> ContainerState {
     ContainerState { running: Some(running), ..ContainerState::default() }
 }
 
-fn terminated(ending: &Ending, container_id: String) -> ContainerState {
+fn terminated(ending: &CompletedRun, container_id: String) -> ContainerState {
     let terminated = ContainerStateTerminated {
         container_id: Some(container_id),
         exit_code: ending.exit_code,

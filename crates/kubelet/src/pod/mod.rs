@@ -3,7 +3,7 @@
 pub mod annotation;
 mod conditions;
 mod containers;
-pub(crate) mod life;
+pub(crate) mod lifecycle;
 pub(crate) mod plan;
 pub(crate) mod status;
 #[cfg(test)]

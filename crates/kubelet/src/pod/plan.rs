@@ -1,8 +1,8 @@
-//! What a pod is going to do, as far as it is known when its node accepts it.
+//! What a pod will do on its node: timings and exit codes, fixed when the node accepts the pod.
 
 use std::time::Duration;
 
-use super::annotation::{RunFor, Wishes};
+use super::annotation::{PodBehavior, RunFor};
 use super::view::{PodView, RestartPolicy};
 use crate::options::PodTimings;
 
@@ -19,16 +19,16 @@ pub(crate) struct Plan {
     pub(crate) start_after: Duration,
     pub(crate) ready_after: Duration,
     pub(crate) init_run_for: Duration,
-    /// None for containers that run on.
+    /// None for containers that do not end.
     pub(crate) run_for: Option<Duration>,
-    /// Exit codes of the runs in turn; the last one stays. Never empty.
+    /// Exit codes of successive runs; the last one repeats. Never empty.
     exit_codes: Vec<i32>,
     stop_after: Duration,
     pub(crate) active_deadline: Option<Duration>,
     restart_backoff: Duration,
     max_restart_backoff: Duration,
-    /// Whether the last status is worth a write although the pod is about to be removed: somebody counts pods
-    /// that end (a Job), or finalizers keep the pod.
+    /// Whether the last status is written although the agent is about to remove the pod: a Job controller counts ended
+    /// pods, or finalizers keep the pod.
     pub(crate) reports_end: bool,
     pub(crate) host_network: bool,
     pub(crate) generation: Option<i64>,
@@ -42,11 +42,11 @@ pub(crate) struct ContainerPlan {
 }
 
 impl Plan {
-    /// `draw` gives numbers from 0 to 1, for the jitter.
+    /// `draw` returns random numbers from 0 to 1, for the jitter.
     pub(crate) fn new(
         pod: &PodView,
         timings: &PodTimings,
-        wishes: &Wishes,
+        behavior: &PodBehavior,
         draw: &mut dyn FnMut() -> f64,
     ) -> Plan {
         let mut jittered = |duration: Duration| match timings.jitter.clamp(0.0, 1.0) {
@@ -64,17 +64,17 @@ impl Plan {
             init_containers: spec.init_containers.iter().map(plan).collect(),
             containers: spec.containers.iter().map(plan).collect(),
             restart_policy: spec.restart_policy,
-            start_after: wishes.start_after.unwrap_or_else(|| jittered(timings.start_after)),
-            ready_after: wishes.ready_after.unwrap_or_else(|| jittered(timings.ready_after)),
-            init_run_for: wishes.init_run_for.unwrap_or(timings.init_run_for),
-            run_for: match wishes.run_for {
+            start_after: behavior.start_after.unwrap_or_else(|| jittered(timings.start_after)),
+            ready_after: behavior.ready_after.unwrap_or_else(|| jittered(timings.ready_after)),
+            init_run_for: behavior.init_run_for.unwrap_or(timings.init_run_for),
+            run_for: match behavior.run_for {
                 Some(RunFor::Forever) => None,
                 Some(RunFor::For(duration)) => Some(duration),
-                // A container with an exit code to report has to end some time.
-                None => (ends || !wishes.exit_codes.is_empty()).then_some(timings.run_for),
+                // A container with an exit code to report must end.
+                None => (ends || !behavior.exit_codes.is_empty()).then_some(timings.run_for),
             },
-            exit_codes: if wishes.exit_codes.is_empty() { vec![0] } else { wishes.exit_codes.clone() },
-            stop_after: wishes.stop_after.unwrap_or(timings.stop_after),
+            exit_codes: if behavior.exit_codes.is_empty() { vec![0] } else { behavior.exit_codes.clone() },
+            stop_after: behavior.stop_after.unwrap_or(timings.stop_after),
             active_deadline: spec.active_deadline_seconds.map(|s| Duration::from_secs(s.max(0) as u64)),
             restart_backoff: timings.restart_backoff,
             max_restart_backoff: timings.max_restart_backoff,
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// Exit code of the run after so many restarts.
+    /// Exit code of the run after this number of restarts.
     pub(crate) fn exit_code(&self, restarts: u32) -> i32 {
         let last = self.exit_codes.len() - 1;
         self.exit_codes[last.min(restarts as usize)]
@@ -98,8 +98,8 @@ impl Plan {
         }
     }
 
-    /// Wait before a container is started again that ended `n_crashes` times in short succession: none the first
-    /// time, then doubling. A container that ends at once is thus not restarted in a tight loop.
+    /// Wait before the restart of a container that ended `n_crashes` times in quick succession: zero the first time,
+    /// then doubling, at least 100 ms.
     pub(crate) fn backoff(&self, n_crashes: u32) -> Duration {
         const SHORTEST: Duration = Duration::from_millis(100);
         match n_crashes {
@@ -111,10 +111,10 @@ impl Plan {
         }
     }
 
-    /// How long ending takes with this grace period, and the exit code it leads to.
+    /// How long the containers take to stop within this grace period, and their exit code.
     ///
-    /// A service handles SIGTERM and ends with 0. What runs to completion is cut short and fails, or else a Job
-    /// would take it for done.
+    /// A pod with `restartPolicy: Always` handles SIGTERM and exits with 0. A pod that runs to completion exits with a
+    /// failure, so that a Job does not count it as succeeded.
     pub(crate) fn stopping(&self, grace: Duration) -> (Duration, i32) {
         match (self.stop_after <= grace, self.restart_policy) {
             (false, _) => (grace, SIGKILL_EXIT),

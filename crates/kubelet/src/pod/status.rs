@@ -1,24 +1,25 @@
-//! The status of a pod as its node reports it, in the kubelet's shape.
+//! The status of a pod as its node reports it, in the form that a kubelet writes.
 
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::life::{End, Life, Refusal, Stage};
+use super::lifecycle::{Outcome, PodLifecycle, Rejection, Stage};
 
-/// Addresses that the status names.
+/// Addresses in the status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) host: Ipv4Addr,
-    /// None for a pod in the node's network, and for one that has given its address back: what the API has stays.
+    /// None for a pod in the node's network, and for a pod that has released its address: the API keeps the old value.
     pub(crate) pod: Option<Ipv4Addr>,
 }
 
-impl Life {
-    /// The status as of now. Conditions of others, such as `PodScheduled`, are not in it: it is to be merged.
+impl PodLifecycle {
+    /// The current status. Write it as a strategic merge: it lacks conditions of other components, such as
+    /// `PodScheduled`.
     pub(crate) fn status(&self, uid: &str, addresses: Addresses) -> PodStatus {
-        if let Stage::Ended(End::Rejected(Refusal { reason, message })) = &self.stage {
+        if let Stage::Ended(Outcome::Rejected(Rejection { reason, message })) = &self.stage {
             return PodStatus {
                 phase: Some("Failed".to_owned()),
                 reason: Some(reason.clone()),
@@ -29,13 +30,13 @@ impl Life {
             };
         }
         let (reason, message) = match self.stage {
-            Stage::Ended(End::DeadlineExceeded) => (
+            Stage::Ended(Outcome::DeadlineExceeded) => (
                 Some("DeadlineExceeded".to_owned()),
                 Some("Pod was active on the node longer than the specified deadline".to_owned()),
             ),
             _ => (None, None),
         };
-        // An address is given when the containers' network is set up: before the first container starts.
+        // The pod gets its address before the first container starts.
         let has_network = !matches!(self.stage, Stage::Creating);
         let pod_ip = if self.plan.host_network { Some(addresses.host) } else { addresses.pod };
         let pod_ip = pod_ip.filter(|_| has_network).map(|ip| ip.to_string());
@@ -63,7 +64,7 @@ impl Life {
             Stage::Creating | Stage::Initializing => "Pending",
             Stage::Stopping { .. } if self.run_began.is_none() => "Pending",
             Stage::Started | Stage::Ready | Stage::BackOff | Stage::Stopping { .. } => "Running",
-            Stage::Ended(End::Succeeded) => "Succeeded",
+            Stage::Ended(Outcome::Succeeded) => "Succeeded",
             Stage::Ended(_) => "Failed",
         }
     }

@@ -1,4 +1,4 @@
-//! Lives of pods, with the time handed in: what their status says at which second.
+//! Lifecycles of pods: the status at each second.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 
-use super::annotation::Wishes;
-use super::life::{Life, Refusal};
+use super::annotation::PodBehavior;
+use super::lifecycle::{PodLifecycle, Rejection};
 use super::plan::Plan;
 use super::status::Addresses;
 use super::view::PodView;
@@ -21,7 +21,7 @@ fn at(seconds: i64) -> Timestamp {
     start() + SignedDuration::from_secs(seconds)
 }
 
-/// A pod with one container `c`, and what is given besides.
+/// A pod with one container `c` and these additional fields.
 fn pod(metadata: Value, spec: Value) -> PodView {
     let mut pod = json!({
         "metadata": { "name": "p", "namespace": "default", "uid": "u" },
@@ -38,17 +38,17 @@ fn pod(metadata: Value, spec: Value) -> PodView {
 }
 
 fn plan(pod: &PodView) -> Plan {
-    Plan::new(pod, &PodTimings::default(), &Wishes::read(&pod.metadata.annotations), &mut || 0.5)
+    Plan::new(pod, &PodTimings::default(), &PodBehavior::read(&pod.metadata.annotations), &mut || 0.5)
 }
 
-fn status(life: &Life) -> PodStatus {
+fn status(lifecycle: &PodLifecycle) -> PodStatus {
     let ip = |last| std::net::Ipv4Addr::new(10, 0, 0, last);
-    life.status("u", Addresses { host: ip(1), pod: Some(ip(2)) })
+    lifecycle.status("u", Addresses { host: ip(1), pod: Some(ip(2)) })
 }
 
 /// Phase, readiness, restarts, and the container's state and last state, in short.
-fn summary(life: &Life) -> String {
-    let status = status(life);
+fn summary(lifecycle: &PodLifecycle) -> String {
+    let status = status(lifecycle);
     let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
     let container = status.container_statuses.and_then(|mut c| c.pop()).unwrap();
     let state = |state: Option<k8s_openapi::api::core::v1::ContainerState>| {
@@ -72,23 +72,23 @@ fn summary(life: &Life) -> String {
 }
 
 /// Every status that would be written until nothing more is due, with its second; at most ten.
-fn history(life: &mut Life) -> Vec<String> {
+fn history(lifecycle: &mut PodLifecycle) -> Vec<String> {
     let mut written = 0;
     let mut history = Vec::new();
-    while let Some(due) = life.due()
+    while let Some(due) = lifecycle.due()
         && history.len() < 10
     {
-        life.advance(due);
-        if life.version() != written {
-            written = life.version();
-            history.push(format!("{} {}", due.duration_since(start()).as_secs(), summary(life)));
+        lifecycle.advance(due);
+        if lifecycle.version() != written {
+            written = lifecycle.version();
+            history.push(format!("{} {}", due.duration_since(start()).as_secs(), summary(lifecycle)));
         }
     }
     history
 }
 
-fn lives(metadata: Value, spec: Value) -> Vec<String> {
-    history(&mut Life::accept(plan(&pod(metadata, spec)), start()))
+fn written_statuses(metadata: Value, spec: Value) -> Vec<String> {
+    history(&mut PodLifecycle::accept(plan(&pod(metadata, spec)), start()))
 }
 
 fn annotations(pairs: &[(&str, &str)]) -> Value {
@@ -99,13 +99,13 @@ fn annotations(pairs: &[(&str, &str)]) -> Value {
 
 #[test]
 fn a_service_runs_and_is_ready_in_one_write() {
-    assert_eq!(lives(json!({}), json!({})), ["1 Running ready x0 running / -"]);
+    assert_eq!(written_statuses(json!({}), json!({})), ["1 Running ready x0 running / -"]);
 }
 
 #[test]
 fn readiness_may_come_later() {
     assert_eq!(
-        lives(annotations(&[("ready-after", "3s")]), json!({})),
+        written_statuses(annotations(&[("ready-after", "3s")]), json!({})),
         ["1 Running x0 running / -", "4 Running ready x0 running / -"]
     );
 }
@@ -113,7 +113,7 @@ fn readiness_may_come_later() {
 #[test]
 fn a_job_s_pod_succeeds() {
     assert_eq!(
-        lives(json!({}), json!({ "restartPolicy": "Never" })),
+        written_statuses(json!({}), json!({ "restartPolicy": "Never" })),
         ["1 Running ready x0 running / -", "6 Succeeded x0 Completed 0 / -"]
     );
 }
@@ -122,11 +122,11 @@ fn a_job_s_pod_succeeds() {
 fn a_job_s_pod_fails_for_good_or_until_it_succeeds() {
     let fails = annotations(&[("run-for", "10s"), ("exit-code", "3,0")]);
     assert_eq!(
-        lives(fails.clone(), json!({ "restartPolicy": "Never" })),
+        written_statuses(fails.clone(), json!({ "restartPolicy": "Never" })),
         ["1 Running ready x0 running / -", "11 Failed x0 Error 3 / -"]
     );
     assert_eq!(
-        lives(fails, json!({ "restartPolicy": "OnFailure" })),
+        written_statuses(fails, json!({ "restartPolicy": "OnFailure" })),
         [
             "1 Running ready x0 running / -",
             "11 Running ready x1 running / Error 3",
@@ -137,7 +137,7 @@ fn a_job_s_pod_fails_for_good_or_until_it_succeeds() {
 
 #[test]
 fn a_service_that_ends_is_restarted_later_and_later() {
-    let mut history = lives(annotations(&[("exit-code", "1"), ("run-for", "1s")]), json!({}));
+    let mut history = written_statuses(annotations(&[("exit-code", "1"), ("run-for", "1s")]), json!({}));
     history.truncate(6);
     assert_eq!(
         history,
@@ -156,12 +156,12 @@ fn a_service_that_ends_is_restarted_later_and_later() {
 fn what_ends_at_once_is_not_restarted_in_a_tight_loop() {
     let pod = pod(annotations(&[("exit-code", "1"), ("run-for", "0")]), json!({}));
     let timings = PodTimings { restart_backoff: Duration::ZERO, ..PodTimings::default() };
-    let mut life = Life::accept(
-        Plan::new(&pod, &timings, &Wishes::read(&pod.metadata.annotations), &mut || 0.5),
+    let mut lifecycle = PodLifecycle::accept(
+        Plan::new(&pod, &timings, &PodBehavior::read(&pod.metadata.annotations), &mut || 0.5),
         start(),
     );
-    life.advance(at(1));
-    assert!(life.due().unwrap() > at(1), "{:?}", life.due());
+    lifecycle.advance(at(1));
+    assert!(lifecycle.due().unwrap() > at(1), "{:?}", lifecycle.due());
 }
 
 #[test]
@@ -171,9 +171,10 @@ fn init_containers_run_in_turn_and_sidecars_stay() {
         { "name": "sidecar", "image": "i", "restartPolicy": "Always" },
         { "name": "second", "image": "i" },
     ]});
-    let mut life = Life::accept(plan(&pod(annotations(&[("init-run-for", "2s")]), spec)), start());
-    let states = |life: &Life| {
-        let statuses = status(life).init_container_statuses.unwrap();
+    let mut lifecycle =
+        PodLifecycle::accept(plan(&pod(annotations(&[("init-run-for", "2s")]), spec)), start());
+    let states = |lifecycle: &PodLifecycle| {
+        let statuses = status(lifecycle).init_container_statuses.unwrap();
         let state = |s: k8s_openapi::api::core::v1::ContainerStatus| {
             let state = s.state.unwrap();
             let text = match (state.running.is_some(), state.terminated.is_some()) {
@@ -185,153 +186,154 @@ fn init_containers_run_in_turn_and_sidecars_stay() {
         };
         statuses.into_iter().map(state).collect::<Vec<_>>().join(" ")
     };
-    let initialized = |life: &Life| {
-        let conditions = status(life).conditions.unwrap();
+    let initialized = |lifecycle: &PodLifecycle| {
+        let conditions = status(lifecycle).conditions.unwrap();
         conditions.into_iter().find(|c| c.type_ == "Initialized").map(|c| (c.status, c.message)).unwrap()
     };
-    life.advance(at(1));
+    lifecycle.advance(at(1));
     assert_eq!(
-        (states(&life), summary(&life)),
+        (states(&lifecycle), summary(&lifecycle)),
         ("runs waits waits".into(), "Pending x0 PodInitializing / -".into())
     );
     let message = "containers with incomplete status: [first sidecar second]";
-    assert_eq!(initialized(&life), ("False".to_owned(), Some(message.to_owned())));
-    life.advance(at(3));
-    assert_eq!(states(&life), "done! runs! runs");
-    life.advance(at(5));
+    assert_eq!(initialized(&lifecycle), ("False".to_owned(), Some(message.to_owned())));
+    lifecycle.advance(at(3));
+    assert_eq!(states(&lifecycle), "done! runs! runs");
+    lifecycle.advance(at(5));
     assert_eq!(
-        (states(&life), summary(&life)),
+        (states(&lifecycle), summary(&lifecycle)),
         ("done! runs! done!".into(), "Running ready x0 running / -".into())
     );
-    assert_eq!(initialized(&life), ("True".to_owned(), None));
+    assert_eq!(initialized(&lifecycle), ("True".to_owned(), None));
 }
 
 #[test]
 fn a_long_start_is_announced_a_short_one_is_not() {
     let version = |after: &str| {
-        Life::accept(plan(&pod(annotations(&[("start-after", after)]), json!({}))), start()).version()
+        PodLifecycle::accept(plan(&pod(annotations(&[("start-after", after)]), json!({}))), start()).version()
     };
     assert_eq!((version("2s"), version("3s")), (0, 1));
-    let life = Life::accept(plan(&pod(annotations(&[("start-after", "3s")]), json!({}))), start());
-    assert_eq!(summary(&life), "Pending x0 ContainerCreating / -");
+    let lifecycle =
+        PodLifecycle::accept(plan(&pod(annotations(&[("start-after", "3s")]), json!({}))), start());
+    assert_eq!(summary(&lifecycle), "Pending x0 ContainerCreating / -");
 }
 
 #[test]
 fn deletion_takes_as_long_as_ending_does_but_not_longer_than_the_grace_period() {
     let ends = |stop_after: &str, grace: u64| {
-        let mut life =
-            Life::accept(plan(&pod(annotations(&[("stop-after", stop_after)]), json!({}))), start());
-        life.advance(at(1));
-        life.delete(Duration::from_secs(grace), at(10));
-        assert!(!life.is_removable());
-        life.due().unwrap().duration_since(at(10)).as_secs()
+        let mut lifecycle =
+            PodLifecycle::accept(plan(&pod(annotations(&[("stop-after", stop_after)]), json!({}))), start());
+        lifecycle.advance(at(1));
+        lifecycle.delete(Duration::from_secs(grace), at(10));
+        assert!(!lifecycle.is_removable());
+        lifecycle.due().unwrap().duration_since(at(10)).as_secs()
     };
     assert_eq!((ends("4s", 30), ends("60s", 30)), (4, 30));
 }
 
 #[test]
 fn a_deleted_service_goes_without_another_status() {
-    let mut life = Life::accept(plan(&pod(json!({}), json!({}))), start());
-    life.advance(at(1));
-    let version = life.version();
-    life.delete(Duration::from_secs(30), at(10));
-    life.advance(at(11));
-    assert!(life.is_removable());
-    assert_eq!(life.version(), version);
+    let mut lifecycle = PodLifecycle::accept(plan(&pod(json!({}), json!({}))), start());
+    lifecycle.advance(at(1));
+    let version = lifecycle.version();
+    lifecycle.delete(Duration::from_secs(30), at(10));
+    lifecycle.advance(at(11));
+    assert!(lifecycle.is_removable());
+    assert_eq!(lifecycle.version(), version);
 }
 
 #[test]
 fn a_deleted_job_s_pod_tells_that_it_failed() {
-    let mut life = Life::accept(
+    let mut lifecycle = PodLifecycle::accept(
         plan(&pod(annotations(&[("run-for", "1h")]), json!({ "restartPolicy": "Never" }))),
         start(),
     );
-    life.advance(at(1));
-    let version = life.version();
-    life.delete(Duration::from_secs(30), at(10));
-    life.advance(at(11));
-    assert!(life.is_removable() && life.version() > version);
-    assert_eq!(summary(&life), "Failed x0 Error 143 / -");
+    lifecycle.advance(at(1));
+    let version = lifecycle.version();
+    lifecycle.delete(Duration::from_secs(30), at(10));
+    lifecycle.advance(at(11));
+    assert!(lifecycle.is_removable() && lifecycle.version() > version);
+    assert_eq!(summary(&lifecycle), "Failed x0 Error 143 / -");
 }
 
 #[test]
 fn a_kept_service_tells_how_it_ended() {
     let metadata =
         json!({ "finalizers": ["example.com/keep"], "annotations": { "berth.dev/stop-after": "60s" } });
-    let mut life = Life::accept(plan(&pod(metadata, json!({}))), start());
-    life.advance(at(1));
-    life.delete(Duration::from_secs(30), at(10));
+    let mut lifecycle = PodLifecycle::accept(plan(&pod(metadata, json!({}))), start());
+    lifecycle.advance(at(1));
+    lifecycle.delete(Duration::from_secs(30), at(10));
     // Told again, with less time.
-    life.delete(Duration::from_secs(5), at(11));
-    assert_eq!(life.due(), Some(at(15)));
-    life.advance(at(15));
-    assert_eq!(summary(&life), "Failed x0 Error 137 / -");
+    lifecycle.delete(Duration::from_secs(5), at(11));
+    assert_eq!(lifecycle.due(), Some(at(15)));
+    lifecycle.advance(at(15));
+    assert_eq!(summary(&lifecycle), "Failed x0 Error 137 / -");
 }
 
 #[test]
 fn what_does_not_run_is_removed_at_once() {
-    let mut life = Life::accept(plan(&pod(json!({}), json!({}))), start());
-    life.delete(Duration::from_secs(30), start());
-    assert!(life.is_removable());
+    let mut lifecycle = PodLifecycle::accept(plan(&pod(json!({}), json!({}))), start());
+    lifecycle.delete(Duration::from_secs(30), start());
+    assert!(lifecycle.is_removable());
     let ended = json!({ "metadata": { "name": "p" }, "status": { "phase": "Succeeded" } });
     let ended: PodView = serde_json::from_value(ended).unwrap();
-    let mut life = Life::resume(&ended, plan(&ended), start());
-    assert!(!life.is_removable() && life.version() == 0);
-    life.delete(Duration::ZERO, start());
-    assert!(life.is_removable() && life.version() == 0);
+    let mut lifecycle = PodLifecycle::resume(&ended, plan(&ended), start());
+    assert!(!lifecycle.is_removable() && lifecycle.version() == 0);
+    lifecycle.delete(Duration::ZERO, start());
+    assert!(lifecycle.is_removable() && lifecycle.version() == 0);
 }
 
 #[test]
 fn active_deadline_seconds_end_a_pod() {
     let spec = json!({ "restartPolicy": "Never", "activeDeadlineSeconds": 3 });
-    let mut life = Life::accept(plan(&pod(json!({}), spec)), start());
-    assert_eq!(history(&mut life), ["1 Running ready x0 running / -", "3 Failed x0 Error 137 / -"]);
-    assert_eq!(status(&life).reason.as_deref(), Some("DeadlineExceeded"));
+    let mut lifecycle = PodLifecycle::accept(plan(&pod(json!({}), spec)), start());
+    assert_eq!(history(&mut lifecycle), ["1 Running ready x0 running / -", "3 Failed x0 Error 137 / -"]);
+    assert_eq!(status(&lifecycle).reason.as_deref(), Some("DeadlineExceeded"));
 }
 
 #[test]
 fn readiness_gates_hold_back_readiness() {
     let spec = json!({ "readinessGates": [{ "conditionType": "example.com/g" }] });
-    let mut life = Life::accept(plan(&pod(json!({}), spec)), start());
-    life.set_readiness_gates(false);
-    life.advance(at(1));
-    assert_eq!(summary(&life), "Running x0 running / -");
-    let version = life.version();
-    life.set_readiness_gates(true);
-    assert!(life.is_ready() && life.version() > version);
-    assert_eq!(summary(&life), "Running ready x0 running / -");
+    let mut lifecycle = PodLifecycle::accept(plan(&pod(json!({}), spec)), start());
+    lifecycle.set_readiness_gates(false);
+    lifecycle.advance(at(1));
+    assert_eq!(summary(&lifecycle), "Running x0 running / -");
+    let version = lifecycle.version();
+    lifecycle.set_readiness_gates(true);
+    assert!(lifecycle.is_ready() && lifecycle.version() > version);
+    assert_eq!(summary(&lifecycle), "Running ready x0 running / -");
 }
 
 #[test]
 fn a_refused_pod_has_failed() {
-    let refusal = Refusal { reason: "NodeAffinity".to_owned(), message: "no".to_owned() };
-    let life = Life::reject(plan(&pod(json!({}), json!({}))), refusal, start());
-    let status = serde_json::to_value(status(&life)).unwrap();
+    let rejection = Rejection { reason: "NodeAffinity".to_owned(), message: "no".to_owned() };
+    let lifecycle = PodLifecycle::reject(plan(&pod(json!({}), json!({}))), rejection, start());
+    let status = serde_json::to_value(status(&lifecycle)).unwrap();
     assert_eq!(
         status,
         json!({ "phase": "Failed", "reason": "NodeAffinity", "message": "no", "startTime": "2026-01-01T00:00:00Z" })
     );
-    assert_eq!((life.version(), life.due(), life.has_ended()), (1, None, true));
+    assert_eq!((lifecycle.version(), lifecycle.due(), lifecycle.has_ended()), (1, None, true));
 }
 
 /// The pod as the API has it after its node wrote the status.
-fn stored(pod: &PodView, life: &Life) -> PodView {
-    let status = serde_json::from_value(serde_json::to_value(status(life)).unwrap()).unwrap();
+fn stored(pod: &PodView, lifecycle: &PodLifecycle) -> PodView {
+    let status = serde_json::from_value(serde_json::to_value(status(lifecycle)).unwrap()).unwrap();
     PodView { status, ..pod.clone() }
 }
 
 #[test]
 fn a_restarted_node_goes_on_where_it_was() {
-    let wishes = annotations(&[("run-for", "10s"), ("ready-after", "2s"), ("exit-code", "1,0")]);
-    let pod = pod(wishes, json!({ "restartPolicy": "OnFailure" }));
-    let mut life = Life::accept(plan(&pod), start());
+    let behavior = annotations(&[("run-for", "10s"), ("ready-after", "2s"), ("exit-code", "1,0")]);
+    let pod = pod(behavior, json!({ "restartPolicy": "OnFailure" }));
+    let mut lifecycle = PodLifecycle::accept(plan(&pod), start());
     for (then, due) in [(1, 3), (3, 11), (11, 13), (13, 21)] {
-        life.advance(at(then));
-        let resumed = Life::resume(&stored(&pod, &life), plan(&pod), at(then));
+        lifecycle.advance(at(then));
+        let resumed = PodLifecycle::resume(&stored(&pod, &lifecycle), plan(&pod), at(then));
         assert_eq!(resumed.version(), 0, "nothing is written only because of a restart");
-        assert_eq!((resumed.due(), life.due()), (Some(at(due)), Some(at(due))), "after {then} s");
+        assert_eq!((resumed.due(), lifecycle.due()), (Some(at(due)), Some(at(due))), "after {then} s");
     }
-    let mut resumed = Life::resume(&stored(&pod, &life), plan(&pod), at(100));
+    let mut resumed = PodLifecycle::resume(&stored(&pod, &lifecycle), plan(&pod), at(100));
     resumed.advance(at(100));
     assert_eq!(summary(&resumed), "Succeeded x1 Completed 0 / -");
 }
@@ -340,14 +342,14 @@ fn a_restarted_node_goes_on_where_it_was() {
 fn the_status_of_a_running_pod_has_the_kubelet_s_shape() {
     let spec = json!({ "initContainers": [{ "name": "i", "image": "x" }] });
     let pod = pod(json!({ "generation": 2 }), spec);
-    let mut life = Life::accept(plan(&pod), start());
-    life.advance(at(1));
+    let mut lifecycle = PodLifecycle::accept(plan(&pod), start());
+    lifecycle.advance(at(1));
     let condition = |type_: &str, second: i64| {
         let time = format!("2026-01-01T00:00:0{second}Z");
         json!({ "type": type_, "status": "True", "lastTransitionTime": time, "observedGeneration": 2 })
     };
     assert_eq!(
-        serde_json::to_value(status(&life)).unwrap(),
+        serde_json::to_value(status(&lifecycle)).unwrap(),
         json!({
             "phase": "Running",
             "observedGeneration": 2,

@@ -1,4 +1,4 @@
-//! A pod as a node reads it.
+//! The fields of a pod that a node reads.
 
 use berth_api::object::{
     Affinity, Condition, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements, StringMap,
@@ -8,7 +8,7 @@ use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// What a node looks at in a pod; read once per event of the watch.
+/// The fields of a pod that a node reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodView {
@@ -79,7 +79,7 @@ pub(crate) struct Status {
     pub(crate) container_statuses: Vec<ContainerState>,
 }
 
-/// The part of a container's status that a node needs to go on after a restart.
+/// The part of a container's status that an agent needs to resume the pod after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerState {
@@ -120,7 +120,7 @@ impl PodView {
         self.condition(condition_type).is_some_and(Condition::is_true)
     }
 
-    /// When a condition became what it is.
+    /// The transition time of a condition.
     pub(crate) fn transition(&self, condition_type: &str) -> Option<Timestamp> {
         self.condition(condition_type)?.last_transition_time
     }
@@ -130,8 +130,7 @@ impl PodView {
         self.spec.readiness_gates.iter().all(|gate| self.has_condition(&gate.condition_type))
     }
 
-    /// The pod as the engine takes it. Spread constraints and scheduling gates are left out: they say nothing
-    /// about a pod that has a node.
+    /// The pod for the engine, without spread constraints and scheduling gates: they do not apply to a bound pod.
     pub(crate) fn to_placed(&self) -> Pod {
         let (metadata, spec) = (&self.metadata, &self.spec);
         Pod {

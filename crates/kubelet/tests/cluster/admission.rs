@@ -1,4 +1,4 @@
-//! Pods that are bound against the rules fail on their node.
+//! Pods that are bound against the rules are rejected by their node.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::world::{World, node, quick, until};
 
 /// The pod's reason and message once it has failed.
-async fn refusal(world: &World, name: &str) -> (String, String) {
+async fn rejection(world: &World, name: &str) -> (String, String) {
     let failed = world.pod_in_phase(name, "Failed").await;
     let text = |field: &str| failed["status"][field].as_str().unwrap_or_default().to_owned();
     (text("reason"), text("message"))
 }
 
-fn asks(cpu: &str) -> Value {
+fn requests(cpu: &str) -> Value {
     let resources = json!({ "requests": { "cpu": cpu } });
     json!({ "containers": [{ "name": "c", "image": "i", "resources": resources }] })
 }
@@ -31,7 +31,7 @@ async fn a_node_selector_and_node_affinity_are_checked() {
     world.bind("affinity", "node-1", json!({}), json!({ "affinity": affinity })).await;
     world.bind("fits", "node-2", json!({}), json!({ "affinity": affinity })).await;
     for name in ["selector", "affinity"] {
-        let (reason, message) = refusal(&world, name).await;
+        let (reason, message) = rejection(&world, name).await;
         assert_eq!(reason, "NodeAffinity");
         assert!(message.starts_with("Pod was rejected: "), "{message}");
     }
@@ -40,31 +40,31 @@ async fn a_node_selector_and_node_affinity_are_checked() {
 }
 
 #[tokio::test]
-async fn resources_are_given_in_the_order_of_arrival() {
+async fn resources_are_assigned_in_order_of_arrival() {
     let world = World::with_nodes(quick(1)).await;
-    world.bind("first", "node-1", json!({}), asks("3")).await;
-    world.bind("too-much", "node-1", json!({}), asks("2")).await;
-    world.bind("fits", "node-1", json!({}), asks("1")).await;
-    let (reason, message) = refusal(&world, "too-much").await;
+    world.bind("first", "node-1", json!({}), requests("3")).await;
+    world.bind("too-much", "node-1", json!({}), requests("2")).await;
+    world.bind("fits", "node-1", json!({}), requests("1")).await;
+    let (reason, message) = rejection(&world, "too-much").await;
     assert_eq!(reason, "OutOfcpu");
     assert!(message.contains("cpu"), "{message}");
     world.pod_in_phase("first", "Running").await;
     world.pod_in_phase("fits", "Running").await;
-    // What goes makes room.
+    // A deleted pod releases its resources.
     world.delete_pod("first").await;
     world.pod_gone("first").await;
-    world.bind("next", "node-1", json!({}), asks("3")).await;
+    world.bind("next", "node-1", json!({}), requests("3")).await;
     world.pod_in_phase("next", "Running").await;
 }
 
 #[tokio::test]
-async fn what_has_ended_takes_no_room() {
+async fn ended_pods_use_no_resources() {
     let world = World::with_nodes(quick(1)).await;
-    let mut job = asks("4");
+    let mut job = requests("4");
     job["restartPolicy"] = json!("Never");
     world.bind("job", "node-1", json!({}), job).await;
     world.pod_in_phase("job", "Succeeded").await;
-    world.bind("service", "node-1", json!({}), asks("4")).await;
+    world.bind("service", "node-1", json!({}), requests("4")).await;
     world.pod_in_phase("service", "Running").await;
 }
 
@@ -77,7 +77,7 @@ async fn host_ports_are_checked() {
     world.bind("first", "node-1", json!({}), spec.clone()).await;
     world.pod_in_phase("first", "Running").await;
     world.bind("second", "node-1", json!({}), spec).await;
-    assert_eq!(refusal(&world, "second").await.0, "NodePorts");
+    assert_eq!(rejection(&world, "second").await.0, "NodePorts");
 }
 
 #[tokio::test]
@@ -89,12 +89,12 @@ async fn taints_that_execute_are_checked_and_others_are_not() {
     world.bind("daemon", "node-1", json!({}), json!({})).await;
     world.pod_in_phase("daemon", "Running").await;
     world.patch(&node("node-1"), taints("NoExecute")).await;
-    // The first look may come before the taint is known here; the second one asks.
+    // The first check may run before the agent knows the taint; the second one reads the node.
     let tolerant = json!({ "tolerations": [{ "key": "k", "operator": "Exists", "effect": "NoExecute" }] });
     world.bind("tolerant", "node-1", json!({}), tolerant).await;
     world.pod_in_phase("tolerant", "Running").await;
     world.bind("intolerant", "node-1", json!({}), json!({})).await;
-    assert_eq!(refusal(&world, "intolerant").await.0, "TaintToleration");
+    assert_eq!(rejection(&world, "intolerant").await.0, "TaintToleration");
 }
 
 #[tokio::test]
@@ -108,30 +108,30 @@ async fn rules_that_hold_during_execution_are_checked_where_their_topology_is_th
 
     let hostname = "kubernetes.io/hostname";
     world.bind("quiet", "node-1", json!({}), rule("podAntiAffinity", hostname)).await;
-    let (reason, message) = refusal(&world, "quiet").await;
+    let (reason, message) = rejection(&world, "quiet").await;
     assert_eq!(reason, "PodAntiAffinity", "{message}");
     world.bind("lonely", "node-2", json!({}), rule("podAffinity", hostname)).await;
-    assert_eq!(refusal(&world, "lonely").await.0, "PodAffinity");
+    assert_eq!(rejection(&world, "lonely").await.0, "PodAffinity");
     world.bind("near", "node-1", json!({}), rule("podAffinity", hostname)).await;
     world.pod_in_phase("near", "Running").await;
-    // Symmetric: who is kept away from does not come either.
+    // Anti-affinity is symmetric.
     world.bind("guarded", "node-2", json!({}), rule("podAntiAffinity", hostname)).await;
     world.pod_in_phase("guarded", "Running").await;
     world.bind("noisy-2", "node-2", noisy, json!({})).await;
-    assert_eq!(refusal(&world, "noisy-2").await.0, "PodAntiAffinity");
-    // A zone is more than a node sees.
+    assert_eq!(rejection(&world, "noisy-2").await.0, "PodAntiAffinity");
+    // A node does not know the other nodes of its zone.
     world.bind("zonal", "node-1", json!({}), rule("podAntiAffinity", "topology.kubernetes.io/zone")).await;
     world.pod_in_phase("zonal", "Running").await;
 }
 
-/// The second look never comes here: what takes the refusal back is what arrives meanwhile.
-fn patient() -> KubeletOptions {
-    KubeletOptions { second_look_after: Duration::from_secs(3600), ..quick(1) }
+/// Without a final check: only watch events can lead to the acceptance of a rejected pod.
+fn without_recheck() -> KubeletOptions {
+    KubeletOptions { recheck_after: Duration::from_secs(3600), ..quick(1) }
 }
 
 #[tokio::test]
 async fn pods_bound_together_may_arrive_in_any_order() {
-    let world = World::with_nodes(patient()).await;
+    let world = World::with_nodes(without_recheck()).await;
     let needs = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingRequiredDuringExecution": [
         { "labelSelector": { "matchLabels": { "app": "base" } }, "topologyKey": "kubernetes.io/hostname" },
     ]}}});
@@ -142,20 +142,20 @@ async fn pods_bound_together_may_arrive_in_any_order() {
 
 #[tokio::test]
 async fn a_pod_may_arrive_before_its_node_s_label_and_before_its_room() {
-    let world = World::with_nodes(patient()).await;
+    let world = World::with_nodes(without_recheck()).await;
     world.bind("labelled", "node-1", json!({}), json!({ "nodeSelector": { "disk": "ssd" } })).await;
     world.patch(&node("node-1"), json!({ "metadata": { "labels": { "disk": "ssd" } } })).await;
     world.pod_in_phase("labelled", "Running").await;
-    world.bind("old", "node-1", json!({}), asks("4")).await;
+    world.bind("old", "node-1", json!({}), requests("4")).await;
     world.pod_in_phase("old", "Running").await;
-    world.bind("new", "node-1", json!({}), asks("4")).await;
+    world.bind("new", "node-1", json!({}), requests("4")).await;
     world.delete_pod("old").await;
     world.pod_in_phase("new", "Running").await;
 }
 
 #[tokio::test]
-async fn a_doubtful_pod_that_is_deleted_goes() {
-    let world = World::with_nodes(patient()).await;
+async fn a_pod_that_is_deleted_before_its_final_check_is_removed() {
+    let world = World::with_nodes(without_recheck()).await;
     world.bind("p", "node-1", json!({}), json!({ "nodeSelector": { "disk": "ssd" } })).await;
     until("the pod has arrived", async || {
         let snapshot = world.control().snapshot();

@@ -3,6 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod admission;
-mod lives;
+mod lifecycles;
 mod nodes;
 mod world;

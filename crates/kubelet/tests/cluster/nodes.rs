@@ -1,4 +1,4 @@
-//! Nodes that register, stay alive, are taken over, switched off, deleted.
+//! Nodes: registration, heartbeats, adoption, stop and start, deletion.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,11 +42,11 @@ async fn nodes_register_and_are_ready() {
 }
 
 #[tokio::test]
-async fn made_nodes_may_have_labels_that_a_node_may_not_give_itself() {
+async fn simulated_nodes_may_have_labels_that_a_node_may_not_set_itself() {
     let mut options = quick(1);
     let role = ("node-role.kubernetes.io/worker".to_owned(), String::new());
     let restricted = ("node-restriction.kubernetes.io/pool".to_owned(), "a".to_owned());
-    options.make[0].labels = [role, restricted].into();
+    options.templates[0].labels = [role, restricted].into();
     let world = World::with_nodes(options).await;
     let labels = world.node("node-1").await["metadata"]["labels"].clone();
     assert_eq!(labels["node-role.kubernetes.io/worker"], "");
@@ -71,13 +71,13 @@ async fn leases_are_created_and_renewed() {
     assert_eq!(found["spec"]["holderIdentity"], "node-2");
     assert_eq!(found["spec"]["leaseDurationSeconds"], 40);
     assert_eq!(found["metadata"]["ownerReferences"][0]["name"], "node-2");
-    // Somebody deletes it: it comes back.
+    // A deleted Lease is created again.
     world.send(Method::DELETE, lease, Value::Null).await.unwrap();
     until("a Lease again", renewed).await;
 }
 
 #[tokio::test]
-async fn what_users_change_of_a_node_stays() {
+async fn changes_by_users_stay() {
     let world = World::with_nodes(with_heartbeat(quick(1), SOON, SOON)).await;
     let change = json!({
         "metadata": { "labels": { "disk": "ssd", "topology.kubernetes.io/zone": "zone-9" } },
@@ -96,7 +96,7 @@ async fn what_users_change_of_a_node_stays() {
 }
 
 #[tokio::test]
-async fn a_node_found_not_ready_reports_again() {
+async fn a_node_that_is_marked_not_ready_reports_again() {
     let world = World::with_nodes(quick(1)).await;
     let unknown = json!({ "status": { "conditions": [
         { "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" },
@@ -106,7 +106,7 @@ async fn a_node_found_not_ready_reports_again() {
 }
 
 #[tokio::test]
-async fn nodes_that_exist_are_taken_over_as_they_are() {
+async fn existing_nodes_are_adopted_as_they_are() {
     let mut world = World::empty().await;
     let create = async |name: &str, labels: Value, status: Value| {
         let body = json!({
@@ -138,9 +138,9 @@ async fn nodes_that_exist_are_taken_over_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_created_later_is_taken_over_with_its_pods() {
+async fn a_node_that_is_created_later_is_adopted_with_its_pods() {
     let world = World::with_nodes(KubeletOptions { adopt: Adopt::All, ..quick(1) }).await;
-    // Bound before the node exists, so no event tells of it when the node has come.
+    // Bound before the node exists, so no watch event reports it after the node is created.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "early" },
         "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] },
@@ -153,7 +153,7 @@ async fn a_node_that_is_created_later_is_taken_over_with_its_pods() {
 }
 
 #[tokio::test]
-async fn a_node_acts_as_itself_and_may_not_touch_others() {
+async fn a_node_uses_its_own_identity_and_may_not_change_others() {
     let mut world = World::empty().await;
     let tokens: HashMap<_, _> =
         ["node-1", "node-2"].map(|name| (name.to_owned(), world.server.node_token(name))).into();
@@ -163,7 +163,7 @@ async fn a_node_acts_as_itself_and_may_not_touch_others() {
     world.bind("p", "node-2", json!({}), json!({})).await;
     world.pod_in_phase("p", "Running").await;
 
-    // The same identity may not speak for another node: what worked above was done as the node itself.
+    // The same identity may not write for another node, so the requests above had the node's own identity.
     let as_node_1 = berth_client::connect::client(world.server.node_config("node-1")).unwrap();
     let refused = async |method: Method, path: &str, body: &str| {
         let content_type = match method {
@@ -185,7 +185,7 @@ async fn a_node_acts_as_itself_and_may_not_touch_others() {
 }
 
 #[tokio::test]
-async fn a_node_is_switched_off_and_on() {
+async fn a_node_stops_and_starts() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, Duration::from_secs(300))).await;
     world.bind("before", "node-1", json!({}), json!({})).await;
     world.pod_in_phase("before", "Running").await;
@@ -195,7 +195,7 @@ async fn a_node_is_switched_off_and_on() {
     world.bind("meanwhile", "node-1", json!({}), json!({})).await;
     world.delete_pod("before").await;
     let last = world.lease_renewed("node-1").await;
-    // The other node's heartbeats go on, this one's do not.
+    // The other node continues its heartbeats, this one does not.
     let other = world.lease_renewed("node-2").await;
     until("the other node's Lease is renewed", async || {
         let now = world.lease_renewed("node-2").await;
@@ -219,7 +219,7 @@ async fn a_node_is_switched_off_and_on() {
 }
 
 #[tokio::test]
-async fn a_deleted_node_is_left_alone_until_somebody_makes_it_again() {
+async fn a_deleted_node_is_adopted_when_it_is_created_again() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, SOON)).await;
     world.send(Method::DELETE, &node("node-1"), Value::Null).await.unwrap();
     until("one node is handled", async || {
@@ -236,7 +236,7 @@ async fn a_deleted_node_is_left_alone_until_somebody_makes_it_again() {
 }
 
 #[tokio::test]
-async fn nodes_wait_for_a_server_that_comes_later() {
+async fn nodes_wait_for_a_server_that_starts_later() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let dir = std::env::temp_dir().join(format!("berth-kubelet-{}-{}", std::process::id(), address.port()));
@@ -245,7 +245,7 @@ async fn nodes_wait_for_a_server_that_comes_later() {
         data_dir: Some(dir.clone()),
         ..berth_apiserver::ServerOptions::default()
     };
-    // Started once to have its certificates, so that the configuration is known before the server is there.
+    // The first start creates the certificates, so that the client configuration is known before the server runs.
     drop(listener);
     let server = berth_apiserver::ApiServer::start(options.clone()).await.unwrap();
     let config = server.admin_config();

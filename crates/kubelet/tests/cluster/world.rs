@@ -1,4 +1,4 @@
-//! An embedded API server, simulated nodes on it, and a client that looks at both.
+//! An embedded API server, simulated nodes, and a client that reads both.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Far longer than anything here takes.
+/// Timeout of every wait.
 const DEADLINE: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -26,10 +26,10 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// So many nodes whose pods run at once and end at once.
+/// This number of nodes, whose pods start and stop without delay.
 pub fn quick(n_nodes: usize) -> KubeletOptions {
     KubeletOptions {
-        make: vec![NodeTemplate::new(n_nodes, 2)],
+        templates: vec![NodeTemplate::new(n_nodes, 2)],
         pods: PodTimings {
             start_after: Duration::ZERO,
             run_for: Duration::ZERO,
@@ -37,29 +37,29 @@ pub fn quick(n_nodes: usize) -> KubeletOptions {
             restart_backoff: Duration::from_millis(100),
             ..PodTimings::default()
         },
-        second_look_after: Duration::from_millis(50),
+        recheck_after: Duration::from_millis(50),
         ..KubeletOptions::default()
     }
 }
 
 impl World {
-    /// A server with nothing on it.
+    /// An empty API server.
     pub async fn empty() -> World {
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
         let client = berth_client::connect::client(server.admin_config()).unwrap();
         World { server, client, kubelet: None }
     }
 
-    /// A server and nodes that are ready.
+    /// An API server with nodes that are ready.
     pub async fn with_nodes(options: KubeletOptions) -> World {
         let mut world = World::empty().await;
         world.start_nodes(options).await;
         world
     }
 
-    /// Starts nodes and waits until those that are made are ready.
+    /// Starts nodes and waits until the registered ones are ready.
     pub async fn start_nodes(&mut self, options: KubeletOptions) {
-        let n_made: usize = options.make.iter().map(|template| template.made.n_nodes).sum();
+        let n_made: usize = options.templates.iter().map(|template| template.nodes.n_nodes).sum();
         let kubelet = Kubelet::new(&self.server.admin_config(), options).unwrap();
         let (control, stop) = (kubelet.control(), CancellationToken::new());
         let task = tokio::spawn(kubelet.run(stop.clone()));
@@ -71,7 +71,7 @@ impl World {
         .await;
     }
 
-    /// Stops the agent of all nodes, as a crash would: nothing is told to anybody.
+    /// Stops the agent without a last request, as a crash does.
     pub async fn stop_nodes(&mut self) {
         let Running { stop, task, .. } = self.kubelet.take().expect("nodes have been started");
         stop.cancel();
@@ -126,7 +126,7 @@ impl World {
         self.send(Method::DELETE, &pod(name), Value::Null).await.unwrap();
     }
 
-    /// Waits for a pod to look as wanted.
+    /// Waits until the pod satisfies a predicate.
     pub async fn pod_when(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         until(&format!("pod {name}: {what}"), async || {
             let pod = self.get(&pod(name)).await.map_err(|e| e.to_string())?;
@@ -139,7 +139,7 @@ impl World {
         self.pod_when(name, phase, |pod| pod["status"]["phase"] == phase).await
     }
 
-    /// Waits for a pod to have gone.
+    /// Waits until the pod is deleted.
     pub async fn pod_gone(&self, name: &str) {
         until(&format!("pod {name} is gone"), async || match self.get(&pod(name)).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -149,7 +149,7 @@ impl World {
         .await;
     }
 
-    /// Waits for something about a node.
+    /// Waits until the node satisfies a predicate.
     pub async fn node_when(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         until(&format!("node {name}: {what}"), async || {
             let node = self.get(&node(name)).await.map_err(|e| e.to_string())?;
@@ -174,7 +174,7 @@ pub fn node(name: &str) -> String {
     format!("/api/v1/nodes/{name}")
 }
 
-/// The condition of an object, if it has it.
+/// The condition of an object, if any.
 pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == type_)
 }
@@ -183,7 +183,7 @@ pub fn is_true(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|c| c["status"] == "True")
 }
 
-/// Asks until the answer is there; then panics with what was last found.
+/// Polls until there is a result; panics with the last state after the timeout.
 pub async fn until<T>(what: &str, ask: impl AsyncFn() -> Result<T, String>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {

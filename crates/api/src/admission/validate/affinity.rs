@@ -15,22 +15,22 @@ const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Whose meaning a term has.
+/// The dialect of a term.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// The v1 API's; `comparisons`: with the extension that `Gt` and `Lt` select pods.
+    /// The v1 API; with `comparisons`, `Gt` and `Lt` are accepted in pod selectors (an extension).
     V1 { comparisons: bool },
-    /// The proposals'.
+    /// The design proposals.
     Proposal,
 }
 
-/// `spec.affinity`: v1 fields, and with extensions the proposals' fields beside them.
+/// `spec.affinity`: v1 fields and, with extensions, the proposals' fields.
 pub(super) fn validate_affinity(affinity: &Affinity, extensions: bool, path: &Path<'_>, errors: &mut Errors) {
     let enforced = extensions.then_some(Dialect::Proposal);
     validate(affinity, Dialect::V1 { comparisons: extensions }, enforced, path, errors);
 }
 
-/// The annotation: everything in it has the proposals' meaning.
+/// The annotation: all its fields have the proposals' meaning.
 pub(super) fn validate_proposal(affinity: &Affinity, path: &Path<'_>, errors: &mut Errors) {
     validate(affinity, Dialect::Proposal, Some(Dialect::Proposal), path, errors);
 }
@@ -130,7 +130,7 @@ fn validate_node_term(
     }
 }
 
-/// The v1 API does not check that `Gt` and `Lt` are given an integer: the scheduler fails on it later.
+/// The v1 API does not check that the values of `Gt` and `Lt` are integers; the scheduler fails on them later.
 fn validate_node_expression(
     requirement: &SelectorRequirement,
     dialect: Dialect,

@@ -1,4 +1,4 @@
-//! Containers: names, ports, and what follows from the node's network.
+//! Containers: names, ports, and the rules of the node's network.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ pub(super) fn validate_init_containers(spec: &PodSpec, path: &Path<'_>, errors: 
         } else if !container.name.is_empty() {
             names.insert(&container.name);
         }
-        // Init containers run one by one, so each is looked at alone; the reference then always says index 0.
+        // Init containers run one by one, so each is checked alone; kube-apiserver always reports index 0.
         validate_host_ports(std::slice::from_ref(container), path, errors);
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn validate_host_network(spec: &PodSpec, path: &Path<'_>, errors: &mu
     }
 }
 
-/// Tolerated in pod templates, not in pods.
+/// Accepted in pod templates, not in pods.
 pub(super) fn validate_image_whitespace(containers: &[Container], path: &Path<'_>, errors: &mut Errors) {
     for (i, container) in containers.iter().enumerate() {
         if container.image.trim().len() != container.image.len() {

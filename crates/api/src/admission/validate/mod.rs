@@ -11,7 +11,7 @@ use super::field::{BadValue, Errors, FieldError, Path};
 use super::syntax;
 use crate::object::{ObjectMeta, Pod, StringMap};
 
-/// What validation depends on besides the pod.
+/// Inputs of validation besides the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidationOptions {
     /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are accepted.
@@ -24,12 +24,12 @@ impl Default for ValidationOptions {
     }
 }
 
-/// Annotations may not be larger than this altogether.
+/// Limit of the total size of annotations, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// Checks a pod that has gone through defaulting and the label key merge.
+/// Validates a pod after defaulting and the label key merge.
 ///
-/// Errors about the annotation with the proposal's affinity come after those of the reference.
+/// Errors about the annotation with the proposals' affinity follow those of kube-apiserver.
 pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     let mut errors = Errors::default();
     validate_metadata(&pod.metadata, &mut errors);
@@ -69,7 +69,7 @@ fn validate_metadata(metadata: &ObjectMeta, errors: &mut Errors) {
     let path = &Path::Root("metadata");
     let prefix = &metadata.generate_name;
     if !prefix.is_empty() {
-        // Only the generated name has to end well.
+        // The prefix itself may end with a character that a name must not end with.
         let stem = prefix.strip_suffix('-').map_or_else(|| prefix.clone(), |stem| format!("{stem}a"));
         errors.invalid_each(&path.child("generateName"), prefix, syntax::dns_subdomain(&stem));
     }
@@ -114,7 +114,7 @@ fn validate_mirror_annotation(pod: &Pod, errors: &mut Errors) {
     }
 }
 
-/// Validates what the annotation `scheduling.berth.dev/affinity` says, and nothing else of the pod. Paths begin with
+/// Validates only the annotation `scheduling.berth.dev/affinity` of a pod. Paths begin with
 /// `metadata.annotations[scheduling.berth.dev/affinity]`.
 pub fn validate_affinity_annotation(pod: &Pod) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -135,7 +135,7 @@ fn validate_annotation(pod: &Pod, errors: &mut Errors) {
     }
 }
 
-/// Labels to have, or labels to select by.
+/// Labels of an object, or labels of a selector.
 fn validate_labels(labels: &StringMap, path: &Path<'_>, errors: &mut Errors) {
     for (key, value) in labels {
         errors.invalid_each(path, key, syntax::label_key(key));

@@ -8,7 +8,7 @@ use super::super::syntax;
 use crate::object::{PodSpec, ResourceList, ResourceRequirements};
 use crate::quantity::Quantity;
 
-/// Where resources are named: the rules for names differ.
+/// The field of a resource list: the rules for resource names differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Container,
@@ -23,7 +23,7 @@ pub(super) fn validate_container_resources(
     validate_requirements(&resources.requests, &resources.limits, Level::Container, path, errors);
 }
 
-/// Overhead is checked as limits are, and its errors say so.
+/// Overhead is checked as limits are, and its errors name limits.
 pub(super) fn validate_overhead(overhead: &ResourceList, path: &Path<'_>, errors: &mut Errors) {
     validate_requirements(&ResourceList::new(), overhead, Level::Container, path, errors);
 }

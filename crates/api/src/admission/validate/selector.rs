@@ -12,7 +12,7 @@ pub(super) const EXISTS_HAS_NO_VALUES: &str =
 pub(super) const GT_HAS_ONE_VALUE: &str = "must be specified single value when `operator` is 'Lt' or 'Gt'";
 pub(super) const NOT_AN_OPERATOR: &str = "not a valid selector operator";
 
-/// `comparisons`: whether `Gt` and `Lt` are operators here, an extension.
+/// `comparisons`: whether `Gt` and `Lt` are accepted, an extension.
 pub(super) fn validate_label_selector(
     selector: Option<&LabelSelector>,
     comparisons: bool,
@@ -56,7 +56,7 @@ fn validate_requirement(
     }
 }
 
-/// What `Gt` and `Lt` compare with is an integer; a value that is not could never match.
+/// The values of `Gt` and `Lt` must be integers: others never match.
 pub(super) fn validate_integers(values: &[String], path: &Path<'_>, errors: &mut Errors) {
     for (i, value) in values.iter().enumerate() {
         if value.parse::<i64>().is_err() {
@@ -87,7 +87,7 @@ pub(super) fn validate_label_keys(
         return;
     }
     if let Some(selector) = selector {
-        // The requirement made from a key is in the selector by now; a second one on the same key is the user's.
+        // The merge has added one requirement on the key; a second one is the user's.
         let positions: HashMap<&str, usize> =
             match_keys.iter().enumerate().map(|(i, k)| (k.as_str(), i)).collect();
         let mut seen: HashSet<&str> = selector.match_labels.keys().map(String::as_str).collect();

@@ -89,7 +89,7 @@ impl World {
         let admin = berth_client::connect::client(server.admin_config()).unwrap();
         tokio::spawn(berth_controllers::run(admin, options, stop.clone()));
         let kubelet = KubeletOptions {
-            make: vec![NodeTemplate::new(n_nodes, n_zones)],
+            templates: vec![NodeTemplate::new(n_nodes, n_zones)],
             credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),
             pods: PodTimings {
                 start_after: Duration::from_millis(20),

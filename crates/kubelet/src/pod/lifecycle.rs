@@ -1,7 +1,7 @@
-//! The life of a pod on its node, as a state machine: no I/O, and the time is handed in.
+//! The lifecycle of a pod on its node, as a state machine. It does no I/O and reads no clock: callers pass the time in.
 //!
-//! The containers of a pod start and end together; init containers run before them in turn, sidecars among those
-//! stay. A stage that takes no time is passed within the same step, so that its status is never written.
+//! All containers of a pod start and end together. Init containers run before them, one after the other; sidecars among
+//! them keep running. A stage of zero length is passed within the same step, so its status is never written.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::Plan;
 use super::view::PodView;
 
-/// A start that takes longer than this is announced by a status of its own (`ContainerCreating`).
-const WORTH_ANNOUNCING: Duration = Duration::from_secs(2);
+/// A start that takes longer than this gets a status of its own (`ContainerCreating`).
+const LONG_START: Duration = Duration::from_secs(2);
 /// A container that ran this long is not in a crash loop.
-const CALM: SignedDuration = SignedDuration::from_mins(10);
+const STABLE_RUN: SignedDuration = SignedDuration::from_mins(10);
 
 /// A pod on its node.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
+pub(crate) struct PodLifecycle {
     pub(super) plan: Plan,
     pub(super) stage: Stage,
     /// When the stage began.
     entered: Timestamp,
     /// When the node accepted the pod.
     pub(super) start_time: Timestamp,
-    /// The init containers that have begun.
+    /// The init containers that have started.
     pub(super) init_runs: Vec<InitRun>,
     pub(super) initialized_at: Option<Timestamp>,
     pub(super) restarts: u32,
-    /// Ends since the last calm run.
+    /// Ends of the containers since the last run that was longer than [`STABLE_RUN`].
     pub(super) n_crashes: u32,
-    /// Begin of the latest run of the containers.
+    /// Start of the latest run of the containers.
     pub(super) run_began: Option<Timestamp>,
-    pub(super) last_end: Option<Ending>,
+    pub(super) last_end: Option<CompletedRun>,
     /// When the containers became ready or stopped being so.
     pub(super) ready_changed: Timestamp,
     pub(super) passes_readiness_gates: bool,
-    /// The pod is to be removed from the API when it has ended.
+    /// The pod is being deleted: the agent removes it from the API when it has ended.
     deleted: bool,
     /// Counts changes of the status.
     version: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Life {
 pub(super) enum Stage {
     /// Accepted; no container runs.
     Creating,
-    /// The last of `init_runs` that is no sidecar runs.
+    /// The last container of `init_runs` that is not a sidecar runs.
     Initializing,
     /// Containers run and are not ready.
     Started,
@@ -54,25 +54,25 @@ pub(super) enum Stage {
     Ready,
     /// Containers have ended and will be restarted.
     BackOff,
-    /// Containers have been told to end.
+    /// Containers received SIGTERM.
     Stopping { after: Duration, exit_code: i32 },
-    /// Nothing runs any more.
-    Ended(End),
+    /// No container runs, and none will.
+    Ended(Outcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum Outcome {
     Succeeded,
     Failed,
     /// `activeDeadlineSeconds` passed.
     DeadlineExceeded,
-    /// The node refused the pod.
-    Rejected(Refusal),
+    /// The node rejected the pod.
+    Rejected(Rejection),
 }
 
-/// Why a node refuses a pod: what becomes `status.reason` and `status.message`.
+/// Why a node rejects a pod: `status.reason` and `status.message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Rejection {
     /// One word, such as `NodeAffinity` or `OutOfcpu`.
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -85,31 +85,34 @@ pub(super) struct InitRun {
     pub(super) ended: Option<Timestamp>,
 }
 
-/// The end of a run of the containers.
+/// A completed run of the containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ending {
+pub(super) struct CompletedRun {
     pub(super) exit_code: i32,
     pub(super) began: Timestamp,
     pub(super) ended: Timestamp,
 }
 
-impl Life {
-    /// A pod the node has just accepted.
-    pub(crate) fn accept(plan: Plan, now: Timestamp) -> Life {
-        let announced = plan.start_after > WORTH_ANNOUNCING;
-        Life { version: u32::from(announced), ..Life::new(plan, Stage::Creating, now) }
+impl PodLifecycle {
+    /// A pod that the node has just accepted.
+    pub(crate) fn accept(plan: Plan, now: Timestamp) -> PodLifecycle {
+        let announced = plan.start_after > LONG_START;
+        PodLifecycle { version: u32::from(announced), ..PodLifecycle::new(plan, Stage::Creating, now) }
     }
 
-    /// A pod the node refuses: it has failed.
-    pub(crate) fn reject(plan: Plan, refusal: Refusal, now: Timestamp) -> Life {
-        Life { version: 1, ..Life::new(plan, Stage::Ended(End::Rejected(refusal)), now) }
+    /// A pod that the node rejects: its phase is `Failed`.
+    pub(crate) fn reject(plan: Plan, rejection: Rejection, now: Timestamp) -> PodLifecycle {
+        PodLifecycle {
+            version: 1,
+            ..PodLifecycle::new(plan, Stage::Ended(Outcome::Rejected(rejection)), now)
+        }
     }
 
-    /// A pod that runs already, or has ended, according to its status: nothing is written until that changes.
-    pub(crate) fn resume(pod: &PodView, plan: Plan, now: Timestamp) -> Life {
+    /// A pod that already runs or has ended according to its status. No status is written until that changes.
+    pub(crate) fn resume(pod: &PodView, plan: Plan, now: Timestamp) -> PodLifecycle {
         if pod.is_terminal() {
-            let end = if pod.status.phase == "Succeeded" { End::Succeeded } else { End::Failed };
-            return Life::new(plan, Stage::Ended(end), now);
+            let end = if pod.status.phase == "Succeeded" { Outcome::Succeeded } else { Outcome::Failed };
+            return PodLifecycle::new(plan, Stage::Ended(end), now);
         }
         let start_time = pod.status.start_time.unwrap_or(now);
         let statuses = &pod.status.container_statuses;
@@ -119,7 +122,7 @@ impl Life {
             .map(|r| r.started_at.unwrap_or(start_time));
         let restarts = statuses.iter().map(|c| c.restart_count.max(0) as u32).max().unwrap_or(0);
         let (stage, entered) = match began {
-            // Waiting for a restart, or so the status says: the back-off begins anew.
+            // By its status the pod waits for a restart: its back-off starts again.
             None if !statuses.is_empty() => (Stage::BackOff, now),
             None => (Stage::Ready, start_time),
             Some(began) if pod.has_condition("ContainersReady") || pod.has_condition("Ready") => {
@@ -130,7 +133,7 @@ impl Life {
         let init_run = InitRun { began: start_time, ended: Some(start_time) };
         let sidecar_run = InitRun { began: start_time, ended: None };
         let init_runs = plan.init_containers.iter();
-        Life {
+        PodLifecycle {
             init_runs: init_runs.map(|c| if c.is_sidecar { sidecar_run } else { init_run }).collect(),
             initialized_at: Some(pod.transition("Initialized").unwrap_or(start_time)),
             start_time,
@@ -139,12 +142,12 @@ impl Life {
             run_began: Some(began.unwrap_or(start_time)),
             ready_changed: pod.transition("ContainersReady").unwrap_or(start_time),
             passes_readiness_gates: pod.passes_readiness_gates(),
-            ..Life::new(plan, stage, entered)
+            ..PodLifecycle::new(plan, stage, entered)
         }
     }
 
-    fn new(plan: Plan, stage: Stage, now: Timestamp) -> Life {
-        Life {
+    fn new(plan: Plan, stage: Stage, now: Timestamp) -> PodLifecycle {
+        PodLifecycle {
             plan,
             stage,
             entered: now,
@@ -162,7 +165,7 @@ impl Life {
         }
     }
 
-    /// When the next change is due; none if only an event from outside changes anything.
+    /// When the next change is due; none if only an event can change the pod.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let due = self.stage_length().map(|length| later(self.entered, length));
         match (due, self.deadline()) {
@@ -176,24 +179,24 @@ impl Life {
         while self.due().is_some_and(|due| due <= now) {
             if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.end_run(137, now);
-                self.end(End::DeadlineExceeded, now);
+                self.end(Outcome::DeadlineExceeded, now);
             } else {
                 self.pass_stage(now);
             }
         }
     }
 
-    /// The pod is being deleted, with so much time to end in. May be told again with less.
+    /// Starts the deletion with a grace period. A later call may shorten the period.
     pub(crate) fn delete(&mut self, grace: Duration, now: Timestamp) {
         self.deleted = true;
         let (after, exit_code) = self.plan.stopping(grace);
         match self.stage {
             Stage::Ended(_) => {}
-            // Nothing runs that could take its time.
-            Stage::Creating => self.end_deleted(End::Failed, now),
+            // No container runs, so nothing delays the end.
+            Stage::Creating => self.end_deleted(Outcome::Failed, now),
             Stage::BackOff => {
                 let failed = self.last_end.is_some_and(|end| end.exit_code != 0);
-                self.end_deleted(if failed { End::Failed } else { End::Succeeded }, now);
+                self.end_deleted(if failed { Outcome::Failed } else { Outcome::Succeeded }, now);
             }
             Stage::Stopping { after: before, .. } if before <= after => {}
             Stage::Stopping { .. } => self.stage = Stage::Stopping { after, exit_code },
@@ -204,7 +207,7 @@ impl Life {
         self.advance(now);
     }
 
-    /// Whether the conditions of the pod's readiness gates are true.
+    /// Sets whether the conditions of the pod's readiness gates are true.
     pub(crate) fn set_readiness_gates(&mut self, passed: bool) {
         if self.passes_readiness_gates != passed {
             self.passes_readiness_gates = passed;
@@ -214,17 +217,16 @@ impl Life {
         }
     }
 
-    /// Changes with every change of the status; 0 while there is nothing to write.
+    /// The version of the status: it grows with every change, and is 0 while there is nothing to write.
     pub(crate) fn version(&self) -> u32 {
         self.version
     }
 
-    /// Whether the pod has ended and is to be removed from the API.
+    /// Whether the pod has ended and the agent may remove it from the API.
     pub(crate) fn is_removable(&self) -> bool {
         self.deleted && self.has_ended()
     }
 
-    /// Whether nothing of it runs any more, or ever will.
     /// How often its containers have been started.
     pub(crate) fn n_runs(&self) -> u32 {
         self.restarts + u32::from(self.run_began.is_some())
@@ -235,17 +237,17 @@ impl Life {
         self.stage == Stage::BackOff
     }
 
-    /// Whether its containers have been told to end.
+    /// Whether its containers received SIGTERM and have not ended.
     pub(crate) fn is_stopping(&self) -> bool {
         matches!(self.stage, Stage::Stopping { .. })
     }
 
-    /// What it was going to do.
+    /// The plan that the lifecycle follows.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Whether nothing of it runs any more, or ever will.
+    /// Whether no container runs, and none will.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended(_))
     }
@@ -308,13 +310,13 @@ impl Life {
             }
             Stage::Stopping { exit_code, .. } => {
                 self.end_run(exit_code, now);
-                self.end_deleted(if exit_code == 0 { End::Succeeded } else { End::Failed }, now);
+                self.end_deleted(if exit_code == 0 { Outcome::Succeeded } else { Outcome::Failed }, now);
             }
             Stage::Ended(_) => {}
         }
     }
 
-    /// Begins the next init container that has to end, and the sidecars before it; else the containers.
+    /// Starts the next init container and the sidecars before it; the containers when no init container is left.
     fn begin_init_container(&mut self, now: Timestamp) {
         while let Some(next) = self.plan.init_containers.get(self.init_runs.len()) {
             self.init_runs.push(InitRun { began: now, ended: None });
@@ -331,16 +333,16 @@ impl Life {
         self.change(Stage::Started, now);
     }
 
-    /// The containers end by themselves.
+    /// The containers end without being stopped.
     fn finish_run(&mut self, now: Timestamp) {
         let exit_code = self.plan.exit_code(self.restarts);
-        let was_calm = self.run_began.is_some_and(|began| now.duration_since(began) >= CALM);
+        let was_stable = self.run_began.is_some_and(|began| now.duration_since(began) >= STABLE_RUN);
         self.end_run(exit_code, now);
         if self.plan.restarts_after(exit_code) {
-            self.n_crashes = if was_calm { 1 } else { self.n_crashes.saturating_add(1) };
+            self.n_crashes = if was_stable { 1 } else { self.n_crashes.saturating_add(1) };
             self.change(Stage::BackOff, now);
         } else {
-            self.end(if exit_code == 0 { End::Succeeded } else { End::Failed }, now);
+            self.end(if exit_code == 0 { Outcome::Succeeded } else { Outcome::Failed }, now);
         }
     }
 
@@ -348,20 +350,20 @@ impl Life {
         if matches!(self.stage, Stage::Started | Stage::Ready | Stage::Stopping { .. })
             && let Some(began) = self.run_began
         {
-            self.last_end = Some(Ending { exit_code, began, ended: now });
+            self.last_end = Some(CompletedRun { exit_code, began, ended: now });
             self.ready_changed = now;
         }
     }
 
-    fn end(&mut self, end: End, now: Timestamp) {
+    fn end(&mut self, end: Outcome, now: Timestamp) {
         for run in &mut self.init_runs {
             run.ended.get_or_insert(now);
         }
         self.change(Stage::Ended(end), now);
     }
 
-    /// Ends for removal: the status is told only if somebody will see it.
-    fn end_deleted(&mut self, end: End, now: Timestamp) {
+    /// Ends a deleted pod. Its last status is written only if the plan says that a client reads it.
+    fn end_deleted(&mut self, end: Outcome, now: Timestamp) {
         let version = self.version;
         self.end(end, now);
         if !self.plan.reports_end {
@@ -380,7 +382,7 @@ impl Life {
     }
 }
 
-/// Saturates at the end of time.
+/// Saturates at the largest timestamp.
 fn later(time: Timestamp, duration: Duration) -> Timestamp {
     time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }

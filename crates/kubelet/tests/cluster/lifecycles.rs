@@ -1,4 +1,4 @@
-//! Pods that run, end, and go.
+//! Lifecycles of pods: running, completion, deletion.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn deletion_waits_for_the_containers_to_end() {
 }
 
 #[tokio::test]
-async fn a_pod_with_finalizers_tells_its_end_and_stays() {
+async fn a_pod_with_finalizers_reports_its_end_and_stays() {
     let world = World::with_nodes(quick(1)).await;
     world.bind("p", "node-1", json!({ "finalizers": ["example.com/keep"] }), json!({})).await;
     world.pod_in_phase("p", "Running").await;
@@ -122,7 +122,7 @@ async fn ended_pods_and_pods_that_never_started_are_removed() {
 }
 
 #[tokio::test]
-async fn readiness_gates_are_obeyed() {
+async fn readiness_gates_are_respected() {
     let world = World::with_nodes(quick(1)).await;
     let spec = json!({ "readinessGates": [{ "conditionType": "example.com/gate" }] });
     world.bind("p", "node-1", json!({}), spec).await;
@@ -136,14 +136,14 @@ async fn readiness_gates_are_obeyed() {
 }
 
 #[tokio::test]
-async fn a_restarted_agent_goes_on_with_running_pods() {
+async fn a_restarted_agent_resumes_running_pods() {
     let mut world = World::with_nodes(quick(2)).await;
     let labels = json!({ "labels": { "app": "a" } });
     let spec = json!({ "nodeSelector": { "topology.kubernetes.io/zone": "zone-1" } });
     world.bind("runs", "node-1", labels, spec).await;
     let before = world.pod_in_phase("runs", "Running").await;
     world.stop_nodes().await;
-    // What happens meanwhile: a binding, a deletion, and a node that no longer suits its pod.
+    // In the meantime: a binding, a deletion, and a node that no longer satisfies the rules of its pod.
     let zone = json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "zone-2" } } });
     world.patch(&crate::world::node("node-1"), zone).await;
     world.bind("bound", "node-1", json!({}), json!({})).await;
@@ -160,7 +160,7 @@ async fn a_restarted_agent_goes_on_with_running_pods() {
 }
 
 #[tokio::test]
-async fn a_pod_made_again_under_its_name_is_another_pod() {
+async fn a_new_pod_of_the_same_name_is_another_pod() {
     let world = World::with_nodes(quick(2)).await;
     world.bind("p", "node-1", json!({}), json!({})).await;
     let first = world.pod_in_phase("p", "Running").await;
@@ -173,7 +173,7 @@ async fn a_pod_made_again_under_its_name_is_another_pod() {
 }
 
 #[tokio::test]
-async fn events_are_told_if_asked_for() {
+async fn events_are_recorded_when_enabled() {
     let world = World::with_nodes(KubeletOptions { events: true, ..quick(1) }).await;
     world.bind("p", "node-1", json!({}), json!({})).await;
     until("the events of a start", async || {
