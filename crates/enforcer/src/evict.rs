@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::object::time::rfc3339;
+use berth_api::resource::PODS;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;
@@ -157,7 +158,7 @@ impl Evictor {
 
 impl Eviction {
     fn path(&self) -> String {
-        format!("/api/v1/namespaces/{}/pods/{}", self.namespace, self.name)
+        PODS.object_path(&self.namespace, &self.name)
     }
 }
 

@@ -21,8 +21,9 @@ fn preempt(cluster: &mut Cluster, world: &World) -> String {
     let prepared = cluster.prepare(&admitted(pod, true));
     match cluster.preempt(&prepared, &budgets) {
         Preemption::Victims(found) => {
-            let victims: Vec<_> = found.victims.into_iter().map(|(_, name)| name).collect();
-            let nominations: Vec<_> = found.nominations.into_iter().map(|(_, name)| name).collect();
+            let victims: Vec<_> = found.victims.into_iter().map(|pod| pod.name().to_owned()).collect();
+            let nominations: Vec<_> =
+                found.nominations.into_iter().map(|pod| pod.name().to_owned()).collect();
             let mut text = format!("{}: {}", found.node, victims.join(" "));
             text += &"!".repeat(found.n_pdb_violations);
             if !nominations.is_empty() {

@@ -13,7 +13,7 @@ use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, Settings,
     Victims, WakeConditions,
 };
-use berth_testkit::generate::{self, Flavour, Operation, PodKey};
+use berth_testkit::generate::{self, Flavour, Operation};
 use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
 use common::{apply, cut_down, settings};
 
@@ -95,9 +95,9 @@ impl History {
             placed += 1;
         }
         // In an order that is not the one they came in.
-        let mut keys: Vec<_> = world.pods.iter().map(PodKey::of).collect();
-        keys.sort_by_key(|k| (k.name.len() % 3, k.name.clone(), k.namespace.clone()));
-        keys.iter().for_each(|k| cluster.remove_pod(&k.namespace, &k.name));
+        let mut keys: Vec<_> = world.pods.iter().map(|pod| pod.metadata.namespaced_name()).collect();
+        keys.sort_by_key(|k| (k.name().len() % 3, k.name().to_owned(), k.namespace().to_owned()));
+        keys.iter().for_each(|k| cluster.remove_pod(k.namespace(), k.name()));
         match (cluster.n_pods(), cluster.n_counted()) {
             (0, 0) => Ok(()),
             (pods, counted) => {

@@ -1,7 +1,7 @@
-//! A proxy between a client and its API server that does to requests what a bad day does; for tests.
+//! A proxy between a client and its API server that injects faults; for tests.
 //!
-//! A rule says for each request how it fares; what is passed on to the server is kept in a list, so that a test can
-//! count what was asked of it.
+//! A rule selects a fault for each request. The proxy records the requests that it forwards to the server, so that a test
+//! can count them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,55 +23,55 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What is done to a request.
+/// What the proxy does to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered by the server.
+    /// Forwards the request and the response.
     None,
-    /// The server is not asked; this is the answer.
+    /// Responds with this status code, without forwarding.
     Answer(u16),
-    /// The server is not asked, and there is no answer.
+    /// Never responds, without forwarding.
     Hang,
-    /// The server carries it out, and the answer is lost with the connection.
+    /// Forwards the request and closes the connection without a response.
     LoseAnswer,
-    /// The server carries it out, and there is no answer.
+    /// Forwards the request and never responds.
     HangAfter,
-    /// The server is asked so much later.
+    /// Forwards the request after this delay.
     Delay(Duration),
 }
 
-/// A request that was passed on to the server.
+/// A request that was forwarded to the server.
 #[derive(Clone, Debug)]
-pub struct Passed {
-    /// When.
+pub struct ForwardedRequest {
+    /// When the proxy forwarded it.
     pub at: tokio::time::Instant,
-    /// Its method.
+    /// HTTP method.
     pub method: Method,
-    /// Its path, without the query.
+    /// URL path without the query.
     pub path: String,
 }
 
 type Rule = Box<dyn FnMut(&Parts) -> Fault + Send>;
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A proxy that runs as long as its runtime.
+/// A proxy. It runs until its runtime stops.
 #[derive(Clone)]
 pub struct Proxy {
     address: SocketAddr,
     rule: Arc<Mutex<Rule>>,
-    /// Streams that pass through break whenever this changes.
+    /// Response streams break when this changes.
     cut: watch::Sender<u64>,
-    passed: Arc<Mutex<Vec<Passed>>>,
+    forwarded: Arc<Mutex<Vec<ForwardedRequest>>>,
     n_faults: Arc<AtomicUsize>,
 }
 
 impl Proxy {
-    /// A proxy that does nothing yet.
+    /// Starts a proxy without faults.
     ///
     /// # Panics
-    /// There is no client to be made of `upstream`, or no free port.
+    /// `upstream` is not a usable client configuration, or no port is free.
     pub async fn start(mut upstream: kube::Config) -> Proxy {
-        // What is sent again is the tested client's to decide.
+        // The tested client decides about retries, not the proxy.
         upstream.default_retry = false;
         upstream.read_timeout = None;
         let client = kube::Client::try_from(upstream).unwrap();
@@ -80,7 +80,7 @@ impl Proxy {
             address: listener.local_addr().unwrap(),
             rule: Arc::new(Mutex::new(Box::new(|_: &Parts| Fault::None))),
             cut: watch::channel(0).0,
-            passed: Arc::default(),
+            forwarded: Arc::default(),
             n_faults: Arc::default(),
         };
         let served = proxy.clone();
@@ -93,7 +93,7 @@ impl Proxy {
                     async move { proxy.answer(client, request).await }
                 });
                 tokio::spawn(async move {
-                    // A connection that ends badly is what this is for.
+                    // Broken connections are intended.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -103,40 +103,40 @@ impl Proxy {
         proxy
     }
 
-    /// For clients that are to go through it.
+    /// The configuration of a client that uses the proxy.
     ///
     /// # Panics
-    /// Never: the address is one.
+    /// Never: the address is valid.
     pub fn config(&self) -> kube::Config {
         kube::Config::new(format!("http://{}", self.address).parse().unwrap())
     }
 
-    /// From now on, requests fare like this.
+    /// Sets the rule for all following requests.
     ///
     /// # Panics
-    /// A rule before panicked.
+    /// An earlier rule panicked.
     pub fn rule(&self, rule: impl FnMut(&Parts) -> Fault + Send + 'static) {
         *self.rule.lock().unwrap() = Box::new(rule);
     }
 
-    /// Breaks all answers that are still coming, and with them all watches.
+    /// Breaks all open responses, and with them all watches.
     pub fn cut(&self) {
         self.cut.send_modify(|n| *n += 1);
     }
 
-    /// To how many requests something was done.
+    /// The number of requests with a fault.
     pub fn n_faults(&self) -> usize {
         self.n_faults.load(Ordering::Relaxed)
     }
 
-    /// What was passed on to the server, in order.
-    pub fn passed(&self) -> Vec<Passed> {
-        self.passed.lock().unwrap().clone()
+    /// The requests that were forwarded to the server, in order.
+    pub fn forwarded(&self) -> Vec<ForwardedRequest> {
+        self.forwarded.lock().unwrap().clone()
     }
 
-    /// When requests to bind were passed on.
+    /// When binding requests were forwarded.
     pub fn bindings(&self) -> Vec<tokio::time::Instant> {
-        self.passed().iter().filter(|p| p.path.ends_with("/binding")).map(|p| p.at).collect()
+        self.forwarded().iter().filter(|p| p.path.ends_with("/binding")).map(|p| p.at).collect()
     }
 
     async fn answer(
@@ -158,10 +158,14 @@ impl Proxy {
         let method = parts.method.clone();
         parts.headers.remove(http::header::HOST);
         let request = Request::from_parts(parts, kube::client::Body::from(body));
-        self.passed.lock().unwrap().push(Passed { at: tokio::time::Instant::now(), method, path });
+        self.forwarded.lock().unwrap().push(ForwardedRequest {
+            at: tokio::time::Instant::now(),
+            method,
+            path,
+        });
         let response = client.send(request).await.map_err(std::io::Error::other)?;
         match fault {
-            Fault::LoseAnswer => return Err(std::io::Error::other("the answer is lost")),
+            Fault::LoseAnswer => return Err(std::io::Error::other("the response is dropped")),
             Fault::HangAfter => std::future::pending::<()>().await,
             _ => {}
         }
@@ -184,10 +188,10 @@ impl Proxy {
     }
 }
 
-/// An error as an API server tells it.
+/// An error response of an API server.
 fn status(code: u16) -> Response<Body> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-        "reason": if code == 410 { "Expired" } else { "Fault" }, "message": "it is one of those days"});
+        "reason": if code == 410 { "Expired" } else { "Fault" }, "message": "injected fault"});
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
@@ -209,7 +213,7 @@ pub fn is_eviction(request: &Parts) -> bool {
     request.method == Method::POST && request.uri.path().ends_with("/eviction")
 }
 
-/// Whether a request is a watch that goes on from a version.
+/// Whether a request is a watch that resumes from a resource version.
 pub fn is_resumed_watch(request: &Parts) -> bool {
     request.uri.query().is_some_and(|query| query.contains("watch=1") && query.contains("resourceVersion="))
 }

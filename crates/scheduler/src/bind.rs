@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_api::resource::PODS;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;
@@ -265,10 +266,5 @@ impl Binder {
 
 /// Path of a pod.
 pub(crate) fn pod_path(pod: &Pod) -> String {
-    path_of(&pod.metadata.namespace, &pod.metadata.name)
-}
-
-/// Path of a pod by namespace and name.
-pub(crate) fn path_of(namespace: &str, name: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods/{name}")
+    PODS.object_path(&pod.metadata.namespace, &pod.metadata.name)
 }

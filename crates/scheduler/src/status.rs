@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
 use berth_api::object::Pod;
 use berth_api::object::time::rfc3339;
+use berth_api::resource::PODS;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use http::Method;
 use serde_json::{Value, json};
-
-use crate::bind::path_of;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ATTEMPTS: u32 = 4;
@@ -86,7 +86,7 @@ pub(crate) async fn patch_status(
     name: &str,
     patch: &Value,
 ) -> Result<(), CallError> {
-    let path = format!("{}/status", path_of(namespace, name));
+    let path = format!("{}/status", PODS.object_path(namespace, name));
     let body = patch.to_string().into_bytes();
     let request =
         || call::with_body(Method::PATCH, &path, "application/strategic-merge-patch+json", body.clone());
@@ -96,8 +96,7 @@ pub(crate) async fn patch_status(
 /// A pod that is preempted.
 #[derive(Clone, Debug)]
 pub(crate) struct Victim {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+    pub(crate) name: NamespacedName,
     pub(crate) uid: String,
 }
 
@@ -107,7 +106,8 @@ pub(crate) async fn evict(
     victim: &Victim,
     scheduler_name: &str,
 ) -> Result<(), CallError> {
-    let Victim { namespace, name, uid } = victim;
+    let Victim { name, uid } = victim;
+    let (namespace, name) = (name.namespace(), name.name());
     let condition = json!({
         "type": "DisruptionTarget",
         "status": "True",
@@ -117,7 +117,7 @@ pub(crate) async fn evict(
     });
     let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
     patch_status(client, namespace, name, &patch).await?;
-    let path = path_of(namespace, name);
+    let path = PODS.object_path(namespace, name);
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
     let body = body.to_string().into_bytes();
     with_retries(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await

@@ -1,90 +1,70 @@
 //! Random, reproducible histories of a cluster, for property tests.
 //!
-//! Everything is drawn from small vocabularies (three zones, three apps, five namespaces, ...), so that
-//! pods, nodes and terms meet often. The objects are valid and as admitted, with two exceptions that real
-//! clusters have as well: pods on nodes that are not there, and namespaces that do not exist.
+//! Values come from small sets (three zones, three apps, five namespaces, ...), so that terms match often. The objects
+//! are valid and as admitted, with two exceptions that also occur in real clusters: pods on nodes that do not exist, and
+//! namespaces that do not exist.
 
 mod objects;
 mod random;
 mod settings;
 mod terms;
 
-use berth_api::object::{Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap};
+use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, Service, StringMap};
 
 use crate::naive::{WorkloadSelector, World};
 
 pub use random::Random;
 pub use settings::{options, profile};
 
-/// Which rules the generated pods carry.
+/// Which rules the generated pods have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// Only what kube-scheduler knows.
+    /// Only rules of kube-scheduler.
     V1,
-    /// The proposals' fields as well: in the spec, in the annotation, and `Gt`/`Lt` in pod terms.
+    /// Also the proposals' fields: in the spec, in the annotation, and `Gt`/`Lt` in pod terms.
     Extensions,
 }
 
-/// One change to a cluster, or one question about it.
+/// A change to a cluster, or a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// A node appears; pods that name it may be there already.
+    /// Adds a node; pods bound to it may already exist.
     AddNode(Box<Node>),
-    /// A node's labels, taints, allocatable, images or cordon change.
+    /// Changes a node's labels, taints, allocatable, images or cordon.
     UpdateNode(Box<Node>),
-    /// A node disappears; its pods stay behind on an unknown node.
+    /// Removes a node; its pods stay, on an unknown node.
     RemoveNode(String),
-    /// A namespace appears, or its labels change.
+    /// Adds a namespace, or changes its labels.
     SetNamespace(Namespace),
-    /// A namespace disappears; its pods stay.
+    /// Removes a namespace; its pods stay.
     RemoveNamespace(String),
-    /// A service appears.
+    /// Adds a service.
     AddService(Service),
-    /// A service disappears.
-    RemoveService(PodKey),
-    /// A workload's selector becomes known.
+    /// Removes a service.
+    RemoveService(NamespacedName),
+    /// Adds a workload's selector.
     AddWorkload(WorkloadSelector),
-    /// A pod appears: running, or waiting when it has no node.
+    /// Adds a pod: running, or pending without a node.
     AddPod(Box<Pod>),
-    /// A pod's labels change.
-    RelabelPod(PodKey, StringMap),
-    /// A pod is being deleted: it has a deletion timestamp from now on.
-    TerminatePod(PodKey),
-    /// A pod disappears.
-    RemovePod(PodKey),
-    /// A waiting pod is nominated to the node that `spec.nodeName` names, which may not be there.
+    /// Changes a pod's labels.
+    RelabelPod(NamespacedName, StringMap),
+    /// Sets a pod's deletion timestamp.
+    TerminatePod(NamespacedName),
+    /// Removes a pod.
+    RemovePod(NamespacedName),
+    /// Nominates a pending pod to the node in `spec.nodeName`, which may not exist.
     Nominate(Box<Pod>),
-    /// A pod's nomination ends.
-    ClearNomination(PodKey),
-    /// A disruption budget appears, or changes.
+    /// Clears a pod's nomination.
+    ClearNomination(NamespacedName),
+    /// Adds or changes a disruption budget.
     SetBudget(PodDisruptionBudget),
-    /// Where does this pod go, which is not in the cluster? The cluster does not change; a test that wants
-    /// it there applies [`Operation::AddPod`] with the answer as its node.
+    /// Decides about a pod that is not in the cluster. The cluster does not change; a test may then apply
+    /// [`Operation::AddPod`] with the chosen node.
     Decide(Box<Pod>),
 }
 
-/// Namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodKey {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
-impl PodKey {
-    /// The key of a pod.
-    pub fn of(pod: &Pod) -> Self {
-        PodKey { namespace: pod.metadata.namespace.clone(), name: pod.metadata.name.clone() }
-    }
-
-    fn is(&self, metadata: &berth_api::object::ObjectMeta) -> bool {
-        self.namespace == metadata.namespace && self.name == metadata.name
-    }
-}
-
 impl World {
-    /// Makes a change. What names nothing in the world, changes nothing.
+    /// Applies a change. Operations on unknown objects have no effect.
     pub fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::AddNode(node) => {
@@ -109,7 +89,7 @@ impl World {
                 });
                 self.services.push(service.clone());
             }
-            Operation::RemoveService(key) => self.services.retain(|s| !key.is(&s.metadata)),
+            Operation::RemoveService(key) => self.services.retain(|s| s.metadata.namespaced_name() != *key),
             Operation::AddWorkload(workload) => {
                 let same = |w: &WorkloadSelector| {
                     (&w.kind, &w.namespace, &w.name) == (&workload.kind, &workload.namespace, &workload.name)
@@ -118,33 +98,32 @@ impl World {
                 self.workloads.push(workload.clone());
             }
             Operation::AddPod(pod) => {
-                let key = PodKey::of(pod);
-                self.pods.retain(|p| !key.is(&p.metadata));
+                let key = pod.metadata.namespaced_name();
+                self.pods.retain(|p| p.metadata.namespaced_name() != key);
                 self.pods.push((**pod).clone());
             }
             Operation::RelabelPod(key, labels) => {
-                for pod in self.pods.iter_mut().filter(|p| key.is(&p.metadata)) {
+                for pod in self.pods.iter_mut().filter(|p| p.metadata.namespaced_name() == *key) {
                     pod.metadata.labels = labels.clone();
                 }
             }
             Operation::TerminatePod(key) => {
-                for pod in self.pods.iter_mut().filter(|p| key.is(&p.metadata)) {
+                for pod in self.pods.iter_mut().filter(|p| p.metadata.namespaced_name() == *key) {
                     objects::terminate(pod);
                 }
             }
-            Operation::RemovePod(key) => self.pods.retain(|p| !key.is(&p.metadata)),
+            Operation::RemovePod(key) => self.pods.retain(|p| p.metadata.namespaced_name() != *key),
             Operation::Nominate(pod) => {
-                let key = PodKey::of(pod);
-                self.nominated.retain(|p| !key.is(&p.metadata));
+                let key = pod.metadata.namespaced_name();
+                self.nominated.retain(|p| p.metadata.namespaced_name() != key);
                 self.nominated.push((**pod).clone());
             }
-            Operation::ClearNomination(key) => self.nominated.retain(|p| !key.is(&p.metadata)),
+            Operation::ClearNomination(key) => {
+                self.nominated.retain(|p| p.metadata.namespaced_name() != *key)
+            }
             Operation::SetBudget(budget) => {
-                let same = |b: &PodDisruptionBudget| {
-                    (&b.metadata.namespace, &b.metadata.name)
-                        == (&budget.metadata.namespace, &budget.metadata.name)
-                };
-                self.budgets.retain(|b| !same(b));
+                let key = budget.metadata.namespaced_name();
+                self.budgets.retain(|b| b.metadata.namespaced_name() != key);
                 self.budgets.push(budget.clone());
             }
             Operation::Decide(_) => {}
@@ -152,10 +131,9 @@ impl World {
     }
 }
 
-/// A history of `len` operations: the same for the same arguments, on every machine.
+/// A history of `len` operations, the same for the same arguments on every machine.
 ///
-/// It starts with some nodes and namespaces; after that all operations come in any order, and names that
-/// were removed come back.
+/// It starts with some nodes and namespaces; all operations follow in random order, and removed names are reused.
 pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let mut world = World::default();
@@ -174,7 +152,7 @@ pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
 
 fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Operation {
     let draw = random.below(100);
-    let pod_key = |random: &mut Random| random.pick(&world.pods).map(PodKey::of);
+    let pod_key = |random: &mut Random| random.pick(&world.pods).map(|pod| pod.metadata.namespaced_name());
     let operation = match draw {
         0..6 => Some(Operation::AddNode(Box::new(objects::node(random)))),
         6..13 => {
@@ -187,7 +165,7 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
         20..22 => Some(Operation::AddService(objects::service(random))),
         22..23 => {
             let service = random.pick(&world.services).map(|s| s.metadata.clone());
-            service.map(|m| Operation::RemoveService(PodKey { namespace: m.namespace, name: m.name }))
+            service.map(|m| Operation::RemoveService(m.namespaced_name()))
         }
         23..25 => Some(Operation::AddWorkload(objects::workload(random))),
         25..33 => pod_key(random).map(Operation::RemovePod),
@@ -195,7 +173,7 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
         39..41 => pod_key(random).map(Operation::TerminatePod),
         41..75 => {
             let mut pod = objects::pod(random, flavour, i);
-            // Some wait, and a few name a node that may not be there.
+            // Some pods are pending, and a few are bound to a node that may not exist.
             let node = random.pick(&world.nodes).map(|n| n.metadata.name.clone());
             pod.spec.node_name = match random.below(20) {
                 0 => String::new(),
@@ -209,7 +187,9 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
             pod.spec.node_name = objects::node_name(random);
             Some(Operation::Nominate(Box::new(pod)))
         }
-        77..78 => random.pick(&world.nominated).map(|p| Operation::ClearNomination(PodKey::of(p))),
+        77..78 => {
+            random.pick(&world.nominated).map(|p| Operation::ClearNomination(p.metadata.namespaced_name()))
+        }
         78..79 => Some(Operation::SetBudget(objects::budget(random))),
         79..81 => random.pick(&world.nominated).cloned().map(|mut pod| {
             pod.spec.node_name.clear();

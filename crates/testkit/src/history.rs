@@ -1,16 +1,16 @@
-//! What a watch saw of a cluster, and whether every pod was bound by the rules.
+//! The watch events of a cluster, and whether every binding satisfied the rules.
 //!
-//! The whole history is needed and not just the last state: an affinity was kept if it was kept when the pod was bound,
-//! and what it needed may have gone since. It is judged by [`crate::naive`], from API objects only.
+//! The verification needs the whole history, not just the last state: a rule must hold when the pod is bound, and may be
+//! broken by later changes. [`crate::naive`] evaluates it, from API objects only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::config::Profile;
-use berth_api::object::{Namespace, Node, ObjectMeta, Pod};
+use berth_api::object::{Namespace, NamespacedName, Node, ObjectMeta, Pod};
 
 use crate::naive::{Options, World, check_node};
 
-/// An object of a kind that placement depends on.
+/// An object of a kind that placement reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// A node.
@@ -54,11 +54,11 @@ impl Object {
             Object::Namespace(_) => Kind::Namespace,
             Object::Pod(_) => Kind::Pod,
         };
-        (kind, self.metadata().namespace.clone(), self.metadata().name.clone())
+        (kind, self.metadata().namespaced_name())
     }
 }
 
-/// The kinds that placement depends on.
+/// The kinds that placement reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `Node`.
@@ -69,7 +69,7 @@ pub enum Kind {
     Pod,
 }
 
-/// A type whose objects a history holds.
+/// A type of objects in a history.
 pub trait Tracked: Into<Object> {
     /// Its kind.
     const KIND: Kind;
@@ -87,15 +87,15 @@ impl Tracked for Pod {
     const KIND: Kind = Kind::Pod;
 }
 
-/// Kind, namespace and name.
-type Key = (Kind, String, String);
+/// Identifies an object.
+type Key = (Kind, NamespacedName);
 
-/// All changes, in the order of their resource versions. They may be told in any order, and more than once.
+/// All changes by resource version. They may be added in any order, and repeatedly.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// By resource version; a deletion has one of its own.
+    /// By resource version; a deletion has its own version.
     events: BTreeMap<(u64, Key), Event>,
-    /// The latest version of each object that is there.
+    /// The latest version of each existing object.
     present: HashMap<Key, u64>,
 }
 
@@ -105,22 +105,22 @@ enum Event {
     Deleted,
 }
 
-/// What came of the pods.
+/// The result of the verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bindings {
-    /// Pods that were seen without a node and then with one.
+    /// Number of pods that were pending and then bound.
     pub n_bound: usize,
-    /// What should not have happened, in words.
+    /// Descriptions of all errors.
     pub violations: Vec<String>,
-    /// Pods that have no node in the end, as `namespace/name`.
+    /// Pods that are pending at the end, as `namespace/name`.
     pub unbound: Vec<String>,
 }
 
 impl History {
-    /// An object is new or has changed.
+    /// Adds an event: an object was created or changed.
     ///
     /// # Panics
-    /// It has no resource version, or one that is no number.
+    /// The resource version is not a number.
     pub fn saw(&mut self, object: impl Into<Object>) {
         let object = object.into();
         let (key, version) = (object.key(), version(object.metadata()));
@@ -129,7 +129,7 @@ impl History {
         self.events.insert((version, key), Event::Applied(object));
     }
 
-    /// An object is gone; it has the version of its deletion.
+    /// Adds an event: an object was deleted. It has the version of its deletion.
     ///
     /// # Panics
     /// As [`History::saw`].
@@ -140,14 +140,14 @@ impl History {
         self.events.insert((version(object.metadata()), key), Event::Deleted);
     }
 
-    /// These are all objects of a kind, after an interruption: others are gone, nobody knows since when.
+    /// Adds a list of all objects of a kind after an interrupted watch: missing objects are deleted, at an unknown time.
     ///
     /// # Panics
     /// As [`History::saw`].
     pub fn saw_all<T: Tracked>(&mut self, objects: Vec<T>) {
         let objects: Vec<Object> = objects.into_iter().map(Into::into).collect();
-        let there: HashSet<Key> = objects.iter().map(Object::key).collect();
-        let missing = |key: &Key| key.0 == T::KIND && !there.contains(key);
+        let listed: HashSet<Key> = objects.iter().map(Object::key).collect();
+        let missing = |key: &Key| key.0 == T::KIND && !listed.contains(key);
         let gone: Vec<_> = self.present.iter().filter(|(key, _)| missing(key)).collect();
         let gone: Vec<_> = gone.into_iter().map(|(key, version)| (key.clone(), *version)).collect();
         for (key, version) in gone {
@@ -157,11 +157,11 @@ impl History {
         objects.into_iter().for_each(|object| self.saw(object));
     }
 
-    /// Judges every binding.
+    /// Verifies every binding.
     ///
-    /// A scheduler knows the past as of some changes ago, and it binds several pods at a time, so that bindings show up
-    /// in another order than they were decided in. A binding is right if it was right at any moment of the last
-    /// `lag` changes, all bindings since counted in, or together with some of the next `lag` bindings.
+    /// A scheduler decides from a slightly older state, and it binds several pods at a time, so bindings appear in another
+    /// order than their decisions. A binding is correct if it was correct in any state of the last `lag` changes, with all
+    /// bindings since then, or together with some of the next `lag` bindings.
     pub fn bindings(&self, profile: &Profile, options: &Options, lag: usize) -> Bindings {
         let mut found = Bindings::default();
         let events: Vec<(&Key, &Event)> = self.events.iter().map(|((_, key), event)| (key, event)).collect();
@@ -189,7 +189,7 @@ impl History {
         found
     }
 
-    /// Which of the events give a node to a pod that had none; pods that change their node are told.
+    /// Which events bind a pending pod. Pods that change their node are reported as errors.
     fn find_bindings(events: &[(&Key, &Event)], found: &mut Bindings) -> Vec<bool> {
         let mut nodes: HashMap<&str, &str> = HashMap::new();
         let mut is_binding = Vec::with_capacity(events.len());
@@ -209,8 +209,8 @@ impl History {
     }
 }
 
-/// Whether a scheduler that is somewhat behind, or binds several pods at a time, could have bound the pod of event
-/// `i` by the rules.
+/// Whether a scheduler with an older state, or with several bindings under way, could have bound the pod of event `i`
+/// according to the rules.
 fn excused(
     events: &[(&Key, &Event)],
     is_binding: &[bool],
@@ -246,38 +246,39 @@ fn excused(
     false
 }
 
-/// A cluster at some moment.
+/// The state of a cluster after an event.
 #[derive(Clone, Debug, Default)]
 struct State {
     nodes: BTreeMap<String, Node>,
     namespaces: BTreeMap<String, Namespace>,
-    /// By namespace and name, those without a node as well.
-    pods: BTreeMap<(String, String), Pod>,
+    /// All pods, pending ones included.
+    pods: BTreeMap<NamespacedName, Pod>,
 }
 
 impl State {
     fn apply(&mut self, key: &Key, event: &Event) {
-        let (kind, namespace, name) = key;
+        let (kind, key) = key;
+        let name = key.name();
         match (kind, event) {
             (_, Event::Applied(Object::Node(node))) => {
-                drop(self.nodes.insert(name.clone(), (**node).clone()))
+                drop(self.nodes.insert(name.to_owned(), (**node).clone()))
             }
             (_, Event::Applied(Object::Namespace(object))) => {
-                self.namespaces.insert(name.clone(), (**object).clone());
+                self.namespaces.insert(name.to_owned(), (**object).clone());
             }
             (_, Event::Applied(Object::Pod(pod))) => {
-                self.pods.insert((namespace.clone(), name.clone()), (**pod).clone());
+                self.pods.insert(key.clone(), (**pod).clone());
             }
             (Kind::Node, Event::Deleted) => drop(self.nodes.remove(name)),
             (Kind::Namespace, Event::Deleted) => drop(self.namespaces.remove(name)),
-            (Kind::Pod, Event::Deleted) => drop(self.pods.remove(&(namespace.clone(), name.clone()))),
+            (Kind::Pod, Event::Deleted) => drop(self.pods.remove(key)),
         }
     }
 
-    /// The pods that count, without the one that is judged.
-    fn world_without(&self, (_, namespace, name): &Key) -> World {
+    /// The world without the pod being verified.
+    fn world_without(&self, (_, key): &Key) -> World {
         let counts = |pod: &Pod| !pod.spec.node_name.is_empty() && !pod.is_terminal();
-        let others = self.pods.iter().filter(|((n, m), pod)| counts(pod) && (n, m) != (namespace, name));
+        let others = self.pods.iter().filter(|(other, pod)| counts(pod) && *other != key);
         World {
             nodes: self.nodes.values().cloned().collect(),
             namespaces: self.namespaces.values().cloned().collect(),

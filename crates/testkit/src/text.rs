@@ -15,21 +15,21 @@
 //! assert_eq!(world.pods[1].key(), "team-a/db-0");
 //! ```
 //!
-//! One object a line, `#` starts a comment, words are separated by spaces.
+//! One object per line, `#` starts a comment, words are separated by spaces.
 //!
 //! **Nodes**: `node NAME` with labels `key=value` and
 //! `cpu=4 mem=8Gi storage=50Gi pods=110` (these four have large defaults), `alloc:RESOURCE=N`,
 //! `taint:KEY=VALUE:EFFECT` (or `taint:KEY:EFFECT`), `image:NAME=SIZE`, `unschedulable`. The label
-//! `kubernetes.io/hostname` is the name unless `-hostname` or `hostname=...` says otherwise.
+//! `kubernetes.io/hostname` is the name, except with `-hostname` or `hostname=...`.
 //!
 //! **Namespaces** `ns NAME key=value...`, **services** `svc NAMESPACE/NAME key=value...`, and **workloads**
 //! `rs`, `sts`, `rc` `NAMESPACE/NAME key=value...`: the pairs are labels or selectors.
 //!
 //! **Budgets** `pdb NAMESPACE/NAME key=value...`: the pairs are the selector, `allowed:N` the disruptions allowed
-//! (0 without), `disrupted:POD` a pod that is accounted for.
+//! (default 0), `disrupted:POD` a pod in `disruptedPods`.
 //!
-//! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `nominated NODE` (which puts the pod among
-//! the nominated ones), `terminating`, `preempted` (terminating for the sake of another), `priority:N`,
+//! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `nominated NODE` (a nominated
+//! pod), `terminating`, `preempted` (terminating because of preemption), `priority:N`,
 //! `started:SECONDS` (into 2026), `never-preempts`, `gate:NAME`,
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `image:NAME`,
 //! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
@@ -47,7 +47,7 @@
 //! A TERM is requirements, `@KEY` for the topology (`@*` for the empty key), `ns=a,b` (or `ns=`) for
 //! `namespaces` and `ns:REQUIREMENT` for `namespaceSelector`. A requirement is `key=a,b`, `key!=a,b`, `key`,
 //! `!key`, `key>1`, `key<1`; `*` is the selector without requirements. In NODETERMs `metadata.name` is a field.
-//! The node label keys `hostname`, `zone`, `region` and `rack` are short for the usual long ones.
+//! The node label keys `hostname`, `zone`, `region` and `rack` are abbreviations of the standard keys.
 
 mod terms;
 
@@ -61,10 +61,10 @@ use berth_api::quantity::Quantity;
 use crate::naive::{AFFINITY_ANNOTATION, WorkloadSelector, World};
 use terms::topology_key;
 
-/// Reads a cluster. Pods without `on` are in it, waiting.
+/// Reads a cluster. Pods without `on` are pending.
 ///
 /// # Panics
-/// A line does not have the form.
+/// A line is malformed.
 pub fn world(text: &str) -> World {
     let mut world = World::default();
     for line in text.lines() {
@@ -113,7 +113,7 @@ pub fn world(text: &str) -> World {
 /// Reads one `node` line.
 ///
 /// # Panics
-/// The line does not have the form.
+/// The line is malformed.
 pub fn node(line: &str) -> Node {
     let (name, words) = name_and_words(line);
     let mut node = Node::default();
@@ -154,7 +154,7 @@ pub fn node(line: &str) -> Node {
 /// Reads one `pod` line.
 ///
 /// # Panics
-/// The line does not have the form.
+/// The line is malformed.
 pub fn pod(line: &str) -> Pod {
     let (name, words) = name_and_words(line);
     let mut pod = Pod::default();

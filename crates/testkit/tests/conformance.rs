@@ -1,4 +1,4 @@
-//! Holds the naive evaluator to the recorded answers of kube-scheduler.
+//! Compares the naive evaluator with the recorded answers of kube-scheduler.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -46,7 +46,7 @@ fn node_result(result: &NodeResult) -> Value {
     }
 }
 
-/// The decision in the shape of a recorded step.
+/// The decision as a recorded step.
 fn step(decision: &Decision) -> BTreeMap<&'static str, Value> {
     let mut step = BTreeMap::new();
     if let Some(r) = &decision.pre_filter {
@@ -66,7 +66,7 @@ fn step(decision: &Decision) -> BTreeMap<&'static str, Value> {
         step.insert("message", json!(message));
     }
     if decision.error.is_some() {
-        // The text of an error need not be the same.
+        // The texts of errors may differ.
         step.insert("err", json!(true));
     }
     step

@@ -1,4 +1,4 @@
-//! The random histories are worth testing with: reproducible, valid, and reaching every rule.
+//! The random histories are reproducible and valid, and cover every rule.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn generated_pods_are_valid() {
         let extensions = flavour == Flavour::Extensions;
         for operation in (0..40).flat_map(|seed| operations(seed, 100, flavour)) {
             if let Operation::AddPod(pod) | Operation::Decide(pod) = operation {
-                // A pod's own deletion and node are not the user's to write, hence not validated.
+                // Users cannot set a pod's deletion and node, so they are not validated.
                 let errors = validate_pod(&pod, &ValidationOptions { extensions });
                 assert!(errors.is_empty(), "{errors:?}\n{}", serde_json::to_string(&pod).expect("JSON"));
             }

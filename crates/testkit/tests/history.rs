@@ -1,4 +1,4 @@
-//! Histories of clusters, and what is found wrong in them.
+//! Histories of clusters, and the errors found in them.
 
 use berth_api::config::Profile;
 use berth_api::object::{Node, Pod};

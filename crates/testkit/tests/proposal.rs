@@ -1,4 +1,4 @@
-//! The rules that only the design proposals have, each on a cluster of a few lines.
+//! The rules of the design proposals, each with a small cluster.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn feasible_with(options: &Options, cluster: &str, pod: &str) -> String {
     fits.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// The names of the nodes that the pod may go to, with Berth's defaults.
+/// The names of the feasible nodes, with Berth's defaults.
 fn feasible(cluster: &str, pod: &str) -> String {
     feasible_with(&Options::default(), cluster, pod)
 }

@@ -64,7 +64,7 @@ impl Scene {
 /// The server was asked once for each pod, by whomever.
 pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
     let mut asked: BTreeMap<String, usize> = BTreeMap::new();
-    for passed in proxies.iter().flat_map(|proxy| proxy.passed()) {
+    for passed in proxies.iter().flat_map(|proxy| proxy.forwarded()) {
         if passed.path.ends_with("/eviction") {
             *asked.entry(passed.path).or_default() += 1;
         }

@@ -174,8 +174,8 @@ async fn a_dry_run_touches_nothing() {
     enforcer.until("aware of more", |s| s.n_pods == 3).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     enforcer.stopped().await;
-    let written: Vec<_> = proxy.passed().into_iter().filter(|p| p.method != http::Method::GET).collect();
+    let written: Vec<_> = proxy.forwarded().into_iter().filter(|p| p.method != http::Method::GET).collect();
     assert!(written.is_empty(), "{written:?}");
-    assert!(!proxy.passed().is_empty() && world.events().await.is_empty());
+    assert!(!proxy.forwarded().is_empty() && world.events().await.is_empty());
     assert_eq!(world.journal.ended().len(), 0);
 }

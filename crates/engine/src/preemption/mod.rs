@@ -24,6 +24,7 @@ use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
 use crate::verdict::Status;
 use crate::what_if::RelevantMatchers;
+use berth_api::object::NamespacedName;
 
 /// What preemption can do for a pod that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +46,12 @@ pub struct Victims {
     /// The node that the pod then fits on.
     pub node: String,
     /// Namespaces and names, the most important pod first; at least one.
-    pub victims: Vec<(String, String)>,
+    pub victims: Vec<NamespacedName>,
     /// How many of them are protected by a budget that does not allow it.
     pub n_pdb_violations: usize,
     /// Namespaces and names of pods of lower priority that are nominated to the node: they have to be decided
     /// anew, their nomination is to be cleared.
-    pub nominations: Vec<(String, String)>,
+    pub nominations: Vec<NamespacedName>,
 }
 
 const NOBODY: &str = "No preemption victims found for incoming pod";
@@ -161,7 +162,7 @@ fn victims(
     pods: &[crate::state::pod::PodId],
     n_pdb_violations: usize,
 ) -> Victims {
-    let key = |namespace, name: &str| (state.symbols.text(namespace).to_owned(), name.to_owned());
+    let key = |namespace, name: &str| NamespacedName::new(state.symbols.text(namespace), name);
     let nominated = state.symbols.get(node).map_or(&[][..], |node| nominations.on(node));
     let lower = nominated.iter().filter(|p| p.precedence.priority < pod.precedence.priority);
     let mut nominations: Vec<_> = lower.map(|p| key(p.namespace, &p.name)).collect();

@@ -3,10 +3,10 @@
 
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::config::{Profile, SchedulerConfig};
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, Settings};
-use berth_testkit::generate::{Operation, PodKey};
+use berth_testkit::generate::Operation;
 use berth_testkit::naive::{Options, World};
 use berth_testkit::text;
 
@@ -71,7 +71,7 @@ pub fn settings(profile: &Profile, options: &Options) -> Settings {
 
 /// Makes the change that `world` has made already.
 pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
-    let pod = |key: &PodKey| world.pods.iter().find(|p| PodKey::of(p) == *key);
+    let pod = |key: &NamespacedName| world.pods.iter().find(|p| p.metadata.namespaced_name() == *key);
     match operation {
         Operation::AddNode(node) => cluster.set_node(node),
         Operation::UpdateNode(node) => {
@@ -83,7 +83,7 @@ pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
         Operation::SetNamespace(namespace) => cluster.set_namespace(namespace),
         Operation::RemoveNamespace(name) => cluster.remove_namespace(name),
         Operation::AddService(service) => cluster.set_service(service),
-        Operation::RemoveService(key) => cluster.remove_service(&key.namespace, &key.name),
+        Operation::RemoveService(key) => cluster.remove_service(key.namespace(), key.name()),
         Operation::AddWorkload(workload) => {
             let selector = Selector::parse(Some(&workload.selector)).ok();
             cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
@@ -94,12 +94,12 @@ pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
                 cluster.set_pod(pod);
             }
         }
-        Operation::RemovePod(key) => cluster.remove_pod(&key.namespace, &key.name),
+        Operation::RemovePod(key) => cluster.remove_pod(key.namespace(), key.name()),
         Operation::Nominate(pod) => {
             let prepared = cluster.prepare(pod);
             cluster.nominate(&prepared, &pod.spec.node_name);
         }
-        Operation::ClearNomination(key) => _ = cluster.clear_nomination(&key.namespace, &key.name),
+        Operation::ClearNomination(key) => _ = cluster.clear_nomination(key.namespace(), key.name()),
         Operation::SetBudget(_) | Operation::Decide(_) => {}
     }
 }

@@ -151,7 +151,8 @@ impl Scheduler {
             violated_budgets = victims.n_pdb_violations,
             "preempting"
         );
-        for (namespace, name) in &victims.nominations {
+        for nominated in &victims.nominations {
+            let (namespace, name) = (nominated.namespace(), nominated.name());
             self.cluster.clear_nomination(namespace, name);
             let uid = self.mirror.uid(namespace, name);
             if let Some(other) = uid.and_then(|uid| self.pods.id(&uid)) {
@@ -161,9 +162,9 @@ impl Scheduler {
                 self.queue.activate(other, now);
             }
         }
-        let found = victims.victims.into_iter().filter_map(|(namespace, name)| {
-            let uid = self.mirror.uid(&namespace, &name)?;
-            Some(Victim { namespace, name, uid })
+        let found = victims.victims.into_iter().filter_map(|name| {
+            let uid = self.mirror.uid(name.namespace(), name.name())?;
+            Some(Victim { name, uid })
         });
         let eviction = Eviction { id, pod, node: victims.node.into(), victims: found.collect() };
         self.statuses.evict(eviction);

@@ -102,7 +102,11 @@ impl StatusWriter {
                 }
                 match status::evict(&client, victim, &preemptor.spec.scheduler_name).await {
                     Ok(()) => recorder.record(NewEvent {
-                        regarding: ObjectReference::pod(&victim.namespace, &victim.name, &victim.uid),
+                        regarding: ObjectReference::pod(
+                            victim.name.namespace(),
+                            victim.name.name(),
+                            &victim.uid,
+                        ),
                         related: Some(pod_reference(preemptor)),
                         event_type: EventType::Normal,
                         reason: "Preempted",

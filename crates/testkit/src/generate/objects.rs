@@ -42,7 +42,7 @@ pub fn node(random: &mut Random) -> Node {
     node
 }
 
-/// The node with one of its parts drawn anew.
+/// The node with one part changed at random.
 pub fn changed_node(random: &mut Random, mut node: Node) -> Node {
     let part = random.below(5);
     draw_node_part(random, &mut node, part);
@@ -98,7 +98,7 @@ fn draw_node_part(random: &mut Random, node: &mut Node, part: usize) {
 
 pub fn namespace(random: &mut Random) -> Namespace {
     let mut namespace = Namespace::default();
-    // The last one hardly ever exists.
+    // The last one rarely exists.
     let n_usual = if random.chance(5) { NAMESPACES.len() } else { NAMESPACES.len() - 1 };
     namespace.metadata.name = random.word(&NAMESPACES[..n_usual]);
     maybe(random, &mut namespace.metadata.labels, 70, "team", &["data", "web"]);
@@ -114,7 +114,7 @@ pub fn service(random: &mut Random) -> Service {
     service
 }
 
-/// A budget that mostly allows nothing.
+/// A budget that usually allows no disruption.
 pub fn budget(random: &mut Random) -> PodDisruptionBudget {
     let mut budget = PodDisruptionBudget::default();
     budget.metadata.namespace = random.word(&NAMESPACES);
@@ -126,7 +126,7 @@ pub fn budget(random: &mut Random) -> PodDisruptionBudget {
     budget
 }
 
-/// Deletes a pod, for the sake of another if its name is even.
+/// Deletes a pod, by preemption if its number is even.
 pub fn terminate(pod: &mut Pod) {
     pod.metadata.deletion_timestamp = DELETED_AT.parse().ok();
     if pod.metadata.name.ends_with(['0', '2', '4', '6', '8']) {
@@ -158,7 +158,7 @@ pub fn pod_labels(random: &mut Random) -> StringMap {
     labels
 }
 
-/// A pod without a node; its number is in its name, which is therefore new.
+/// A pending pod; the number makes its name unique.
 pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.name = format!("p{number}");
@@ -227,7 +227,7 @@ fn draw_containers(random: &mut Random, pod: &mut Pod) {
         pod.spec.overhead.insert("cpu".to_owned(), quantity("50m"));
         pod.spec.overhead.insert("memory".to_owned(), quantity("100Mi"));
     }
-    // Not less than the only container asks for.
+    // Not less than the container's request.
     if pod.spec.containers.len() == 1 && pod.spec.init_containers.is_empty() && random.chance(10) {
         let requests = ResourceList::from([("cpu".to_owned(), quantity(&random.word(&["2", "3"])))]);
         pod.spec.resources = Some(ResourceRequirements { requests, ..ResourceRequirements::default() });

@@ -1,13 +1,13 @@
-//! A small seeded generator (SplitMix64), so that test histories need no dependency and never change.
+//! A seeded random number generator (SplitMix64), so that histories need no dependency and never change.
 
-/// A reproducible source of numbers.
+/// A reproducible sequence of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// Starts at a seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random { state: seed }
     }
@@ -31,17 +31,17 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of these; `None` when there are none.
+    /// One of the items; `None` for an empty slice.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.below(from.len()))
     }
 
-    /// One of these words, of which there is at least one.
+    /// One of the words; the slice must not be empty.
     pub fn word(&mut self, from: &[&str]) -> String {
         self.pick(from).copied().unwrap_or_default().to_owned()
     }
 
-    /// Up to `most` of these words, without repetition, at least `least` as far as there are as many.
+    /// Between `least` and `most` distinct words, fewer if there are not enough.
     pub fn words(&mut self, from: &[&str], least: usize, most: usize) -> Vec<String> {
         let n = least + self.below(most.saturating_sub(least) + 1);
         let mut left = from.to_vec();

@@ -12,7 +12,7 @@ use super::terms::{HOSTNAME, RACK, REGION, ZONE};
 use super::{Flavour, Random};
 use crate::naive::Options;
 
-/// A profile: often the default one, else with changed arguments, weights and plugins.
+/// A profile: often the default profile, otherwise with changed arguments, weights and plugins.
 pub fn profile(seed: u64) -> Profile {
     let mut random = Random::new(seed);
     let mut profile = Profile::default();
@@ -111,7 +111,7 @@ fn draw_resources(random: &mut Random, profile: &mut Profile) {
     }
 }
 
-/// Options under which a history of this flavour makes sense.
+/// Options for histories of this flavor.
 pub fn options(seed: u64, flavour: Flavour) -> Options {
     let mut random = Random::new(seed);
     if flavour == Flavour::V1 {

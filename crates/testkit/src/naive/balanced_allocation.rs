@@ -1,4 +1,4 @@
-//! `NodeResourcesBalancedAllocation`: prefer nodes whose resources the pod makes more evenly used.
+//! `NodeResourcesBalancedAllocation`: prefers nodes on which the pod balances the use of resources.
 
 use berth_api::object::{Node, ResourceList};
 
@@ -6,7 +6,7 @@ use super::requests::{allocatable, amount, pod_requests};
 use super::resources_fit::{counts, requested};
 use super::{MAX_NODE_SCORE, Question};
 
-/// `None` for pods that ask for none of the resources.
+/// `None` for pods that request none of the resources.
 pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let resources = &q.profile.balanced_allocation.resources;
     let wanted = pod_requests(q.pod, &ResourceList::new());

@@ -11,7 +11,7 @@ use super::{
     resources_fit, taint_toleration, topology_spread,
 };
 
-/// Decides where an admitted pod goes in the world as it is.
+/// Decides about an admitted pod.
 pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) -> Decision {
     let q = Question { world, pod, profile, options };
     if profile.scheduling_gates && !pod.spec.scheduling_gates.is_empty() {
@@ -68,10 +68,10 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
     decision
 }
 
-/// Asks the filters about one node alone.
+/// Runs the filters for one node.
 ///
 /// # Errors
-/// The first rejection, or what keeps the filters from running, as text.
+/// The first rejection, or the error that keeps the filters from running, as text.
 pub fn check_node(
     world: &World,
     pod: &Pod,
@@ -181,7 +181,7 @@ fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, St
             Plugin::ImageLocality => Some(image_locality::score(q, feasible)),
             _ => None,
         };
-        // Only the preparation can have a plugin skipped; without it, having nothing to say is 0.
+        // Only the preparation can skip a plugin; without it, the score is 0.
         let normalized = match normalized {
             None if matches!(plugin, Plugin::NodeAffinity | Plugin::NodeResourcesBalancedAllocation)
                 && !prepared =>

@@ -1,13 +1,13 @@
-//! `ImageLocality`: prefer nodes that have the pod's images already, large ones above all.
+//! `ImageLocality`: prefers nodes that have the pod's images, weighted by size.
 
 use berth_api::object::{Container, Node};
 
 use super::{MAX_NODE_SCORE, Question};
 
 const MEBIBYTE: i64 = 1024 * 1024;
-/// Less than this much of image is not worth a point.
+/// Image bytes with score 0.
 const MIN_BYTES: i64 = 23 * MEBIBYTE;
-/// This much per container is worth all points.
+/// Image bytes per container with the highest score.
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MEBIBYTE;
 
 pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {

@@ -1,4 +1,4 @@
-//! `InterPodAffinity`: pods that attract and repel each other within topology domains.
+//! `InterPodAffinity`: affinity and anti-affinity between pods within topology domains.
 
 use berth_api::object::{Node, Pod};
 
@@ -123,7 +123,7 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     Some(normalize(&raw))
 }
 
-/// What a running pod prefers, its required affinity included with the configured weight.
+/// The preferences of a running pod, including its required affinity with the configured weight.
 fn preferences_on_others(q: Question, pod: &Pod) -> Vec<(i64, PodTerm)> {
     let mut all = preferences(pod, q.options);
     let hard = q.profile.inter_pod_affinity.hard_pod_affinity_weight;

@@ -38,23 +38,22 @@ const MAX_NODE_SCORE: i64 = 100;
 
 /// The state of a cluster.
 ///
-/// Ended pods (`Succeeded`, `Failed`) do not belong in it. Pods whose `spec.nodeName` is empty, or names a
-/// node that is not there, count for nothing.
+/// It must not have ended pods (`Succeeded`, `Failed`). Pods without a node or on a node that does not exist are ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
     /// Nodes, names unique.
     pub nodes: Vec<Node>,
     /// Namespaces, names unique.
     pub namespaces: Vec<Namespace>,
-    /// Services: their selectors feed default spread constraints.
+    /// Services. Default spread constraints use their selectors.
     pub services: Vec<Service>,
-    /// Selectors of workloads, which feed default spread constraints too.
+    /// Selectors of workloads, also for default spread constraints.
     pub workloads: Vec<WorkloadSelector>,
     /// Pods as admitted: defaulted, label keys merged.
     pub pods: Vec<Pod>,
-    /// Waiting pods for which room is being made on the node that `spec.nodeName` names.
+    /// Nominated pods: pending pods with their nominated node in `spec.nodeName`.
     pub nominated: Vec<Pod>,
-    /// Disruption budgets, which preemption respects where possible.
+    /// Disruption budgets; preemption respects them if possible.
     pub budgets: Vec<PodDisruptionBudget>,
 }
 
@@ -71,16 +70,16 @@ pub struct WorkloadSelector {
     pub selector: LabelSelector,
 }
 
-/// What Berth adds to kube-scheduler.
+/// Berth's extensions of kube-scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether the proposals' fields, `Gt`/`Lt` in pod terms and exempt namespaces mean anything.
+    /// Whether the proposals' fields, `Gt`/`Lt` in pod terms and exempt namespaces are enabled.
     pub extensions: bool,
     /// Namespaces whose pods neither block nor are blocked by anti-affinity (with extensions only).
     pub exempt_namespaces: Vec<String>,
     /// Whether the exemption covers v1 terms as well as the proposals'.
     pub exempt_for_v1: bool,
-    /// The node label keys that an empty `topologyKey` stands for.
+    /// The node label keys of an empty `topologyKey`.
     pub all_topologies: Vec<String>,
 }
 
@@ -102,23 +101,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Everything that is not kube-scheduler's switched off.
+    /// Without extensions.
     pub fn strict_v1() -> Self {
         Options { extensions: false, ..Options::default() }
     }
 }
 
-/// Whether something else in the cluster could help.
+/// Which changes could resolve a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Another pod leaving could help.
+    /// The removal of another pod.
     Unschedulable,
-    /// Only a change of this pod or of nodes helps.
+    /// Only a change of this pod or of nodes.
     UnschedulableAndUnresolvable,
 }
 
 impl Code {
-    /// The name kube-scheduler gives it.
+    /// Its name in kube-scheduler.
     pub fn name(self) -> &'static str {
         match self {
             Code::Unschedulable => "Unschedulable",
@@ -127,12 +126,12 @@ impl Code {
     }
 }
 
-/// Why a pod does not go somewhere.
+/// Why a pod does not fit on a node, or on any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The plugin's name, or `PreFilterResult` for nodes that `metadata.name` terms ruled out beforehand.
     pub plugin: String,
-    /// What could help.
+    /// Which changes could resolve it.
     pub code: Code,
     /// kube-scheduler's reasons.
     pub reasons: Vec<String>,
@@ -157,7 +156,7 @@ pub enum NodeResult {
 /// The answer for a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The pod was rejected before looking at nodes; `nodes` is then empty.
+    /// The rejection before any node was checked; `nodes` is then empty.
     pub pre_filter: Option<Rejection>,
     /// The answer for each node, by name.
     pub nodes: BTreeMap<String, NodeResult>,
@@ -167,11 +166,11 @@ pub struct Decision {
     pub chosen: Option<String>,
     /// kube-scheduler's summary, when no node fits.
     pub message: Option<String>,
-    /// What broke, when no decision could be made at all.
+    /// The error that prevented a decision.
     pub error: Option<String>,
 }
 
-/// What every rule gets to see.
+/// The input of every rule.
 #[derive(Clone, Copy)]
 struct Question<'a> {
     world: &'a World,
@@ -191,13 +190,13 @@ impl<'a> Question<'a> {
         self.world.nodes.iter().flat_map(move |node| self.pods_on(node).map(move |pod| (pod, node)))
     }
 
-    /// A namespace's labels; `None` when there is no such namespace.
+    /// A namespace's labels; `None` if it does not exist.
     fn namespace_labels(self, name: &str) -> Option<&'a StringMap> {
         self.world.namespaces.iter().find(|n| n.metadata.name == name).map(|n| &n.metadata.labels)
     }
 }
 
-/// What a filter rule says about one node.
+/// The answer of a filter rule for one node.
 type Verdict = Result<(), (Code, Vec<String>)>;
 
 fn reject(code: Code, reason: &str) -> Verdict {

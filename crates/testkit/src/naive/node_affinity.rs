@@ -7,8 +7,7 @@ use berth_api::object::{Node, NodeSelector, NodeSelectorTerm, PreferredSchedulin
 use super::terms::{Dialect, preferred_node_terms, required_node_selectors};
 use super::{Code, Question, Verdict, normalize, reject, selector};
 
-/// The only nodes worth looking at, when every v1 term names its nodes; `Err` when the names exclude each
-/// other in every term.
+/// The only possible nodes, when every v1 term names its nodes; `Err` when the names of every term contradict each other.
 pub fn named_nodes(q: Question) -> Result<Option<BTreeSet<String>>, String> {
     let affinity = q.pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
     let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
@@ -51,8 +50,8 @@ pub fn satisfies_required(q: Question, node: &Node) -> bool {
             .all(|s| node_matches(s.dialect, &s.selector, node))
 }
 
-/// Whether a node does not satisfy what is asked when the pod is scheduled and not any more afterwards: added
-/// affinity, node selector, and required affinity that is ignored during execution.
+/// Whether a node breaks a rule that holds only at scheduling time: added affinity, node selector, and required affinity
+/// that is ignored during execution.
 pub fn breaks_rules_of_scheduling(q: Question, node: &Node) -> bool {
     let added = q.profile.node_affinity.added_affinity.as_ref();
     let added = added.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
@@ -79,14 +78,14 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
-/// A preferred term, written in either shape.
+/// A preferred term in either form.
 fn preferred_term(term: &PreferredSchedulingTerm) -> NodeSelectorTerm {
     let mut all = term.preference.clone().unwrap_or_default();
     all.match_expressions.extend(term.match_expressions.iter().cloned());
     all
 }
 
-/// kube-scheduler gives up on a pod with a preferred term that it cannot read.
+/// kube-scheduler fails on a pod with a preferred term that it cannot parse.
 pub fn check_preferences(q: Question) -> Result<(), String> {
     for (i, (dialect, term)) in preferred_node_terms(q.pod, q.options).iter().enumerate() {
         let preference = term.preference.clone().unwrap_or_default();

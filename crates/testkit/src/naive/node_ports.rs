@@ -4,7 +4,7 @@ use berth_api::object::{ContainerPort, Node, Pod};
 
 use super::{Code, Question, Verdict, reject};
 
-/// The host ports of containers that run for the pod's whole life.
+/// The host ports of containers and sidecars.
 fn host_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| c.is_sidecar());
     sidecars.chain(&pod.spec.containers).flat_map(|c| &c.ports).filter(|p| p.host_port > 0)

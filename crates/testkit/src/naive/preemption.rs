@@ -1,28 +1,28 @@
-//! `DefaultPreemption`: which pods would have to go so that another fits.
+//! `DefaultPreemption`: victim selection.
 //!
-//! Everything is tried on copies of the world, one node at a time.
+//! It works on copies of the world, one node at a time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_api::config::Profile;
-use berth_api::object::{Node, Pod};
+use berth_api::object::{NamespacedName, Node, Pod};
 
 use super::decide::{evaluate, rejection};
 use super::{Code, NodeResult, Options, Question, Rejection, World, selector};
 
-/// The pods that would have to go.
+/// The victims of a preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victims {
-    /// The node on which the pod then fits.
+    /// The node on which the pod fits without them.
     pub node: String,
-    /// Namespaces and names, the most important first.
-    pub victims: Vec<(String, String)>,
-    /// How many of them are protected by a budget.
+    /// The victims, the most important first.
+    pub victims: Vec<NamespacedName>,
+    /// The number of victims that a budget protects.
     pub n_pdb_violations: usize,
 }
 
-/// Which pods would have to go so that a pod, which fits nowhere, fits; or kube-scheduler's words if none do.
+/// The victims for an unschedulable pod, or kube-scheduler's message if there are none.
 pub fn preempt(world: &World, pod: &Pod, profile: &Profile, options: &Options) -> Result<Victims, String> {
     if pod.spec.preemption_policy.as_deref() == Some("Never") {
         return Err("preemption: not eligible due to preemptionPolicy=Never.".to_owned());
@@ -82,11 +82,11 @@ fn victims_on(
     options: &Options,
     node: &Node,
 ) -> Result<(Victims, Vec<Pod>), Vec<String>> {
-    let nobody = || vec!["No preemption victims found for incoming pod".to_owned()];
+    let no_victims = || vec!["No preemption victims found for incoming pod".to_owned()];
     let may_go = |p: &&Pod| p.spec.node_name == node.metadata.name && is_lower(p, pod);
     let mut lower: Vec<Pod> = world.pods.iter().filter(may_go).cloned().collect();
     if lower.is_empty() {
-        return Err(nobody());
+        return Err(no_victims());
     }
     lower.sort_by_key(importance);
     let mut without = world.clone();
@@ -113,14 +113,14 @@ fn victims_on(
         }
     }
     if victims.is_empty() {
-        return Err(nobody());
+        return Err(no_victims());
     }
     victims.sort_by_key(importance);
-    let keys = victims.iter().map(|p| (p.metadata.namespace.clone(), p.metadata.name.clone())).collect();
+    let keys = victims.iter().map(|p| p.metadata.namespaced_name()).collect();
     Ok((Victims { node: node.metadata.name.clone(), victims: keys, n_pdb_violations }, victims))
 }
 
-/// The pods, of these in this order, whose going no budget allows.
+/// Those of these pods, in this order, whose eviction violates a budget.
 fn violating(world: &World, pods: &[Pod]) -> Vec<Pod> {
     let mut allowed: Vec<i32> = world.budgets.iter().map(|b| b.status.disruptions_allowed).collect();
     let mut violating = Vec::new();

@@ -1,11 +1,11 @@
-//! What a pod asks for, resource by resource, and what a node has.
+//! The requests of a pod and the resources of a node.
 
 use berth_api::object::{Node, Pod, ResourceList};
 use berth_api::quantity::Quantity;
 
-/// What scoring takes for a container that asks for no CPU, in thousandths.
+/// Default CPU request of a container for scoring, in milli-CPU.
 const DEFAULT_MILLI_CPU: i64 = 100;
-/// What scoring takes for a container that asks for no memory, in bytes.
+/// Default memory request of a container for scoring, in bytes.
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// The defaults for containers without CPU and memory requests.
@@ -16,10 +16,9 @@ pub fn scoring_defaults() -> ResourceList {
     ])
 }
 
-/// A pod's requests: the larger of what runs together and what the init containers need on their way, or
-/// what the pod asks for as a whole, plus overhead.
+/// A pod's requests: the maximum of its containers and its init containers, or its pod-level requests, plus overhead.
 ///
-/// `missing` stands in for requests that a container does not make.
+/// `missing` are the defaults of missing container requests.
 pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
     let mut running = ResourceList::new();
     for container in &pod.spec.containers {
@@ -47,8 +46,8 @@ pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
     running
 }
 
-/// The requests of a running pod as scoring counts them: containers without a request get the default,
-/// except for resources that a pod with pod-level requests asks for anywhere.
+/// The requests of a running pod for scoring: containers without a request get the default, except for resources that a
+/// pod with pod-level requests or its containers request.
 pub fn running_pod_scoring_requests(pod: &Pod) -> ResourceList {
     let mut missing = scoring_defaults();
     if pod.spec.resources.iter().any(|r| r.requests.keys().any(|name| is_pod_level_resource(name))) {
@@ -64,7 +63,7 @@ pub fn amount(list: &ResourceList, resource: &str) -> i64 {
     if resource == "cpu" { quantity.millis() } else { quantity.units() }
 }
 
-/// What a node offers of a resource; `None` when it does not list it.
+/// The allocatable amount of a resource; `None` if the node does not list it.
 pub fn allocatable(node: &Node, resource: &str) -> Option<i64> {
     let list = node.status.allocatable.as_ref().filter(|list| list.contains_key(resource))?;
     Some(amount(list, resource))

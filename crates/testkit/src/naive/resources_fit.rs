@@ -1,4 +1,4 @@
-//! `NodeResourcesFit`: requests against what the node still has.
+//! `NodeResourcesFit`: requests against the free resources of a node.
 
 use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
 use berth_api::object::{Node, ResourceList};
@@ -41,13 +41,13 @@ fn is_ignored(q: Question, resource: &str) -> bool {
             || args.ignored_resource_groups.iter().any(|g| g == group))
 }
 
-/// What the pods on a node ask for.
+/// The requests of the pods on a node.
 pub fn requested(q: Question, node: &Node, resource: &str) -> i64 {
     let requests = q.pods_on(node).map(|pod| amount(&pod_requests(pod, &ResourceList::new()), resource));
     requests.fold(0, i64::saturating_add)
 }
 
-/// What the pods on a node count for in scoring.
+/// The requests of the pods on a node for scoring.
 fn scoring_requested(q: Question, node: &Node, resource: &str) -> i64 {
     let requests = q.pods_on(node).map(|pod| match resource {
         "cpu" | "memory" => amount(&running_pod_scoring_requests(pod), resource),
@@ -56,7 +56,7 @@ fn scoring_requested(q: Question, node: &Node, resource: &str) -> i64 {
     requests.fold(0, i64::saturating_add)
 }
 
-/// Whether scoring looks at a resource on a node: it must be there, and a scalar one be asked for.
+/// Whether scoring includes a resource: the node must have it, and the pod must request a scalar one.
 pub fn counts(node: &Node, resource: &str, wanted: i64) -> bool {
     let native = ["cpu", "memory", "ephemeral-storage"].contains(&resource);
     (native || (is_scalar(resource) && wanted != 0)) && allocatable(node, resource).unwrap_or(0) != 0
@@ -106,7 +106,7 @@ fn percent(part: i64, whole: i64) -> i64 {
     (i128::from(part) * 100 / i128::from(whole)) as i64
 }
 
-/// The piecewise linear function; its scores of 0 to 10 are stretched to 0 to 100.
+/// The piecewise linear function; its scores of 0 to 10 are scaled to 0 to 100.
 fn ratio_score(shape: &[UtilizationShapePoint], utilization: i64) -> i64 {
     let stretched = |point: &UtilizationShapePoint| point.score * (MAX_NODE_SCORE / 10);
     match shape.iter().position(|point| utilization <= point.utilization) {

@@ -2,7 +2,7 @@
 
 use berth_api::object::{LabelSelector, Node, NodeSelectorTerm, SelectorRequirement, StringMap};
 
-/// Whether labels satisfy one requirement. An unknown operator is satisfied by nothing.
+/// Whether labels satisfy one requirement. No labels satisfy an unknown operator.
 pub fn satisfies(requirement: &SelectorRequirement, labels: &StringMap) -> bool {
     let value = labels.get(&requirement.key);
     match requirement.operator.as_str() {
@@ -61,10 +61,10 @@ fn node_satisfies_field(requirement: &SelectorRequirement, node: &Node) -> bool 
     }
 }
 
-/// Why kube-scheduler cannot use a node selector term, if so.
+/// Why kube-scheduler cannot parse a node selector term, if so.
 ///
-/// It reads the terms again, more strictly than the API server does on creation: the values of every
-/// operator have to be label values, so that `Gt` with `-2` is refused.
+/// kube-scheduler parses the terms more strictly than the API server validates them: the values of every operator must be
+/// label values, so `Gt` with `-2` is invalid.
 pub fn invalid_term(term: &NodeSelectorTerm) -> Option<String> {
     let expressions = term.match_expressions.iter().enumerate();
     let fields = term.match_fields.iter().enumerate();

@@ -16,7 +16,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     key && effect && value
 }
 
-/// Whether the pod tolerates all taints of the node that keep pods from being scheduled.
+/// Whether the pod tolerates all taints of the node that prevent scheduling.
 pub fn tolerates_node(q: Question, node: &Node) -> bool {
     let hard = node.spec.taints.iter().filter(|t| t.effect == "NoSchedule" || t.effect == "NoExecute");
     hard.into_iter().all(|taint| q.pod.spec.tolerations.iter().any(|t| tolerates(t, taint)))

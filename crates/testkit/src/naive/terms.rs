@@ -1,7 +1,7 @@
-//! Where a pod's affinity rules stand, and which dialect each is written in.
+//! The affinity rules of a pod with their field paths and dialects.
 //!
 //! v1: the v1 fields of `spec.affinity`. Proposal: `requiredDuringSchedulingRequiredDuringExecution` in
-//! `spec.affinity`, and everything in the annotation. A pod must satisfy what both say; preferences add up.
+//! `spec.affinity`, and everything in the annotation. A pod must satisfy both; preferences add up.
 
 use berth_api::object::{
     Affinity, NodeAffinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm,
@@ -9,33 +9,33 @@ use berth_api::object::{
 
 use super::{AFFINITY_ANNOTATION, Options, Question, selector};
 
-/// How a field is to be read.
+/// The meaning of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// As kube-scheduler reads it.
+    /// The meaning in kube-scheduler.
     V1,
-    /// As the design proposals say.
+    /// The meaning in the design proposals.
     Proposal,
 }
 
-/// A pod affinity term with what its meaning depends on.
+/// A pod affinity term with its context.
 #[derive(Clone, Debug)]
 pub struct PodTerm {
     dialect: Dialect,
     term: PodAffinityTerm,
     carrier_namespace: String,
-    /// Where it stands in the pod, if it is required.
+    /// The field path in the pod, if the term is required.
     pub path: String,
     /// Whether it is required during execution.
     pub executing: bool,
 }
 
-/// A required node selector with what its meaning depends on.
+/// A required node selector with its context.
 #[derive(Clone, Debug)]
 pub struct RequiredNodeSelector {
     pub dialect: Dialect,
     pub selector: NodeSelector,
-    /// Where it stands in the pod.
+    /// The field path in the pod.
     pub path: String,
     /// Whether it is required during execution.
     pub executing: bool,
@@ -44,7 +44,7 @@ pub struct RequiredNodeSelector {
 const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
-/// Where affinity of a dialect stands: the annotation is all of the proposals.
+/// The affinities of a pod with their dialects: the annotation has the proposals' dialect.
 fn place(dialect: Dialect) -> String {
     match dialect {
         Dialect::V1 => "spec.affinity".to_owned(),
@@ -52,7 +52,7 @@ fn place(dialect: Dialect) -> String {
     }
 }
 
-/// The annotation's affinity. This evaluator reads JSON only; text that is not affinity carries no rules.
+/// The annotation's affinity. This evaluator reads JSON only; other text has no rules.
 fn annotation(pod: &Pod, options: &Options) -> Option<Affinity> {
     let text = pod.metadata.annotations.get(AFFINITY_ANNOTATION).filter(|_| options.extensions)?;
     serde_json::from_str(text).ok()
@@ -174,7 +174,7 @@ impl PodTerm {
 
     /// Whether a term of a running pod matches the pod to be placed.
     ///
-    /// Here kube-scheduler looks at the labels of the incoming pod's namespace: none, when it does not exist.
+    /// Here kube-scheduler uses the labels of the incoming pod's namespace; none if it does not exist.
     pub fn of_existing_matches_incoming(&self, q: Question) -> bool {
         let namespace = &q.pod.metadata.namespace;
         let no_labels = Default::default();
@@ -210,7 +210,7 @@ impl PodTerm {
         }
     }
 
-    /// Whether an anti-affinity term does not apply between its carrier and this pod, because one of them is
+    /// Whether an anti-affinity term does not apply between its owner and this pod, because one of them is
     /// in an exempt namespace.
     pub fn is_exempt(&self, q: Question, other: &Pod) -> bool {
         let applies = q.options.extensions && (self.dialect == Dialect::Proposal || q.options.exempt_for_v1);

@@ -10,8 +10,8 @@ use super::{Code, MAX_NODE_SCORE, Question, Verdict, node_affinity, reject, sele
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The pod's own constraints of one kind, or the profile's defaults with the selector that the pod's
-/// services and owner make; selectors narrowed by `matchLabelKeys`.
+/// The pod's own constraints of one kind, or the profile's defaults with the selectors of the pod's services and owner;
+/// `matchLabelKeys` are merged into the selectors.
 fn constraints(q: Question, when_unsatisfiable: &str) -> Vec<TopologySpreadConstraint> {
     let own = &q.pod.spec.topology_spread_constraints;
     let mut constraints = if own.is_empty() { default_constraints(q) } else { own.clone() };
@@ -52,7 +52,7 @@ fn default_constraints(q: Question) -> Vec<TopologySpreadConstraint> {
         .collect()
 }
 
-/// What the pod's services select by, and its owner.
+/// The selectors of the pod's services and owner.
 fn default_selector(q: Question) -> LabelSelector {
     let Pod { metadata, .. } = q.pod;
     let mut all = LabelSelector::default();
@@ -82,7 +82,7 @@ fn default_selector(q: Question) -> LabelSelector {
     all
 }
 
-/// How many pods on a node a constraint counts: those of the pod's namespace that it selects and that are
+/// The number of pods on a node that a constraint counts: those of the pod's namespace that it selects and that are
 /// not being deleted. A selector without requirements counts none.
 fn n_counted(q: Question, constraint: &TopologySpreadConstraint, node: &Node) -> i64 {
     let Some(selector) = constraint.label_selector.as_ref().filter(|s| !selector::is_empty(s)) else {
@@ -96,7 +96,7 @@ fn n_counted(q: Question, constraint: &TopologySpreadConstraint, node: &Node) ->
     counted.count() as i64
 }
 
-/// Whether a constraint looks at a node at all.
+/// Whether a constraint counts a node.
 fn is_included(q: Question, constraint: &TopologySpreadConstraint, node: &Node) -> bool {
     let honors_affinity = constraint.node_affinity_policy.as_deref().unwrap_or("Honor") == "Honor";
     let honors_taints = constraint.node_taints_policy.as_deref().unwrap_or("Ignore") == "Honor";
@@ -125,7 +125,7 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
                     n_counted(q, constraint, node);
             }
         }
-        // Too few domains count as an empty one; no domain at all as an infinitely full one.
+        // With too few domains the minimum is 0; without any domain it is infinite.
         let min_domains = constraint.min_domains.unwrap_or(1);
         let least = if counts.len() < usize::try_from(min_domains).unwrap_or(0) {
             0
@@ -147,7 +147,7 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     if constraints.is_empty() {
         return None;
     }
-    // kube-scheduler's own defaults still spread over hosts where there are no zones.
+    // kube-scheduler's default constraints spread over hosts even without zones.
     let system = q.profile.pod_topology_spread.defaulting == SpreadDefaulting::System;
     let needs_all_keys = !q.pod.spec.topology_spread_constraints.is_empty() || !system;
     let is_scored = |node: &Node| !needs_all_keys || has_all_keys(&constraints, &node.metadata.labels);
@@ -186,7 +186,7 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     Some(normalized.collect())
 }
 
-/// In scoring, nodes without the label are together in the domain with the empty name.
+/// For scoring, nodes without the label form the domain with the empty name.
 fn domain_of<'a>(node: &'a Node, key: &str) -> &'a str {
     node.metadata.labels.get(key).map_or("", String::as_str)
 }

@@ -1,4 +1,5 @@
-//! Required rules of running pods that do not hold where they run: each is asked again, of a world without the pod.
+//! Violations: required rules of running pods that do not hold on their nodes. Each rule is evaluated in a world without
+//! the pod.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +17,9 @@ use super::{
 pub struct Broken {
     /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// The plugin that judges the rule.
+    /// The plugin of the rule.
     pub plugin: &'static str,
     /// Path of the rule, for rules between pods and those required during execution; empty for others.
     pub term: String,
@@ -26,15 +27,15 @@ pub struct Broken {
     pub executing: bool,
 }
 
-/// The rules required during execution that are broken.
+/// The violations of rules that are required during execution.
 pub fn broken_during_execution(world: &World, options: &Options) -> BTreeSet<Broken> {
     let mut all = broken(world, &Profile::default(), options);
     all.retain(|b| b.executing);
     all
 }
 
-/// All required rules that do not hold. Pods that are being deleted are not judged, and those on nodes that are not
-/// there; rules of plugins that the profile disables are not asked, but for those required during execution.
+/// All violations of required rules. Pods that are being deleted and pods on nodes that do not exist are ignored, and so
+/// are rules of plugins that the profile disables, except those required during execution.
 pub fn broken(world: &World, profile: &Profile, options: &Options) -> BTreeSet<Broken> {
     let mut all = BTreeSet::new();
     let mut without = world.clone();

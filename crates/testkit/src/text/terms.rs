@@ -7,7 +7,7 @@ use berth_api::object::{
 
 use super::bad;
 
-/// The node label key that a short name stands for.
+/// The node label key of a short name.
 pub fn topology_key(short: &str) -> String {
     match short {
         "hostname" => "kubernetes.io/hostname",
