@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use super::Cli;
 use blocks::{blocks, commands, repository};
 
-#[path = "../tests/docs/blocks.rs"]
+#[path = "../tests/it/docs/blocks.rs"]
 #[allow(dead_code)]
 mod blocks;
 

@@ -4,19 +4,13 @@
 //! (`$ berth ... [< file]`), each followed by its standard output, its standard error with `! ` before each line,
 //! and its exit code where that is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` writes them anew.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod expected;
-mod scratch;
-
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use common::berth;
-use expected::difference;
-use scratch::Scratch;
+use crate::common::berth;
+use crate::expected::difference;
+use crate::scratch::Scratch;
 
 #[test]
 fn scripts_print_what_they_say() {

@@ -1,12 +1,6 @@
 //! Least privilege: each part runs as its service account with the roles of `deploy/`, does its whole work without being
 //! refused anything, and has used all that it may.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "cluster/process.rs"]
-#[allow(dead_code)]
-mod process;
-#[path = "privileges/world.rs"]
 mod world;
 
 use std::time::Duration;
@@ -14,10 +8,11 @@ use std::time::Duration;
 use berth_client::lease::LeaseOptions;
 use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Snapshot};
-use process::{Berth, Room};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use world::{NAMESPACE, Right, World, eventually, right};
+
+use crate::process::{Berth, Room};
 
 fn lease(part: &str) -> LeaseOptions {
     LeaseOptions { retry_period: Duration::from_millis(50), ..LeaseOptions::new(NAMESPACE, part, "test") }

@@ -1,7 +1,5 @@
 //! Where output goes matters: colours, and readers that go away.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 

@@ -1,14 +1,13 @@
 //! Violations: rule by rule in small clusters, and under random histories against the naive evaluator.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::{Cluster, Counts, Settings, ViolatedRule, Violation, ViolationKey};
 use berth_testkit::generate::{self, Flavour, Operation};
 use berth_testkit::naive::{Broken, Options, World, broken};
 use berth_testkit::text;
-use common::{admitted, apply, cluster, cut_down, settings};
+
+use crate::common::{admitted, apply, cluster, cut_down, settings};
 
 const NODES: &str = "node a1 zone=a disk=ssd\nnode a2 zone=a\nnode b1 zone=b disk=ssd\nnode bare -hostname\n";
 

@@ -1,10 +1,9 @@
 //! Wake-up conditions: which changes wake a pod that fits nowhere, and which let it sleep.
 
-mod common;
-
 use berth_engine::{Cluster, Settings, WakeConditions};
 use berth_testkit::text;
-use common::{admitted, cluster};
+
+use crate::common::{admitted, cluster};
 
 /// A cluster in which the last pod of the text waits.
 struct Waiting {

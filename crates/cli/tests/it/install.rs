@@ -1,13 +1,6 @@
 //! The manifests of `deploy/`: `berth install`, kustomize and the Helm chart say the same, and Kubernetes would take it.
 
-#![allow(clippy::unwrap_used)]
-
 mod chart;
-mod common;
-#[path = "cluster/process.rs"]
-#[allow(dead_code)]
-mod process;
-mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +8,15 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use berth_api::read::{ReadError, read_manifests};
-use common::berth;
-use process::{Berth, Room};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use serde_json::{Value, json};
+
+use crate::common::berth;
+use crate::process::{Berth, Room};
+use crate::schema;
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")

@@ -1,15 +1,7 @@
 //! The code blocks of README.md and docs/: objects are what they say, commands run. CONTRIBUTING.md tells what the words
 //! behind a fence mean; that every command is understood is a test inside the program.
 
-#![allow(clippy::unwrap_used)]
-#![allow(dead_code)]
-
-#[path = "docs/blocks.rs"]
 mod blocks;
-mod common;
-#[path = "cluster/process.rs"]
-mod process;
-mod schema;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,8 +13,10 @@ use std::process::{Command, Stdio};
 
 use berth_api::read::{ReadError, read_manifests};
 use blocks::{Block, blocks, repository};
-use process::{Berth, Room};
 use serde_json::Value;
+
+use crate::process::{self, Berth, Room};
+use crate::{common, schema};
 
 /// Every metric that some part registers, with its prefix, and without the `_total` that a counter's name ends with.
 fn registered_metrics() -> BTreeSet<String> {

@@ -1,17 +1,11 @@
 //! Manifests of well-known projects, simulated on a made cluster of twelve nodes in three zones.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod expected;
-mod summary;
-
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use expected::difference;
-use summary::summary;
+use crate::expected::difference;
+use crate::summary::summary;
 
 /// What is in a folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {

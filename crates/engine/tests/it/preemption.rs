@@ -1,11 +1,10 @@
 //! Preemption, scenario by scenario: who has to go, and where.
 
-mod common;
-
 use berth_engine::{Cluster, DisruptionBudget, Preemption, Settings};
 use berth_testkit::naive::World;
 use berth_testkit::text;
-use common::{admitted, cluster};
+
+use crate::common::{admitted, cluster};
 
 /// The waiting pod's preemption: `node: victims`, with `!` for each budget violated, or the message.
 fn preemption(text: &str) -> String {
@@ -148,17 +147,17 @@ fn a_nominated_pod_waits_for_its_victims() {
 fn room_is_left_for_nominated_pods() {
     let nodes = "node a cpu=2\nnode b cpu=1";
     let nominated = "pod default/n nominated a cpu=2 priority:5";
-    let placed = |pod: &str| common::placed(&format!("{nodes}\n{nominated}\npod default/p {pod}"));
+    let placed = |pod: &str| crate::common::placed(&format!("{nodes}\n{nominated}\npod default/p {pod}"));
     assert_eq!(placed("cpu=1 priority:5"), "p=b");
     assert_eq!(placed("cpu=2 priority:5"), "p=-");
     assert_eq!(placed("cpu=2 priority:6"), "p=a", "nominations of lower priority do not count");
     // A pod that needs the nominated one must fit without it, too.
     let near = "node a\npod default/n nominated a app=db priority:5\npod default/p aff(app=db @hostname)";
-    assert_eq!(common::placed(near), "p=-");
+    assert_eq!(crate::common::placed(near), "p=-");
     // It counts for spreading, also where it raises the fewest of all domains: with it the zones are even.
     let spread = "node a zone=a\nnode b zone=b\npod default/x on b app=p\npod default/n nominated a app=p
         pod default/p app=p spread(1 app=p @zone)";
-    assert_eq!(common::placed(spread), "p=a");
+    assert_eq!(crate::common::placed(spread), "p=a");
     // Preempting on the node: the nominated pod of lower priority has to be decided anew.
     let victims = "node a cpu=2\npod default/x on a cpu=2\npod default/n nominated a cpu=2 priority:5
         pod default/p cpu=2 priority:6";

@@ -1,10 +1,9 @@
 //! Node admission: what a node refuses, whoever bound the pod to it.
 
-mod common;
-
 use berth_engine::Settings;
 use berth_testkit::text;
-use common::{admitted, cluster};
+
+use crate::common::{admitted, cluster};
 
 /// Whether node `a` admits the last pod of the text: `admitted`, or reason and message.
 fn admission(text: &str) -> String {

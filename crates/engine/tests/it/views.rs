@@ -1,11 +1,10 @@
 //! Views of nodes that are added and removed.
 
-mod common;
-
 use berth_api::object::{Node, Pod};
 use berth_engine::{Cluster, Settings};
 use berth_testkit::text;
-use common::admitted;
+
+use crate::common::admitted;
 
 fn node(name: &str) -> Node {
     text::node(&format!("node {name} cpu=4"))

@@ -1,18 +1,14 @@
 //! `simulate -o yaml` fed back gives the same placement, and harms nothing it does not know.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod scratch;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use berth_api::read::collect_manifests;
-use common::berth;
-use scratch::Scratch;
 use serde_json::{Value, json};
+
+use crate::common::berth;
+use crate::scratch::Scratch;
 
 /// Pod to node, from `-o json`.
 fn placement(directory: &Path, args: &[&str]) -> BTreeMap<String, Value> {

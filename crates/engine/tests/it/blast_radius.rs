@@ -1,10 +1,9 @@
 //! What required anti-affinity shuts out.
 
-mod common;
-
 use berth_engine::{Reach, Settings, TermRadius};
 use berth_testkit::text;
-use common::{admitted, cluster};
+
+use crate::common::{admitted, cluster};
 
 const CLUSTER: &str = "
     node a1 zone=a cpu=4 mem=8Gi

@@ -1,23 +1,17 @@
 //! Real clusters, and clusters written for another simulator.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod expected;
-mod scratch;
-mod summary;
-
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use common::berth;
-use expected::difference;
 use flate2::read::GzDecoder;
-use scratch::Scratch;
 use serde_json::Value;
-use summary::summary;
+
+use crate::common::berth;
+use crate::expected::difference;
+use crate::scratch::Scratch;
+use crate::summary::summary;
 
 /// A folder beside the repository, if it is there.
 fn shared(name: &str) -> Option<PathBuf> {

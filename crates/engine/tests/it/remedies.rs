@@ -1,7 +1,5 @@
 //! Remedies: who goes, and where to; in small clusters, and under random histories against the naive evaluator.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::config::Profile;
@@ -10,7 +8,8 @@ use berth_engine::{Cluster, Remedies, Remedy, RemedyOptions, Settings, Target, V
 use berth_testkit::generate::{self, Flavour, Operation};
 use berth_testkit::naive::{Broken, Options, World, broken_during_execution, check_node};
 use berth_testkit::text;
-use common::{apply, cluster, cut_down, settings};
+
+use crate::common::{apply, cluster, cut_down, settings};
 
 fn all_keys(cluster: &Cluster) -> Vec<ViolationKey> {
     let mut keys: Vec<_> = cluster.violations().iter().map(|v| v.key()).collect();

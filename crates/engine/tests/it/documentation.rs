@@ -1,13 +1,12 @@
 //! The worked examples of the documents Berth implements, each on a cluster of a few lines.
 
-mod common;
-
 use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
 use berth_engine::Settings;
 use berth_testkit::text;
-use common::{admitted, cluster, placed, placed_with};
 use serde_json::json;
+
+use crate::common::{admitted, cluster, placed, placed_with};
 
 const THREE_NODES: &str = "
     node n1 zone=v cpu=2 mem=4Gi

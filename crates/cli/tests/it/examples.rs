@@ -1,16 +1,11 @@
 //! The examples of the repository, one folder for each topic of the documentation.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod expected;
-
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use common::berth;
-use expected::difference;
+use crate::common::berth;
+use crate::expected::difference;
 
 const RUNS: [(&str, &[&str]); 16] = [
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),

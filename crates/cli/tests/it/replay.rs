@@ -1,16 +1,13 @@
 //! The recorded suites, replayed by the built binary; and recordings that were altered.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use common::berth;
 use flate2::read::GzDecoder;
 use serde_json::Value;
+
+use crate::common::berth;
 
 /// The folder with the recorded suites, if it is there.
 fn conformance() -> Option<PathBuf> {

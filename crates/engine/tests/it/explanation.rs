@@ -1,10 +1,9 @@
 //! The bottleneck of a pod that fits nowhere, as text for events.
 
-mod common;
-
 use berth_engine::{MAX_BOTTLENECK, Settings};
 use berth_testkit::text;
-use common::{admitted, cluster};
+
+use crate::common::{admitted, cluster};
 
 #[test]
 fn a_bottleneck_in_short_names_the_term_and_its_witnesses() {

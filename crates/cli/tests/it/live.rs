@@ -1,18 +1,14 @@
 //! `simulate` and `explain` of a live cluster, which is the embedded API server.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod scratch;
-
 use std::fs;
 use std::path::Path;
 
 use berth_api::read::Inventory;
 use berth_apiserver::{ApiServer, ServerOptions};
-use common::{Ran, berth};
-use scratch::Scratch;
 use serde_json::{Value, json};
+
+use crate::common::{Ran, berth};
+use crate::scratch::Scratch;
 
 /// The objects of a file as they are.
 fn objects(path: &Path) -> Vec<Value> {

@@ -3,8 +3,6 @@
 //!
 //! A failing history is cut down before it is shown. `BERTH_HISTORIES=N` runs more of them.
 
-mod common;
-
 use std::collections::{BTreeMap, VecDeque};
 
 use berth_api::config::Profile;
@@ -15,7 +13,8 @@ use berth_engine::{
 };
 use berth_testkit::generate::{self, Flavour, Operation};
 use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
-use common::{apply, cut_down, settings};
+
+use crate::common::{apply, cut_down, settings};
 
 /// So many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::objects;
+use super::objects;
 
 /// The chart's objects with these values beside its own defaults.
 pub fn render(chart: &Path, namespace: &str, values: &Value) -> Vec<Value> {

@@ -1,20 +1,16 @@
 //! The ways in which input comes, and output that is fed back beside the workloads it was made from.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod scratch;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 use berth_api::read::collect_manifests;
-use common::berth;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use scratch::Scratch;
 use serde_json::{Value, json};
+
+use crate::common::berth;
+use crate::scratch::Scratch;
 
 /// One of each workload, on two nodes, with fields that Berth does not know.
 const WORKLOADS: &str = "\

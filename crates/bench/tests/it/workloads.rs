@@ -1,7 +1,6 @@
 //! Kubernetes' own benchmark files: every one is read, and the small workloads are run.
 
 // What is at hand in a test is there.
-#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,13 @@
+//! The tests of the engine in one binary.
+
+mod blast_radius;
+mod common;
+mod documentation;
+mod explanation;
+mod node_admission;
+mod preemption;
+mod properties;
+mod remedies;
+mod views;
+mod violations;
+mod wake;

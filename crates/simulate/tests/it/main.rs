@@ -1,0 +1,4 @@
+//! The tests of the crate in one binary.
+
+mod hints;
+mod simulation;

@@ -1,0 +1,6 @@
+//! The tests of the crate in one binary.
+
+mod conformance;
+mod histories;
+mod history;
+mod proposal;
