@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_says_so() {
+    fn open_errors_name_the_input() {
         let scratch = Scratch::new("errors");
         let message = |arguments: &[String]| find_inputs(arguments).unwrap_err().to_string();
         assert_eq!(message(&["no/such.yaml".to_owned()]), "no/such.yaml: no such file or directory");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_cluster_is_read_and_expanded() {
+    fn a_real_cluster_is_read_and_expanded() {
         let openb = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/openb");
         if !openb.exists() {
             eprintln!("{} not found: nothing is read from it", openb.display());

@@ -1,4 +1,4 @@
-//! The final state of a cluster, judged by code that is not the engine's.
+//! Checks the final state of a cluster with code that is independent of the engine.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,13 +14,13 @@ fn typed<T: DeserializeOwned>(object: &Value) -> T {
     serde_json::from_value(object.clone()).unwrap()
 }
 
-/// Every pod is on a node that is there, and no required rule is broken. Gives the number of pods.
+/// Checks that every pod is on an existing node and violates no required rule; returns the number of pods.
 pub async fn assert_every_rule_kept(client: &Client) -> usize {
     let nodes = list(client, "/api/v1/nodes").await.unwrap();
     let namespaces = list(client, "/api/v1/namespaces").await.unwrap();
     let mut pods = list(client, "/api/v1/pods").await.unwrap();
     pods.retain(|pod| !["Succeeded", "Failed"].contains(&text(pod, "/status/phase")));
-    // Affinity counts as of a pod's placement.
+    // Affinity applies at the time of the placement.
     pods.sort_by_key(|pod| bound_at(pod).to_owned());
     let index: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(i, node)| (text(node, "/metadata/name"), i)).collect();

@@ -1,4 +1,4 @@
-//! A client of the API for tests, and an eye on all pods that remembers what must never happen.
+//! An API client for tests, and an observer that detects invalid pod transitions.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub async fn connect(kubeconfig: &Path) -> Client {
     options.client().await.unwrap()
 }
 
-/// Sends an object, or nothing, and gives what comes back.
+/// Sends a request with an optional object, and returns the response.
 pub async fn send(
     client: &Client,
     method: Method,
@@ -46,7 +46,7 @@ pub async fn list(client: &Client, path: &str) -> Result<Vec<Value>, CallError> 
     Ok(get(client, path).await?["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// Asks until the answer is `Ok`, and fails with the last other answer after [`DEADLINE`].
+/// Repeats until the result is `Ok`; panics with the last error after [`DEADLINE`].
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
     let begin = Instant::now();
     loop {
@@ -62,7 +62,7 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A pod with required anti-affinity by host name within its group, which asks for some CPU.
+/// A pod with required anti-affinity by host name within its group, and a CPU request.
 pub fn apart(name: &str, group: &str, scheduler: &str) -> Value {
     let term = json!({
         "topologyKey": "kubernetes.io/hostname",
@@ -81,7 +81,7 @@ pub fn apart(name: &str, group: &str, scheduler: &str) -> Value {
     })
 }
 
-/// Follows all pods, and remembers the node of each for good: a pod is bound once, whatever happens.
+/// Watches all pods and records their nodes: a pod must be bound only once.
 pub struct Eye {
     seen: Arc<Mutex<Seen>>,
 }
@@ -90,7 +90,7 @@ pub struct Eye {
 struct Seen {
     /// By uid.
     nodes: HashMap<String, String>,
-    /// What must not have happened.
+    /// Invalid transitions.
     wrong: Vec<String>,
     now: HashMap<String, Value>,
 }
@@ -134,14 +134,14 @@ impl Eye {
         Eye { seen }
     }
 
-    /// How many pods were seen with a node.
+    /// Number of pods observed with a node.
     pub fn n_bound(&self) -> usize {
         self.seen.lock().unwrap().nodes.len()
     }
 
-    /// Nothing that must not happen was seen, and what is seen comes to what a list says.
+    /// Checks that there were no invalid transitions, and that the observed pods equal a list.
     pub async fn assert_true_to(&self, client: &Client) {
-        eventually("what is followed is what there is", async || {
+        eventually("the observed pods equal the list", async || {
             let listed = list(client, "/api/v1/pods").await.map_err(|e| e.to_string())?;
             let seen = self.seen.lock().unwrap();
             let versions = |pods: &mut dyn Iterator<Item = &Value>| {

@@ -1,4 +1,4 @@
-//! `berth up` and the parts as commands: how they begin, what they say, and how they end.
+//! `berth up` and the component commands: startup, output and exit.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -6,23 +6,23 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use crate::client::{connect, create, eventually, get, text};
-use crate::process::{Berth, Room, repository};
+use crate::process::{Berth, TempDir, repository};
 
-/// Runs `berth` to its end: exit code, standard output, standard error.
-fn finish(room: &Room, args: &[&str]) -> (Option<i32>, String, String) {
-    let mut berth = Berth::start(room, "berth", args);
+/// Runs `berth` and returns the exit code, standard output and standard error.
+fn finish(directory: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut berth = Berth::start(directory, "berth", args);
     let stdout = berth.rest();
     let code = berth.wait().code();
     let stderr = berth.stderr();
-    fs::remove_file(room.file("berth.stderr")).unwrap();
+    fs::remove_file(directory.file("berth.stderr")).unwrap();
     (code, stdout, stderr)
 }
 
 #[test]
-fn the_main_job_places_redis_and_web_servers_and_shows_where() {
-    let room = Room::new("main-job");
+fn up_places_the_redis_example_and_shows_the_placement() {
+    let directory = TempDir::new("main-job");
     let args = ["up", "--nodes", "3", "--zones", "3", "-f", "examples/redis-web", "--exit-when-settled"];
-    let (code, stdout, stderr) = finish(&room, &args);
+    let (code, stdout, stderr) = finish(&directory, &args);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let (kubeconfig, table) = stdout.split_once('\n').unwrap();
     let kubeconfig = kubeconfig.strip_prefix("export KUBECONFIG=").unwrap();
@@ -39,10 +39,10 @@ fn the_main_job_places_redis_and_web_servers_and_shows_where() {
 }
 
 #[test]
-fn what_fits_nowhere_is_told_with_its_reason() {
-    let room = Room::new("unplaced");
+fn unschedulable_pods_are_shown_with_their_reason() {
+    let directory = TempDir::new("unplaced");
     let args = ["up", "--nodes", "2", "-f", "examples/redis-web", "--exit-when-settled", "--no-summary"];
-    let (code, stdout, stderr) = finish(&room, &args);
+    let (code, stdout, stderr) = finish(&directory, &args);
     assert_eq!(code, Some(1), "{stdout}{stderr}");
     assert!(stdout.contains("6 pods: 4 placed, 2 unplaced; 2 nodes"), "{stdout}");
     assert!(
@@ -52,24 +52,24 @@ fn what_fits_nowhere_is_told_with_its_reason() {
 }
 
 #[test]
-fn manifests_that_are_refused_are_named_with_file_and_field() {
-    let room = Room::new("refused");
-    let file = room.file("bad.yaml");
+fn rejected_manifests_are_named_with_file_and_field() {
+    let directory = TempDir::new("refused");
+    let file = directory.file("bad.yaml");
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: c, image: i}]}\n---\n\
         apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec:\n  nodeSelector: {'not a key': x}\n  \
         containers: [{name: c, image: i}]\n";
     fs::write(&file, pod).unwrap();
     let file = file.display().to_string();
-    let (code, _, stderr) = finish(&room, &["up", "--no-summary", "-f", &file]);
+    let (code, _, stderr) = finish(&directory, &["up", "--no-summary", "-f", &file]);
     assert_eq!(code, Some(2), "{stderr}");
     let begin = format!("error: {file}:6: Pod default/bad: spec.nodeSelector: Invalid value: ");
     assert!(stderr.lines().any(|l| l.starts_with(&begin)), "{stderr}");
 }
 
 #[test]
-fn bad_usage_is_told_before_anything_is_started() {
-    let room = Room::new("usage");
-    let own = room.file(".kube");
+fn invalid_usage_is_reported_before_startup() {
+    let directory = TempDir::new("usage");
+    let own = directory.file(".kube");
     fs::create_dir_all(&own).unwrap();
     let own = own.join("config");
     fs::write(&own, "apiVersion: v1\nkind: Config\nclusters: [{name: mine}]\n").unwrap();
@@ -86,7 +86,7 @@ fn bad_usage_is_told_before_anything_is_started() {
         (vec!["kubelet", "--nodes", "3", "--kubeconfig", "no/such"], "no/such"),
         (vec!["kubelet"], "--nodes"),
     ] {
-        let (code, stdout, stderr) = finish(&room, &args);
+        let (code, stdout, stderr) = finish(&directory, &args);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");
         assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }
@@ -94,13 +94,13 @@ fn bad_usage_is_told_before_anything_is_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn up_ends_cleanly_and_goes_on_from_its_data_directory() {
-    let room = Room::new("again");
-    let data = room.file("data").display().to_string();
+async fn up_stops_cleanly_and_continues_from_its_data_directory() {
+    let directory = TempDir::new("again");
+    let data = directory.file("data").display().to_string();
     let args = ["up", "--no-summary", "--data-dir", &data, "--start-after", "0s"];
     let mut before = String::new();
     for signal in ["INT", "TERM"] {
-        let mut berth = Berth::start(&room, "up", &args);
+        let mut berth = Berth::start(&directory, "up", &args);
         let kubeconfig = berth.line_after("export KUBECONFIG=");
         assert!(kubeconfig.starts_with(&data), "{kubeconfig}");
         let client = connect(Path::new(&kubeconfig)).await;
@@ -125,36 +125,36 @@ async fn up_ends_cleanly_and_goes_on_from_its_data_directory() {
 }
 
 #[test]
-fn real_clusters_go_on_where_they_were() {
+fn imported_pods_stay_on_their_nodes() {
     let dumps = repository().join("../shared/data/dumps");
     if !dumps.exists() {
         eprintln!("{} not found: nothing is started from it", dumps.display());
         return;
     }
-    let room = Room::new("dumps");
+    let directory = TempDir::new("dumps");
     for (name, code_expected, expected) in [
-        // One of its pods asks for a node that there is not.
+        // One of its pods requires a node that does not exist.
         ("minikube-1.34", 1, "25 pods: 24 running, 0 placed, 1 unplaced; 1 node"),
         ("support-bundle", 0, ""),
     ] {
         let dump = dumps.join(name).display().to_string();
         let args = ["up", "--from", &dump, "--exit-when-settled", "--no-summary", "--start-after", "0s"];
-        let (code, stdout, stderr) = finish(&room, &args);
+        let (code, stdout, stderr) = finish(&directory, &args);
         assert_eq!(code, Some(code_expected), "{name}: {stdout}{stderr}");
         assert!(stdout.contains(expected), "{name}: {stdout}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nonsense_on_the_wire_is_refused_and_hurts_nobody() {
-    let room = Room::new("nonsense");
-    let mut server = Berth::start(&room, "apiserver", &["apiserver"]);
+async fn invalid_requests_are_rejected_without_side_effects() {
+    let directory = TempDir::new("nonsense");
+    let mut server = Berth::start(&directory, "apiserver", &["apiserver"]);
     let kubeconfig = server.line_after("export KUBECONFIG=");
     let text = fs::read_to_string(&kubeconfig).unwrap();
     let address = text.split_once("server: https://").unwrap().1.lines().next().unwrap().trim().to_owned();
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000], b"\x16\x03\x01\x00\x01", b""] {
         let mut stream = TcpStream::connect(&address).unwrap();
-        // The server may hang up before all is written.
+        // The server can close the connection before the request is complete.
         let _ = stream.write_all(nonsense);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
@@ -170,9 +170,9 @@ async fn nonsense_on_the_wire_is_refused_and_hurts_nobody() {
 
 #[test]
 fn churn_shows_the_memory_of_a_scheduler_process_after_each_round() {
-    let room = Room::new("bench-churn");
+    let directory = TempDir::new("bench-churn");
     let args = ["bench", "churn", "--nodes", "20", "--rounds", "6", "--pods", "20", "--scheduler"];
-    let (code, stdout, stderr) = finish(&room, &args);
+    let (code, stdout, stderr) = finish(&directory, &args);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let rounds: Vec<_> = stdout.lines().skip(1).take_while(|line| !line.is_empty()).collect();
     assert_eq!(rounds.len(), 6, "{stdout}");

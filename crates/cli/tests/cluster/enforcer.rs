@@ -1,4 +1,4 @@
-//! `berth enforcer`, and `berth up` with one: from outside, and killed in the middle of its work.
+//! `berth enforcer`, and `berth up` with the enforcer, as processes, also killed during evictions.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -11,12 +11,12 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::client::{connect, create, eventually, get, list, send, text};
-use crate::process::{self, Berth, DEADLINE, Room};
+use crate::process::{self, Berth, DEADLINE, TempDir};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
-/// So many pods that run on nodes with the label `disk: ssd` only, as long as they run.
+/// This many pods that require the node label `disk: ssd` during execution.
 fn on_ssd(replicas: usize) -> Value {
     let term = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]});
     let rule = json!({"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [term]}});
@@ -46,7 +46,7 @@ async fn label(client: &Client, node: &str, disk: Value) {
     call::send(client, request, DEADLINE, call::MAX_OBJECT_BYTES).await.unwrap();
 }
 
-/// Waits until so many pods run, and no others are there; returns uids and nodes.
+/// Waits until exactly this many pods exist and run; returns uids and nodes.
 async fn running(client: &Client, n: usize) -> Vec<(String, String)> {
     eventually("all pods run", async || {
         let pods = list(client, PODS).await.map_err(|e| e.to_string())?;
@@ -67,11 +67,11 @@ fn uids(pods: &[(String, String)]) -> HashSet<String> {
     pods.iter().map(|(uid, _)| uid.clone()).collect()
 }
 
-/// What an enforcer serves at `/metrics`.
+/// The metrics of an enforcer.
 fn metrics(enforcer: &Berth) -> String {
-    let address = process::eventually("it says where it serves", || {
+    let address = process::eventually("the address is printed", || {
         let stderr = enforcer.stderr();
-        let after = stderr.split("metrics are at http://").nth(1);
+        let after = stderr.split("/metrics at http://").nth(1);
         after.and_then(|a| a.split_whitespace().next()).map(str::to_owned).ok_or(stderr.clone())
     });
     let mut stream = TcpStream::connect(address).unwrap();
@@ -93,21 +93,21 @@ async fn until_metrics(enforcer: &Berth, lines: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_second_enforcer_takes_over_when_the_first_is_killed_and_keeps_to_what_may_go() {
+async fn the_second_enforcer_takes_over_when_the_first_is_killed_and_respects_the_limits() {
     const N_PODS: usize = 10;
     const BUDGET: usize = 4;
-    let room = Room::new("killed-enforcer");
-    let kubeconfig = room.file("kubeconfig").display().to_string();
-    let server = Berth::start(&room, "apiserver", &["apiserver", "--kubeconfig-out", &kubeconfig]);
+    let directory = TempDir::new("killed-enforcer");
+    let kubeconfig = directory.file("kubeconfig").display().to_string();
+    let server = Berth::start(&directory, "apiserver", &["apiserver", "--kubeconfig-out", &kubeconfig]);
     server.line_after("export KUBECONFIG=");
     let client = connect(Path::new(&kubeconfig)).await;
     let with_config = |args: &[&str]| {
         let name = format!("{}-{}", args[0], args.len());
-        Berth::start(&room, &name, &[args, &["--kubeconfig", &kubeconfig]].concat())
+        Berth::start(&directory, &name, &[args, &["--kubeconfig", &kubeconfig]].concat())
     };
     let _kubelet = with_config(&["kubelet", "--nodes", "2", "--start-after", "0s", "--stop-after", "0s"]);
     let _scheduler = with_config(&["scheduler"]);
-    eventually("nodes are there", async || {
+    eventually("the nodes exist", async || {
         let n = list(&client, "/api/v1/nodes").await.map_err(|e| e.to_string())?.len();
         if n == 2 { Ok(()) } else { Err(n.to_string()) }
     })
@@ -138,18 +138,18 @@ async fn the_second_enforcer_takes_over_when_the_first_is_killed_and_keeps_to_wh
             "100%",
             "--max-workload-share",
             "100%",
-            // Slow enough that there is a middle.
+            // Slow enough to kill the enforcer between evictions.
             "--evictions-per-second",
             "1",
         ];
-        Berth::start(&room, name, &args)
+        Berth::start(&directory, name, &args)
     };
     let mut first = replica("first");
     until_metrics(&first, &["berth_enforcer_leader 1", "berth_enforcer_cache_size{type=\"pods\"} 10"]).await;
     let second = replica("second");
     until_metrics(&second, &["berth_enforcer_leader 0", "berth_enforcer_cache_size{type=\"pods\"} 10"]).await;
     label(&client, "node-1", Value::Null).await;
-    eventually("somebody went", async || {
+    eventually("a pod was evicted", async || {
         let pods = list(&client, PODS).await.map_err(|e| e.to_string())?;
         let n_left = pods.iter().filter(|p| before.contains(text(p, "/metadata/uid"))).count();
         if n_left < N_PODS { Ok(()) } else { Err(n_left.to_string()) }
@@ -166,26 +166,26 @@ async fn the_second_enforcer_takes_over_when_the_first_is_killed_and_keeps_to_wh
     )
     .await;
     let after = running(&client, N_PODS).await;
-    assert_eq!(before.difference(&uids(&after)).count(), BUDGET, "as many went as may");
+    assert_eq!(before.difference(&uids(&after)).count(), BUDGET, "exactly the allowed number was evicted");
     let ledger = get(&client, "/api/v1/namespaces/kube-system/configmaps/berth-enforcer").await.unwrap();
     let written: Value = serde_json::from_str(text(&ledger, "/data/ledger.json")).unwrap();
     assert_eq!(written["evictions"].as_array().map(Vec::len), Some(BUDGET), "{written}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_says_who_would_go_and_the_enforcer_of_berth_up_evicts_them() {
-    let room = Room::new("enforced");
-    let data = room.file("data").display().to_string();
+async fn a_dry_run_logs_the_evictions_of_the_enforcer_of_berth_up() {
+    let directory = TempDir::new("enforced");
+    let data = directory.file("data").display().to_string();
     let up = |name: &str, more: &[&str]| {
         let args = [&["up", "--nodes", "2", "--data-dir", &data, "--start-after", "0s"][..], more].concat();
-        let up = Berth::start(&room, name, &args);
+        let up = Berth::start(&directory, name, &args);
         let kubeconfig = up.line_after("export KUBECONFIG=");
         (up, kubeconfig)
     };
     let (mut without, kubeconfig) = up("without", &["--no-enforcer"]);
     let client = connect(Path::new(&kubeconfig)).await;
     for node in ["node-1", "node-2"] {
-        eventually("nodes are there", async || {
+        eventually("the nodes exist", async || {
             get(&client, &format!("/api/v1/nodes/{node}")).await.map_err(|e| e.to_string())
         })
         .await;
@@ -196,11 +196,11 @@ async fn a_dry_run_says_who_would_go_and_the_enforcer_of_berth_up_evicts_them() 
     label(&client, "node-2", json!("ssd")).await;
     label(&client, "node-1", Value::Null).await;
 
-    let mut dry = Berth::start(&room, "dry", &["enforcer", "--dry-run", "--kubeconfig", &kubeconfig]);
-    process::eventually("the dry run says who would go", || {
+    let mut dry = Berth::start(&directory, "dry", &["enforcer", "--dry-run", "--kubeconfig", &kubeconfig]);
+    process::eventually("the dry run logs the evictions", || {
         let stderr = dry.stderr();
-        let is_told = stderr.lines().any(|l| l.contains("would be evicted") && l.contains("disk"));
-        if is_told { Ok(()) } else { Err(stderr) }
+        let is_logged = stderr.lines().any(|l| l.contains("would be evicted") && l.contains("disk"));
+        if is_logged { Ok(()) } else { Err(stderr) }
     });
     dry.signal("TERM");
     assert_eq!(dry.wait().code(), Some(0));

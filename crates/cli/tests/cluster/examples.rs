@@ -1,4 +1,4 @@
-//! The examples, through the API: created in a cluster, placed, started, and every binding judged.
+//! The examples with a cluster: created, scheduled, started, and all bindings checked.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::client::{connect, eventually, list, send, text};
-use crate::process::{Berth, Room, repository};
+use crate::process::{Berth, TempDir, repository};
 use crate::record::Record;
 
 /// The collection that objects of a kind are created in.
@@ -26,7 +26,7 @@ fn collection(object: &Value) -> String {
     format!("/{group}/namespaces/{namespace}/{plural}")
 }
 
-/// Namespaces and nodes first, the others as they come.
+/// Namespaces and nodes first, the rest in input order.
 async fn create_all(client: &Client, folder: &Path) {
     let mut objects = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -49,14 +49,14 @@ async fn create_all(client: &Client, folder: &Path) {
 /// A cluster in which an example settles.
 struct Stage {
     _berth: Berth,
-    _room: Room,
+    _room: TempDir,
     client: Client,
     record: Record,
 }
 
 impl Stage {
     async fn with(example: &str, nodes: &str, zones: &str) -> Stage {
-        let room = Room::new(example);
+        let directory = TempDir::new(example);
         let args = [
             "up",
             "--no-summary",
@@ -69,7 +69,7 @@ impl Stage {
             "--stop-after",
             "0s",
         ];
-        let berth = Berth::start(&room, "up", &args);
+        let berth = Berth::start(&directory, "up", &args);
         let client = connect(Path::new(&berth.line_after("export KUBECONFIG="))).await;
         eventually("the nodes have registered", async || {
             let n_nodes = list(&client, "/api/v1/nodes").await.map_err(|e| e.to_string())?.len();
@@ -78,15 +78,15 @@ impl Stage {
         .await;
         let record = Record::open(&client).await;
         create_all(&client, &repository().join("examples").join(example)).await;
-        Stage { _berth: berth, _room: room, client, record }
+        Stage { _berth: berth, _room: directory, client, record }
     }
 
-    /// Waits until as many pods run and as many are known to fit nowhere, and no others are there.
+    /// Waits until this many pods run, this many are unschedulable, and no others exist.
     async fn settles(&self, n_running: usize, n_unplaced: usize) -> Vec<Value> {
         self.settles_so(|running, unplaced| (running, unplaced) == (n_running, n_unplaced)).await
     }
 
-    /// Waits until all pods run or are known to fit nowhere, and as many as `is_so` says.
+    /// Waits until all pods run or are unschedulable, with numbers that fulfil `is_so`.
     async fn settles_so(&self, is_so: impl Fn(usize, usize) -> bool) -> Vec<Value> {
         eventually("the example settles", async || {
             let pods = list(&self.client, "/api/v1/pods").await.map_err(|e| e.to_string())?;
@@ -112,7 +112,7 @@ impl Stage {
         .await
     }
 
-    /// As many bindings were seen, and each is right.
+    /// Checks the number of bindings and each binding.
     async fn judge(&self, n_bound: usize) {
         let bindings = eventually("all bindings are seen", async || {
             let bindings = self.record.bindings();
@@ -124,7 +124,7 @@ impl Stage {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn examples_settle_and_no_rule_was_broken_on_the_way() {
+async fn examples_settle_and_violate_no_rule_meanwhile() {
     for (example, nodes, zones, n_running, n_unplaced) in [
         ("redis-web", "3", "3", 6, 0),
         ("redis-web", "2", "1", 4, 2),
@@ -138,7 +138,7 @@ async fn examples_settle_and_no_rule_was_broken_on_the_way() {
     }
 }
 
-/// Two pools for three tenants of three, two and one pods: whoever comes last gets none.
+/// Two pools for three tenants with three, two and one pods: the last tenant gets no pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_do_not_share_a_pool() {
     let stage = Stage::with("tenants", "0", "1").await;
@@ -152,11 +152,11 @@ async fn tenants_do_not_share_a_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_update_breaks_no_rule_on_the_way() {
+async fn a_rolling_update_violates_no_rule_meanwhile() {
     let stage = Stage::with("rollout", "3", "3").await;
     stage.settles(6, 0).await;
     let deployment = "/apis/apps/v1/namespaces/default/deployments/rolling";
-    // Its controller may write its status between the two requests.
+    // The controller can write the status between the two requests.
     eventually("the image is changed", async || {
         let mut changed =
             send(&stage.client, Method::GET, deployment, None).await.map_err(|e| e.to_string())?;

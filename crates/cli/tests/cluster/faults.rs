@@ -1,4 +1,4 @@
-//! Processes that are killed, and nodes that go, while pods are being placed.
+//! Killed processes and lost nodes during scheduling.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use serde_json::{Value, json};
 
 use crate::check::assert_every_rule_kept;
 use crate::client::{Eye, apart, connect, create, eventually, get, list, send, text};
-use crate::process::{Berth, POLL, Room};
+use crate::process::{Berth, POLL, TempDir};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The parts of a cluster, each a process.
+/// The components of a cluster, each in a process.
 struct Cluster {
-    // Dropped in this order.
+    // Drop order.
     schedulers: Vec<Berth>,
     _kubelet: Berth,
     server: Berth,
     client: Client,
-    room: Room,
+    directory: TempDir,
 }
 
 impl Cluster {
     async fn start(name: &str, n_nodes: usize, scheduler_args: &[&[&str]]) -> Cluster {
-        let room = Room::new(name);
-        let kubeconfig = room.file("kubeconfig");
-        let server = start_server(&room);
+        let directory = TempDir::new(name);
+        let kubeconfig = directory.file("kubeconfig");
+        let server = start_server(&directory);
         let client = connect(&kubeconfig).await;
         let nodes = n_nodes.to_string();
         let file = kubeconfig.display().to_string();
@@ -44,13 +44,13 @@ impl Cluster {
             "--stop-after",
             "0s",
         ];
-        let kubelet = Berth::start(&room, "kubelet", &kubelet);
+        let kubelet = Berth::start(&directory, "kubelet", &kubelet);
         let scheduler = |(i, more): (usize, &&[&str])| {
             let args = [&["scheduler", "--kubeconfig", &file][..], more].concat();
-            Berth::start(&room, &format!("scheduler-{i}"), &args)
+            Berth::start(&directory, &format!("scheduler-{i}"), &args)
         };
         let schedulers = scheduler_args.iter().enumerate().map(scheduler).collect();
-        let cluster = Cluster { schedulers, _kubelet: kubelet, server, client, room };
+        let cluster = Cluster { schedulers, _kubelet: kubelet, server, client, directory };
         eventually("nodes are ready", async || {
             let n_ready = list(&cluster.client, "/api/v1/nodes").await.map_err(|e| e.to_string())?.len();
             if n_ready == n_nodes { Ok(()) } else { Err(format!("{n_ready} nodes")) }
@@ -59,15 +59,15 @@ impl Cluster {
         cluster
     }
 
-    /// Ends the server as a power cut would, and starts it again in the same place.
+    /// Kills the server (SIGKILL) and restarts it with the same data.
     fn restart_server(&mut self) {
         self.server.kill();
-        self.server = start_server(&self.room);
+        self.server = start_server(&self.directory);
     }
 
-    /// Waits until there are this many pods, all of which run, on nodes that are there.
+    /// Waits until exactly this many pods exist, all running on existing nodes.
     async fn all_running(&self, n_pods: usize) {
-        eventually("all pods run on nodes that are there", async || {
+        eventually("all pods run on existing nodes", async || {
             let nodes = list(&self.client, "/api/v1/nodes").await.map_err(|e| e.to_string())?;
             let nodes: HashSet<_> = nodes.iter().map(|n| text(n, "/metadata/name")).collect();
             let pods = list(&self.client, PODS).await.map_err(|e| e.to_string())?;
@@ -82,29 +82,29 @@ impl Cluster {
     }
 }
 
-fn start_server(room: &Room) -> Berth {
-    let path = |name: &str| room.file(name).display().to_string();
+fn start_server(directory: &TempDir) -> Berth {
+    let path = |name: &str| directory.file(name).display().to_string();
     let args = ["apiserver", "--data-dir", &path("data"), "--kubeconfig-out", &path("kubeconfig")];
-    let server = Berth::start(room, "apiserver", &args);
+    let server = Berth::start(directory, "apiserver", &args);
     assert_eq!(server.line_after("export KUBECONFIG="), path("kubeconfig"));
     server
 }
 
-/// What one writer was told, and what it asked for.
+/// The acknowledged and the unanswered writes of one writer.
 #[derive(Default)]
 struct Written {
-    /// Names and values of ConfigMaps: acknowledged, and asked for without an answer.
+    /// Names and values of ConfigMaps: acknowledged, and without a response.
     counters: Vec<(String, usize, usize)>,
-    /// Pods that were created for certain, with their uids.
+    /// Pods with an acknowledged creation, with their uids.
     pods: Vec<(String, String)>,
-    /// ConfigMaps that were deleted for certain.
+    /// ConfigMaps with an acknowledged deletion.
     deleted: Vec<String>,
 }
 
-/// A writer creates no more pods than this: they have to fit.
+/// Maximum number of pods per writer: all must fit.
 const MAX_PODS: usize = 250;
 
-/// Writes until told to stop, and keeps account.
+/// Writes until the stop signal, and records the results.
 async fn write(
     client: Client,
     writer: usize,
@@ -129,7 +129,7 @@ async fn write(
                 counter.1 = count;
                 n_acknowledged.fetch_add(1, Ordering::Relaxed);
             } else {
-                // The server is being started again.
+                // The server restarts.
                 tokio::time::sleep(POLL).await;
             }
         }
@@ -199,13 +199,13 @@ async fn nothing_acknowledged_is_lost_when_the_api_server_is_killed() {
         let pod = pods.iter().find(|p| text(p, "/metadata/name") == *name);
         assert_eq!(pod.map(|p| text(p, "/metadata/uid")), Some(uid.as_str()), "{name}");
     }
-    // The scheduler and the kubelet, which watched all the while, go on.
+    // The scheduler and the kubelet continue.
     cluster.all_running(pods.len()).await;
     eye.assert_true_to(&cluster.client).await;
     assert_eq!(assert_every_rule_kept(&cluster.client).await, pods.len());
 }
 
-/// Creates pods as fast as four connections can.
+/// Creates pods over four connections without delays.
 async fn burst(client: &Client, n_pods: usize, scheduler: &'static str) {
     let next = Arc::<AtomicUsize>::default();
     let tasks: Vec<_> = (0..4)
@@ -249,7 +249,7 @@ async fn the_second_scheduler_takes_over_when_the_leader_is_killed() {
         if eye.n_bound() > 20 { Ok(()) } else { Err(eye.n_bound().to_string()) }
     })
     .await;
-    // The identity ends in the process id.
+    // The identity ends with the process ID.
     let killed = cluster
         .schedulers
         .iter()
@@ -263,7 +263,7 @@ async fn the_second_scheduler_takes_over_when_the_leader_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_survive_the_nodes_that_are_deleted_under_them() {
+async fn pods_survive_the_deletion_of_their_nodes() {
     const N_REPLICAS: usize = 12;
     const N_DEPLOYMENTS: usize = 15;
     let cluster = Cluster::start("deleted-nodes", 20, &[&[]]).await;
@@ -295,7 +295,7 @@ async fn pods_survive_the_nodes_that_are_deleted_under_them() {
     cluster.all_running(N_REPLICAS * N_DEPLOYMENTS).await;
     let pods = list(&cluster.client, PODS).await.unwrap();
     let lost: Vec<_> = pods.iter().filter(|p| gone.contains(text(p, "/spec/nodeName"))).collect();
-    assert!(lost.is_empty(), "{} pods are on nodes that are gone", lost.len());
+    assert!(lost.is_empty(), "{} pods are on deleted nodes", lost.len());
     eye.assert_true_to(&cluster.client).await;
     assert_eq!(assert_every_rule_kept(&cluster.client).await, N_REPLICAS * N_DEPLOYMENTS);
 }

@@ -1,13 +1,13 @@
-//! Processes that have nothing to do rest: replicas that lead, replicas that wait, and those that only look on.
+//! Idle processes use no CPU: leaders, waiting replicas, and observers.
 
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;
 
 use crate::client::eventually;
-use crate::process::{Berth, Room};
+use crate::process::{Berth, TempDir};
 
-/// The processor time a process has taken so far, in ticks of 10 ms (`utime` and `stime` of proc(5)).
+/// The CPU time of a process, in ticks of 10 ms (`utime` and `stime` of proc(5)).
 fn ticks(process: &Berth) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -15,13 +15,13 @@ fn ticks(process: &Berth) -> u64 {
 }
 
 #[tokio::test]
-async fn replicas_do_not_spin_once_a_lease_has_changed_hands_or_there_is_no_ledger_to_keep() {
-    let room = Room::new("idle");
-    let server = Berth::start(&room, "server", &["apiserver"]);
+async fn replicas_do_not_spin_after_a_change_of_the_leader_or_without_a_ledger() {
+    let directory = TempDir::new("idle");
+    let server = Berth::start(&directory, "server", &["apiserver"]);
     let kubeconfig = server.line_after("export KUBECONFIG=");
     let replica = |name: &str, args: &[&str]| {
         let all = [args, &["--kubeconfig", &kubeconfig, "-v"]].concat();
-        (name.to_owned(), Berth::start(&room, name, &all))
+        (name.to_owned(), Berth::start(&directory, name, &all))
     };
     let parts = [
         replica("scheduler-1", &["scheduler", "--leader-elect"]),
@@ -37,7 +37,7 @@ async fn replicas_do_not_spin_once_a_lease_has_changed_hands_or_there_is_no_ledg
         })
         .await;
     }
-    // Leases are renewed every two seconds; one that spins takes all it can get of a processor.
+    // Leases are renewed every two seconds; a process that spins uses a whole core.
     const WATCHED: Duration = Duration::from_secs(5);
     let before = parts.each_ref().map(|(_, part)| ticks(part));
     tokio::time::sleep(WATCHED).await;

@@ -1,8 +1,7 @@
-//! Whole clusters, from outside: the `berth` binary in processes of its own, `kubectl`, and signals.
+//! Tests whole clusters as processes: the `berth` binary, `kubectl` and signals.
 //!
-//! `scripts/` has what is typed and what comes back; `faults` kills processes; `examples` has every binding of the
-//! examples judged. Every server listens on a port that was free, and every process is ended with its test, passed or
-//! failed.
+//! `scripts/` has commands with their output; `faults` kills processes; `examples` checks all bindings of the examples. Each
+//! server listens on a free port, and each process is killed at the end of its test.
 
 #![allow(clippy::unwrap_used)]
 

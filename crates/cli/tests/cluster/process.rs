@@ -1,4 +1,4 @@
-//! Processes that end with their test.
+//! Processes that are killed at the end of their test.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -7,19 +7,19 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Nothing in these tests takes longer, on however slow a machine; it is not a measure of anything.
+/// Timeout of all steps, also on slow machines; not a performance requirement.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// Between two looks.
+/// Interval between two polls.
 pub const POLL: Duration = Duration::from_millis(50);
 
-/// A directory of a test's own, removed at the end of a test that passes.
-pub struct Room(pub PathBuf);
+/// A directory for one test, removed if the test passes.
+pub struct TempDir(pub PathBuf);
 
-impl Room {
-    pub fn new(name: &str) -> Room {
+impl TempDir {
+    pub fn new(name: &str) -> TempDir {
         let path = std::env::temp_dir().join(format!("berth-cluster-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        Room(path)
+        TempDir(path)
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -27,10 +27,10 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for TempDir {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("what was written is in {}", self.0.display());
+            eprintln!("files are kept in {}", self.0.display());
         } else {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -45,15 +45,15 @@ pub struct Berth {
 }
 
 impl Berth {
-    /// Starts `berth` with standard error in a file of the room.
-    pub fn start<T: AsRef<std::ffi::OsStr>>(room: &Room, name: &str, args: &[T]) -> Berth {
-        let stderr = room.file(&format!("{name}.stderr"));
+    /// Starts `berth` with standard error in a file of the directory.
+    pub fn start<T: AsRef<std::ffi::OsStr>>(directory: &TempDir, name: &str, args: &[T]) -> Berth {
+        let stderr = directory.file(&format!("{name}.stderr"));
         let log = File::options().create(true).append(true).open(&stderr).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
             .args(args)
             .current_dir(repository())
             .env_remove("KUBECONFIG")
-            .env("HOME", &room.0)
+            .env("HOME", &directory.0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -72,7 +72,7 @@ impl Berth {
         Berth { child, stdout, stderr }
     }
 
-    /// The next line of standard output; none at its end.
+    /// The next line of standard output; none at the end.
     pub fn line(&self) -> Option<String> {
         match self.stdout.recv_timeout(DEADLINE) {
             Ok(line) => Some(line),
@@ -81,7 +81,7 @@ impl Berth {
         }
     }
 
-    /// The first line that begins so, without its beginning; lines before it are passed over.
+    /// The first line with this prefix, without the prefix; earlier lines are skipped.
     pub fn line_after(&self, beginning: &str) -> String {
         loop {
             match self.line() {
@@ -95,7 +95,7 @@ impl Berth {
         }
     }
 
-    /// All of standard output from here on.
+    /// The remaining standard output.
     pub fn rest(&self) -> String {
         let mut text = String::new();
         while let Some(line) = self.line() {
@@ -120,7 +120,7 @@ impl Berth {
         assert!(sent.success());
     }
 
-    /// Waits for the end.
+    /// Waits for the exit.
     pub fn wait(&mut self) -> ExitStatus {
         let stderr = self.stderr.clone();
         eventually("the process ends", || {
@@ -128,7 +128,7 @@ impl Berth {
         })
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the process (SIGKILL).
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -146,7 +146,7 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Asks until the answer is `Ok`, and fails with the last other answer after [`DEADLINE`].
+/// Repeats until the result is `Ok`; panics with the last error after [`DEADLINE`].
 pub fn eventually<T, E: std::fmt::Display>(what: &str, mut ask: impl FnMut() -> Result<T, E>) -> T {
     let begin = Instant::now();
     loop {

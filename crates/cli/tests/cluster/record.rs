@@ -1,4 +1,4 @@
-//! Everything that happens to nodes, namespaces and pods, kept to be judged.
+//! Records all events of nodes, namespaces and pods for checks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,18 +13,18 @@ use serde::de::DeserializeOwned;
 
 use crate::client::eventually;
 
-/// A scheduler may be this many changes behind, and bind this many pods at a time.
+/// Maximum number of changes that a scheduler lags behind, and of concurrent bindings.
 const LAG: usize = 64;
 /// Nodes, namespaces and pods.
 const N_KINDS: usize = 3;
 
-/// Follows a cluster from when it is opened.
+/// Records the events of a cluster.
 pub struct Record {
     history: Arc<Mutex<History>>,
 }
 
 impl Record {
-    /// What is created from now on will be judged.
+    /// Starts to record.
     pub async fn open(client: &Client) -> Record {
         let history = Arc::<Mutex<History>>::default();
         let n_listed = Arc::<Mutex<usize>>::default();
@@ -39,7 +39,7 @@ impl Record {
         Record { history }
     }
 
-    /// Every pod was bound by the rules, and once.
+    /// Checks that every pod was bound once and according to its rules.
     pub fn bindings(&self) -> Bindings {
         locked(&self.history).bindings(&Profile::default(), &Options::default(), LAG)
     }

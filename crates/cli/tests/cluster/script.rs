@@ -1,25 +1,25 @@
-//! Scripts: commands and what they are to print.
+//! Scripts: commands with their expected output.
 //!
 //! - `# ...` is a comment.
 //! - `@ ARGS` starts `berth up ARGS` for the rest of the script; its KUBECONFIG is set for all commands.
-//! - `== name` begins a file, which ends at the next line that begins a block.
-//! - `$ COMMAND` is run by a shell; what follows is its whole output, standard error after standard output, with
-//!   `[exit N]` at the end if that is not 0.
-//! - `~ COMMAND` is the same, run again until it prints what is expected.
-//! - `& NAME COMMAND` runs in the background until the script ends; `% NAME` is followed by lines that it has to
-//!   print, in this order, sooner or later.
+//! - `== name` starts a file, which ends before the next block.
+//! - `$ COMMAND` is run by a shell; its expected output follows, standard output before standard error, with `[exit N]` at the
+//!   end if the exit code is not 0.
+//! - `~ COMMAND` is repeated until it prints the expected output.
+//! - `& NAME COMMAND` runs in the background until the end of the script; `% NAME` is followed by lines that it must print in
+//!   this order.
 //!
-//! In what is expected, `*` stands for any text within a line, a line `...` for any number of lines, and runs of spaces
-//! count as one.
+//! In expected output, `*` matches any text within a line, a line `...` matches any number of lines, and several spaces equal
+//! one.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{Berth, Room, eventually, repository};
+use crate::process::{Berth, TempDir, eventually, repository};
 
-/// Whether there is a `kubectl`; says so, past the capturing of the test's output, if there is none.
+/// Whether `kubectl` is installed; if not, prints a note that the test harness does not capture.
 pub fn has_kubectl(test: &str) -> bool {
     let found = Command::new("kubectl").args(["version", "--client"]).stdout(Stdio::null()).status();
     let is_there = found.is_ok_and(|status| status.success());
@@ -37,12 +37,12 @@ fn kubectl_works_against_berth_up() {
 }
 
 #[test]
-fn the_examples_of_the_documentation_work_through_the_api() {
+fn the_examples_of_the_documentation_work_with_the_api_server() {
     run("documentation");
 }
 
 #[test]
-fn rolling_updates_get_stuck_on_anti_affinity_and_not_with_match_label_keys() {
+fn anti_affinity_blocks_rolling_updates_without_match_label_keys() {
     run("rolling-update");
 }
 
@@ -58,7 +58,7 @@ fn run(name: &str) {
     }
 }
 
-/// A line that begins something, and the lines that belong to it.
+/// The first line of a block, and its other lines.
 struct Block<'a> {
     line: usize,
     mark: &'a str,
@@ -84,10 +84,10 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 }
 
 struct Stage {
-    // Dropped in this order: commands, cluster, files.
+    // Drop order: commands, cluster, files.
     background: Vec<Background>,
     berth: Option<Berth>,
-    room: Room,
+    directory: TempDir,
     kubeconfig: PathBuf,
 }
 
@@ -106,9 +106,9 @@ impl Drop for Background {
 
 impl Stage {
     fn new(name: &str) -> Stage {
-        let room = Room::new(name);
-        std::os::unix::fs::symlink(repository().join("examples"), room.file("examples")).unwrap();
-        Stage { background: Vec::new(), berth: None, kubeconfig: room.file("kubeconfig"), room }
+        let directory = TempDir::new(name);
+        std::os::unix::fs::symlink(repository().join("examples"), directory.file("examples")).unwrap();
+        Stage { background: Vec::new(), berth: None, kubeconfig: directory.file("kubeconfig"), directory }
     }
 
     fn play(&mut self, block: &Block) {
@@ -117,14 +117,14 @@ impl Stage {
                 let mut args = vec!["up".to_owned(), "--no-summary".to_owned()];
                 args.extend(["--kubeconfig-out".to_owned(), self.kubeconfig.display().to_string()]);
                 args.extend(block.head.split_whitespace().map(str::to_owned));
-                let berth = Berth::start(&self.room, "up", &args);
+                let berth = Berth::start(&self.directory, "up", &args);
                 assert_eq!(berth.line_after("export KUBECONFIG="), self.kubeconfig.display().to_string());
                 self.berth = Some(berth);
             }
             "==" => {
                 let mut content = block.body.join("\n");
                 content.push('\n');
-                fs::write(self.room.file(block.head), content).unwrap();
+                fs::write(self.directory.file(block.head), content).unwrap();
             }
             "$" => {
                 let output = self.shell(block.head);
@@ -137,7 +137,7 @@ impl Stage {
             }),
             "&" => {
                 let (name, command) = block.head.split_once(' ').unwrap();
-                let output = self.room.file(&format!("{name}.output"));
+                let output = self.directory.file(&format!("{name}.output"));
                 let file = File::create(&output).unwrap();
                 let child = self.command(&format!("exec {command}")).stdout(file).spawn().unwrap();
                 self.background.push(Background { name: name.to_owned(), child, output });
@@ -161,7 +161,7 @@ impl Stage {
 
     fn fail(&self, block: &Block, why: &str) {
         let stderr = self.berth.as_ref().map(Berth::stderr).unwrap_or_default();
-        panic!("line {}: {}\n{why}\nberth up says:\n{stderr}", block.line, block.head);
+        panic!("line {}: {}\n{why}\noutput of berth up:\n{stderr}", block.line, block.head);
     }
 
     fn command(&self, line: &str) -> Command {
@@ -170,17 +170,17 @@ impl Stage {
         let mut command = Command::new("sh");
         command
             .args(["-c", line])
-            .current_dir(&self.room.0)
+            .current_dir(&self.directory.0)
             .env("PATH", path)
-            .env("HOME", &self.room.0)
+            .env("HOME", &self.directory.0)
             .env("KUBECONFIG", &self.kubeconfig)
-            .env("KUBECACHEDIR", self.room.file("cache"))
+            .env("KUBECACHEDIR", self.directory.file("cache"))
             .env("COLUMNS", "100")
             .stdin(Stdio::null());
         command
     }
 
-    /// Runs it and gives its output in the form of scripts.
+    /// Runs the command and returns its output in the form of scripts.
     fn shell(&self, line: &str) -> String {
         let output = self.command(line).output().unwrap();
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -193,7 +193,7 @@ impl Stage {
     }
 }
 
-/// Whether the output is what is expected; shows both if not.
+/// Checks the output; shows both outputs if they differ.
 fn matches(expected: &[&str], output: &str) -> Result<(), String> {
     let normal = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected: Vec<_> = expected.iter().map(|l| normal(l)).filter(|l| !l.is_empty()).collect();
@@ -217,7 +217,7 @@ fn lines_match(expected: &[String], lines: &[String]) -> bool {
     }
 }
 
-/// `*` stands for any text.
+/// `*` matches any text.
 fn text_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -232,7 +232,7 @@ fn text_matches(pattern: &str, text: &str) -> bool {
 }
 
 #[test]
-fn what_is_expected_is_compared_line_by_line() {
+fn expected_output_is_compared_line_by_line() {
     let check = |expected: &str, output: &str| matches(&expected.lines().collect::<Vec<_>>(), output).is_ok();
     assert!(check("a b\nc*e", "a   b\n\ncde\n"));
     assert!(check("...\nz", "x\ny\nz"));

@@ -1,4 +1,4 @@
-//! Real clusters, and clusters written for another simulator.
+//! Real clusters, and clusters of another simulator.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crate::expected::difference;
 use crate::scratch::Scratch;
 use crate::summary::summary;
 
-/// A folder beside the repository, if it is there.
+/// A directory next to the repository, if it exists.
 fn shared(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
     if folder.is_dir() {
@@ -52,7 +52,7 @@ fn openb_is_placed_pod_by_pod_as_recorded() {
 }
 
 #[test]
-fn openb_fed_back_is_placed_already() {
+fn placed_openb_pods_stay_on_their_nodes() {
     let Some(data) = shared("data") else { return };
     let placed = berth(&data, &["simulate", "-f", "openb", "-o", "yaml"], b"").stdout;
     let scratch = Scratch::new("openb");
@@ -63,7 +63,7 @@ fn openb_fed_back_is_placed_already() {
     assert!(ran.stdout.ends_with(expected), "{}", ran.stdout.lines().last().unwrap_or_default());
 }
 
-/// Runs a command in the folder with the clusters, and adds what it prints to `got`.
+/// Runs a command in the directory with the clusters, and appends its output to `got`.
 fn explain(got: &mut String, data: &Path, args: &[&str]) {
     let ran = berth(data, &[&["explain"], args].concat(), b"");
     assert_eq!(ran.stderr, "", "{args:?}");
@@ -71,7 +71,7 @@ fn explain(got: &mut String, data: &Path, args: &[&str]) {
 }
 
 #[test]
-fn pods_of_a_dump_stay_where_they_run() {
+fn pods_of_a_dump_stay_on_their_nodes() {
     let Some(data) = shared("data") else { return };
     let mut got = String::new();
     let (minikube, bundle) = ("dumps/minikube-1.34", "dumps/support-bundle");
@@ -85,7 +85,7 @@ fn pods_of_a_dump_stay_where_they_run() {
 }
 
 #[test]
-fn applications_go_to_the_nodes_they_tolerate_and_fit() {
+fn applications_are_placed_on_nodes_that_they_tolerate_and_fit() {
     let Some(data) = shared("data") else { return };
     let examples = data.join("open-simulator/example");
     let mut got = String::new();
@@ -97,7 +97,7 @@ fn applications_go_to_the_nodes_they_tolerate_and_fit() {
         ("gpushare", "gpushare"),
     ] {
         let (cluster, application) = (format!("cluster/{cluster}"), format!("application/{application}"));
-        // The applications of this cluster have no zones in mind: count by node.
+        // The applications of this cluster do not use zones: count by node.
         let args = ["-f", &cluster, "-f", &application, "--topology-key", "kubernetes.io/hostname"];
         writeln!(got, "# {cluster} {application}\n{}", summary(&examples, &args)).unwrap();
     }

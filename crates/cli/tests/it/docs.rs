@@ -1,5 +1,5 @@
-//! The code blocks of README.md and docs/: objects are what they say, commands run. CONTRIBUTING.md tells what the words
-//! behind a fence mean; that every command is understood is a test inside the program.
+//! Tests the code blocks of README.md and docs/: parses objects and runs commands. CONTRIBUTING.md describes the words after
+//! a fence. A unit test of the binary checks that all commands are valid.
 
 mod blocks;
 
@@ -15,10 +15,10 @@ use berth_api::read::{ReadError, read_manifests};
 use blocks::{Block, blocks, repository};
 use serde_json::Value;
 
-use crate::process::{self, Berth, Room};
+use crate::process::{self, Berth, TempDir};
 use crate::{common, schema};
 
-/// Every metric that some part registers, with its prefix, and without the `_total` that a counter's name ends with.
+/// All metrics that components register, with their prefix and without the suffix `_total` of counters.
 fn registered_metrics() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for file in ["admission/src/server", "enforcer/src", "apiserver/src/server", "scheduler/src"] {
@@ -50,10 +50,10 @@ fn the_list_of_metrics_is_complete() {
     assert_eq!(written_metrics(), registered);
 }
 
-/// The address in the note that a part begins with.
+/// The address in the first note of a component.
 fn metrics_address(part: &Berth) -> String {
     let beginning = "serving /healthz, /readyz and /metrics at http://";
-    process::eventually("the address of the metrics is told", || {
+    process::eventually("the address of the metrics is printed", || {
         let stderr = part.stderr();
         let found = stderr.lines().find_map(|line| line.split_once(beginning)).map(|(_, a)| a.to_owned());
         found.ok_or(stderr)
@@ -61,10 +61,10 @@ fn metrics_address(part: &Berth) -> String {
 }
 
 #[test]
-fn what_the_parts_serve_is_in_the_list_of_metrics() {
-    let room = Room::new("metrics");
-    let kubeconfig = room.file("kubeconfig").display().to_string();
-    let server = Berth::start(&room, "apiserver", &["apiserver", "--kubeconfig-out", &kubeconfig]);
+fn all_served_metrics_are_in_the_list() {
+    let directory = TempDir::new("metrics");
+    let kubeconfig = directory.file("kubeconfig").display().to_string();
+    let server = Berth::start(&directory, "apiserver", &["apiserver", "--kubeconfig-out", &kubeconfig]);
     server.line_after("export KUBECONFIG=");
     let written = written_metrics();
     for (part, listen, others) in [
@@ -73,7 +73,7 @@ fn what_the_parts_serve_is_in_the_list_of_metrics() {
         ("webhook", "--health-listen", &["--listen", "127.0.0.1:0"]),
     ] {
         let args = [&[part, "--kubeconfig", &kubeconfig, listen, "127.0.0.1:0"], others].concat();
-        let running = Berth::start(&room, part, &args);
+        let running = Berth::start(&directory, part, &args);
         let mut connection = TcpStream::connect(metrics_address(&running)).unwrap();
         connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
@@ -87,7 +87,7 @@ fn what_the_parts_serve_is_in_the_list_of_metrics() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_are_valid() {
     let mut wrong = String::new();
     let root = repository();
     let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
@@ -106,7 +106,7 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn every_block_says_what_it_is() {
+fn every_block_has_a_known_language() {
     let mut wrong = String::new();
     for block in blocks() {
         let known: &[&str] = match block.language.as_str() {
@@ -137,8 +137,8 @@ fn objects(text: &str, place: &str) -> Result<Vec<Value>, String> {
 }
 
 #[test]
-fn objects_in_the_documents_are_what_they_say() {
-    let room = Room::new("documents");
+fn objects_in_the_documents_are_valid() {
+    let directory = TempDir::new("documents");
     let mut wrong = String::new();
     let (mut n_objects, mut n_values) = (0, 0);
     for block in blocks().iter().filter(|b| ["yaml", "json"].contains(&b.language.as_str())) {
@@ -155,7 +155,7 @@ fn objects_in_the_documents_are_what_they_say() {
                 not_of_the_chart("", &object, &chart_values())
             } else {
                 n_objects += 1;
-                complaint(&room, &object)
+                complaint(&directory, &object)
             };
             wrong.extend(complaint.map(|why| format!("{}: {why}\n", block.place())));
         }
@@ -172,11 +172,11 @@ fn chart_values() -> Value {
     objects(&text, "values.yaml").unwrap().remove(0)
 }
 
-/// The first value that the chart does not have; below an empty object or list of the chart anything goes.
+/// The first value that the chart does not have; any value is allowed below an empty object or list.
 fn not_of_the_chart(path: &str, value: &Value, known: &Value) -> Option<String> {
     match (value, known) {
         (Value::Object(_), Value::Object(known)) if known.is_empty() => None,
-        // The chart hands the policy on; `berth install --policy` checks it.
+        // The chart does not check the policy; `berth install --policy` does.
         (Value::Object(_), _) if path == ".webhook.policy" => None,
         (Value::Object(value), Value::Object(known)) => value.iter().find_map(|(key, value)| {
             let path = format!("{path}.{key}");
@@ -193,16 +193,16 @@ fn not_of_the_chart(path: &str, value: &Value, known: &Value) -> Option<String> 
     }
 }
 
-fn complaint(room: &Room, object: &Value) -> Option<String> {
+fn complaint(directory: &TempDir, object: &Value) -> Option<String> {
     let kind = object["kind"].as_str().unwrap_or_default();
-    let file = room.file("object.json");
+    let file = directory.file("object.json");
     fs::write(&file, object.to_string()).unwrap();
     let file = file.to_str().unwrap();
     let some_pods = repository().join("examples/redis-web").display().to_string();
     let args: &[&str] = match kind {
         "KubeSchedulerConfiguration" => &["simulate", "--nodes", "1", "--config", file, "-f", &some_pods],
         "AdmissionPolicy" => &["install", "--policy", file],
-        "Kustomization" => return not_built(room, object),
+        "Kustomization" => return not_built(directory, object),
         "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {
             if let Some(why) = schema::complaint(object) {
                 return Some(why);
@@ -211,21 +211,21 @@ fn complaint(room: &Room, object: &Value) -> Option<String> {
         }
         _ => return schema::complaint(object),
     };
-    let ran = common::berth(&room.0, args, b"");
-    // 1 is an answer, too: the pod fits nowhere.
+    let ran = common::berth(&directory.0, args, b"");
+    // 1 is a valid result: the pod is unschedulable.
     (ran.code > 1).then_some(ran.stderr)
 }
 
-/// Kustomizations stand in a folder beside `deploy`.
-fn not_built(room: &Room, object: &Value) -> Option<String> {
+/// Kustomizations are in a directory next to `deploy`.
+fn not_built(directory: &TempDir, object: &Value) -> Option<String> {
     if !has_kubectl("a kustomization") {
         return None;
     }
-    let folder = room.file("overlay");
+    let folder = directory.file("overlay");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("kustomization.yaml"), object.to_string()).unwrap();
-    if !room.file("deploy").exists() {
-        copy(&repository().join("deploy"), &room.0);
+    if !directory.file("deploy").exists() {
+        copy(&repository().join("deploy"), &directory.0);
     }
     let built = Command::new("kubectl").arg("kustomize").arg(&folder).output().unwrap();
     (!built.status.success()).then(|| String::from_utf8_lossy(&built.stderr).into_owned())
@@ -244,7 +244,7 @@ fn has_kubectl(test: &str) -> bool {
     is_there
 }
 
-/// Every block of a document in turn, in one folder; those that want a cluster share one.
+/// Runs all blocks of a document in one directory; blocks with a cluster share it.
 #[test]
 fn commands_in_the_documents_run() {
     let mut by_file: Vec<(String, Vec<Block>)> = Vec::new();
@@ -269,39 +269,39 @@ fn commands_in_the_documents_run() {
 }
 
 struct Stage {
-    // Dropped in this order: the cluster, its folder.
+    // Drop order: the cluster, its directory.
     berth: Option<Berth>,
-    room: Room,
+    directory: TempDir,
 }
 
 impl Stage {
     fn new(name: &str) -> Stage {
-        let room = Room::new(name);
-        std::os::unix::fs::symlink(repository().join("examples"), room.file("examples")).unwrap();
-        copy(&repository().join("deploy"), &room.0);
-        Stage { berth: None, room }
+        let directory = TempDir::new(name);
+        std::os::unix::fs::symlink(repository().join("examples"), directory.file("examples")).unwrap();
+        copy(&repository().join("deploy"), &directory.0);
+        Stage { berth: None, directory }
     }
 
     fn run(&mut self, block: &Block) {
-        let kubeconfig = self.room.file("kubeconfig");
+        let kubeconfig = self.directory.file("kubeconfig");
         if block.has("cluster") && self.berth.is_none() {
             let out = kubeconfig.display().to_string();
             let args = ["up", "--nodes", "6", "--zones", "3", "--no-summary", "--kubeconfig-out", &out];
-            let berth = Berth::start(&self.room, "up", &args);
+            let berth = Berth::start(&self.directory, "up", &args);
             berth.line_after("export KUBECONFIG=");
             self.berth = Some(berth);
         }
         let built = Path::new(env!("CARGO_BIN_EXE_berth"));
         let path = format!("{}:{}", built.parent().unwrap().display(), std::env::var("PATH").unwrap());
-        // In the repository Berth is run by cargo.
+        // In the repository, cargo runs Berth.
         let script = block.text.replace("cargo run --release --", "berth");
         let output = Command::new("sh")
             .args(["-e", "-c", &script])
-            .current_dir(&self.room.0)
+            .current_dir(&self.directory.0)
             .env("PATH", path)
-            .env("HOME", &self.room.0)
-            .env("KUBECONFIG", if block.has("cluster") { kubeconfig } else { self.room.file("none") })
-            .env("KUBECACHEDIR", self.room.file("cache"))
+            .env("HOME", &self.directory.0)
+            .env("KUBECONFIG", if block.has("cluster") { kubeconfig } else { self.directory.file("none") })
+            .env("KUBECACHEDIR", self.directory.file("cache"))
             .stdin(Stdio::null())
             .output()
             .unwrap();

@@ -1,4 +1,4 @@
-//! The examples of the repository, one folder for each topic of the documentation.
+//! The examples of the repository, one directory for each topic.
 
 use std::fmt::Write;
 use std::fs;
@@ -36,7 +36,7 @@ const RUNS: [(&str, &[&str]); 16] = [
 ];
 
 #[test]
-fn every_example_does_what_it_says() {
+fn every_example_has_the_expected_output() {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_folder.join("../..");
     let mut wrong = String::new();

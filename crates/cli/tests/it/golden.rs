@@ -1,8 +1,8 @@
-//! Golden scripts: what `berth` prints, as text to be reviewed.
+//! Golden scripts: commands with the output of `berth`.
 //!
 //! A script in `golden/` has comments (`# ...`), files (`== name`, then their content) and commands
 //! (`$ berth ... [< file]`), each followed by its standard output, its standard error with `! ` before each line,
-//! and its exit code where that is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` writes them anew.
+//! and its exit code if it is not 0. `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli` updates them.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::expected::difference;
 use crate::scratch::Scratch;
 
 #[test]
-fn scripts_print_what_they_say() {
+fn scripts_print_the_expected_output() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let entries = fs::read_dir(directory).unwrap().map(|e| e.unwrap().path());
     let mut scripts: Vec<_> = entries.filter(|path| path.is_file()).collect();
@@ -29,7 +29,7 @@ fn scripts_print_what_they_say() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The script with the output its commands have now.
+/// The script with the current output of its commands.
 fn replayed(name: &str, script: &str) -> String {
     let scratch = Scratch::new(name);
     let mut got = String::new();

@@ -1,4 +1,4 @@
-//! The ways in which input comes, and output that is fed back beside the workloads it was made from.
+//! Forms of input, and output that is used as input together with its workloads.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::common::berth;
 use crate::scratch::Scratch;
 
-/// One of each workload, on two nodes, with fields that Berth does not know.
+/// One workload of each kind, on two nodes, with fields that Berth does not know.
 const WORKLOADS: &str = "\
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '8', memory: 8Gi, pods: '20'}}}
 ---
@@ -53,7 +53,7 @@ fn simulate(directory: &Path, args: &[&str], stdin: &[u8]) -> String {
 }
 
 #[test]
-fn it_does_not_matter_how_the_input_comes() {
+fn all_forms_of_input_give_the_same_result() {
     let scratch = Scratch::new("input");
     let path = |name: &str| scratch.0.join(name);
     fs::create_dir_all(path("folder/deeper")).unwrap();
@@ -62,7 +62,7 @@ fn it_does_not_matter_how_the_input_comes() {
     compressed.write_all(WORKLOADS.as_bytes()).unwrap();
     let compressed = compressed.finish().unwrap();
     fs::write(path("all.yaml.gz"), &compressed).unwrap();
-    // What is in a folder is read in the order of its names; what is no YAML or JSON is left alone.
+    // Files of a directory are read in the order of their names; other files than YAML and JSON are ignored.
     let (first, rest) = WORKLOADS.split_at(WORKLOADS.find("---").unwrap());
     fs::write(path("folder/a.json"), r#"{"apiVersion": "v1", "kind": "List", "items": []}"#).unwrap();
     fs::write(path("folder/b.yml"), first).unwrap();
@@ -83,7 +83,7 @@ fn it_does_not_matter_how_the_input_comes() {
 }
 
 #[test]
-fn pods_fed_back_beside_their_workloads_are_not_made_again() {
+fn existing_pods_of_workloads_are_not_duplicated() {
     let scratch = Scratch::new("fed-back");
     fs::write(scratch.0.join("all.yaml"), WORKLOADS).unwrap();
     let placed = simulate(&scratch.0, &["-f", "all.yaml", "-o", "yaml"], b"");
@@ -113,7 +113,7 @@ fn pods_fed_back_beside_their_workloads_are_not_made_again() {
 }
 
 #[test]
-fn fields_of_a_template_come_through_in_their_order() {
+fn fields_of_a_template_keep_their_order() {
     let ran = berth(&std::env::temp_dir(), &["simulate", "-f", "-", "-o", "yaml"], WORKLOADS.as_bytes());
     let pods = collect_manifests(&ran.stdout, "output").unwrap();
     let web = pods.iter().map(|p| &p.value).find(|p| p["metadata"]["labels"]["app"] == "web").unwrap();
@@ -125,7 +125,7 @@ fn fields_of_a_template_come_through_in_their_order() {
     metadata["labels"].as_object_mut().unwrap().shift_remove("pod-template-hash").unwrap();
     let mut spec = web["spec"].clone();
     assert!(spec.as_object_mut().unwrap().shift_remove("nodeName").is_some());
-    // As text: the order of the fields counts.
+    // As text: compares the order of fields.
     let expected = json!({"labels": {"app": "web"}, "zeta": 1, "annotations": {"b": "2", "a": "1"}});
     assert_eq!(Value::from(metadata.clone()).to_string(), expected.to_string());
     let expected = json!({

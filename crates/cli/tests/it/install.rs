@@ -1,4 +1,4 @@
-//! The manifests of `deploy/`: `berth install`, kustomize and the Helm chart say the same, and Kubernetes would take it.
+//! The manifests of `deploy/`: `berth install`, kustomize and the Helm chart are equal and valid for Kubernetes.
 
 mod chart;
 
@@ -15,14 +15,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use serde_json::{Value, json};
 
 use crate::common::berth;
-use crate::process::{Berth, Room};
+use crate::process::{Berth, TempDir};
 use crate::schema;
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// Every object of a text.
+/// All objects of a text.
 fn objects(text: &str) -> Vec<Value> {
     let mut objects = Vec::new();
     read_manifests::<ReadError>(text.as_bytes(), "text", &mut |manifest| {
@@ -33,14 +33,14 @@ fn objects(text: &str) -> Vec<Value> {
     objects
 }
 
-/// What `berth install` prints.
+/// The output of `berth install`.
 fn install(args: &[&str]) -> Vec<Value> {
     let ran = berth(&deploy(), &[&["install"], args].concat(), b"");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     objects(&ran.stdout)
 }
 
-/// What `berth install` says when it prints nothing.
+/// The error message of `berth install`.
 fn refusal(args: &[&str]) -> String {
     let ran = berth(&deploy(), &[&["install"], args].concat(), b"");
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
@@ -52,7 +52,7 @@ fn name(object: &Value) -> String {
     format!("{} {}", text("/kind"), text("/metadata/name"))
 }
 
-/// The same objects, in whatever order.
+/// Compares objects in any order.
 fn assert_same(what: &str, mut left: Vec<Value>, mut right: Vec<Value>) {
     left.sort_by_key(name);
     right.sort_by_key(name);
@@ -72,15 +72,16 @@ fn has_kubectl(test: &str) -> bool {
     is_there
 }
 
-/// The kustomize base and these components of it, as kubectl builds them; none without kubectl.
+/// The kustomize base with these components, built by kubectl; none without kubectl.
 fn kustomized(test: &str, components: &[&str]) -> Option<Vec<Value>> {
     if !has_kubectl(test) {
         return None;
     }
-    let room = std::env::temp_dir().join(format!("berth-kustomize-{}-{test}", std::process::id()));
-    fs::create_dir_all(&room).unwrap();
-    // kustomize knows only relative paths that stay below a root.
-    let copied = Command::new("cp").arg("-r").arg(deploy().join("kustomize")).arg(&room).status().unwrap();
+    let directory = std::env::temp_dir().join(format!("berth-kustomize-{}-{test}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    // kustomize accepts only relative paths below its root.
+    let copied =
+        Command::new("cp").arg("-r").arg(deploy().join("kustomize")).arg(&directory).status().unwrap();
     assert!(copied.success());
     let components: Vec<_> = components.iter().map(|name| format!("kustomize/components/{name}")).collect();
     let kustomization = json!({
@@ -89,10 +90,10 @@ fn kustomized(test: &str, components: &[&str]) -> Option<Vec<Value>> {
         "resources": ["kustomize/base"],
         "components": components,
     });
-    fs::write(room.join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    let built = Command::new("kubectl").arg("kustomize").arg(&room).output().unwrap();
+    fs::write(directory.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    let built = Command::new("kubectl").arg("kustomize").arg(&directory).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    fs::remove_dir_all(&room).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
     Some(objects(&String::from_utf8(built.stdout).unwrap()))
 }
 
@@ -131,7 +132,7 @@ fn policy_file(test: &str) -> PathBuf {
 }
 
 #[test]
-fn the_chart_says_what_install_says() {
+fn the_chart_equals_the_output_of_install() {
     let policy = policy_file("chart");
     let ca = std::env::temp_dir().join(format!("berth-install-{}-ca.crt", std::process::id()));
     let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
@@ -180,10 +181,10 @@ fn the_chart_says_what_install_says() {
     for (namespace, args, values) in cases {
         let args = [args, &["--namespace", namespace]].concat();
         let mut installed = install(&args);
-        // A chart does not make the namespace it is installed in.
+        // A chart does not create its namespace.
         assert_eq!(name(&installed.remove(0)), format!("Namespace {namespace}"));
         let mut rendered = chart::render(&deploy().join("helm/berth"), namespace, &values);
-        // The order of a policy's fields is nothing.
+        // The order of the policy's fields is not relevant.
         for object in installed.iter_mut().chain(&mut rendered).filter(|o| o["kind"] == "ConfigMap") {
             object["data"]["policy.yaml"] =
                 objects(object["data"]["policy.yaml"].as_str().unwrap()).remove(0);
@@ -208,7 +209,7 @@ fn the_chart_has_berths_version() {
 }
 
 #[test]
-fn the_image_is_what_the_manifests_and_the_workspace_say() {
+fn the_image_matches_the_manifests_and_the_workspace() {
     let image = fs::read_to_string(deploy().join("Dockerfile")).unwrap();
     let rust = format!("FROM docker.io/library/rust:{}-alpine AS build", env!("CARGO_PKG_RUST_VERSION"));
     assert!(image.lines().any(|line| line == rust), "no {rust:?} in deploy/Dockerfile");
@@ -227,7 +228,7 @@ fn yaml_and_json_are_the_same() {
 }
 
 #[test]
-fn everything_is_what_kubernetes_types_have() {
+fn all_objects_match_the_types_of_kubernetes() {
     let policy = policy_file("schema");
     let everything = [
         "--service-monitor",
@@ -244,9 +245,9 @@ fn everything_is_what_kubernetes_types_have() {
     fs::remove_file(policy).unwrap();
 }
 
-/// What the pod security standard "restricted" asks for, and a read-only file system besides.
+/// The requirements of the pod security standard "restricted", and a read-only file system.
 #[test]
-fn containers_may_do_nothing_that_they_need_not() {
+fn containers_have_only_the_privileges_they_need() {
     for deployment in install(&["--certificate", "secret"]).iter().filter(|o| o["kind"] == "Deployment") {
         let pod = &deployment["spec"]["template"]["spec"];
         assert_eq!(deployment["spec"]["replicas"], 2);
@@ -270,9 +271,9 @@ fn containers_may_do_nothing_that_they_need_not() {
     }
 }
 
-/// `--help` at the end makes a command read its arguments, and no more.
+/// With `--help` at the end, a command only parses its arguments.
 #[test]
-fn containers_are_started_with_arguments_that_there_are() {
+fn arguments_of_containers_are_valid() {
     for deployment in install(&["--certificate", "secret"]).iter().filter(|o| o["kind"] == "Deployment") {
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         let args = container["args"].as_array().unwrap().iter().filter_map(Value::as_str);
@@ -283,7 +284,7 @@ fn containers_are_started_with_arguments_that_there_are() {
 }
 
 #[test]
-fn the_certificate_that_is_made_is_trusted_by_who_gets_the_bundle() {
+fn the_generated_certificate_is_trusted_with_its_ca_bundle() {
     let objects = install(&["--namespace", "elsewhere"]);
     let pem =
         |value: &Value| base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap()).unwrap();
@@ -313,7 +314,7 @@ fn the_certificate_that_is_made_is_trusted_by_who_gets_the_bundle() {
 }
 
 #[test]
-fn what_would_break_later_is_refused_at_once() {
+fn invalid_options_are_rejected_immediately() {
     for (args, message) in [
         (
             &["--arg", "scheduler=--no-such"][..],
@@ -336,15 +337,15 @@ fn what_would_break_later_is_refused_at_once() {
     }
 }
 
-/// Runs `kubectl` against a cluster, with this on its standard input, and gives what it prints.
-fn kubectl(room: &Room, args: &[&str], stdin: &str) -> String {
-    let input = room.file("stdin");
+/// Runs `kubectl` with this standard input, and returns its output.
+fn kubectl(directory: &TempDir, args: &[&str], stdin: &str) -> String {
+    let input = directory.file("stdin");
     fs::write(&input, stdin).unwrap();
     let output = Command::new("kubectl")
         .args(args)
-        .env("KUBECONFIG", room.file("kubeconfig"))
-        .env("KUBECACHEDIR", room.file("cache"))
-        .env("HOME", &room.0)
+        .env("KUBECONFIG", directory.file("kubeconfig"))
+        .env("KUBECACHEDIR", directory.file("cache"))
+        .env("HOME", &directory.0)
         .stdin(Stdio::from(fs::File::open(&input).unwrap()))
         .output()
         .unwrap();
@@ -354,37 +355,37 @@ fn kubectl(room: &Room, args: &[&str], stdin: &str) -> String {
 }
 
 #[test]
-fn kubectl_applies_all_of_it_to_the_embedded_cluster() {
-    if !has_kubectl("kubectl_applies_all_of_it_to_the_embedded_cluster") {
+fn kubectl_applies_all_manifests_to_the_embedded_cluster() {
+    if !has_kubectl("kubectl_applies_all_manifests_to_the_embedded_cluster") {
         return;
     }
-    let room = Room::new("install");
-    let kubeconfig = room.file("kubeconfig").display().to_string();
+    let directory = TempDir::new("install");
+    let kubeconfig = directory.file("kubeconfig").display().to_string();
     let up = ["up", "--nodes", "3", "--zones", "3", "--no-summary", "--kubeconfig-out", &kubeconfig];
-    let cluster = Berth::start(&room, "up", &up);
+    let cluster = Berth::start(&directory, "up", &up);
     cluster.line_after("export KUBECONFIG=");
     let printed = berth(&deploy(), &["install"], b"").stdout;
     // Unknown fields are errors.
     for mode in [&["--server-side"][..], &[]] {
         let strict = ["apply", "--validate=strict", "--dry-run=server", "-f", "-"];
-        // With a dry run nothing is there for the next object: the namespace has to be.
+        // A dry run creates nothing: the namespace must exist for the other objects.
         kubectl(
-            &room,
+            &directory,
             &["apply", "-f", &deploy().join("kustomize/base/namespace.yaml").display().to_string()],
             "",
         );
-        kubectl(&room, &[&strict, mode].concat(), &printed);
+        kubectl(&directory, &[&strict, mode].concat(), &printed);
     }
-    kubectl(&room, &["apply", "--validate=strict", "-f", "-"], &printed);
+    kubectl(&directory, &["apply", "--validate=strict", "-f", "-"], &printed);
     let base = deploy().join("kustomize/base").display().to_string();
-    kubectl(&room, &["apply", "--validate=strict", "-k", &base], "");
+    kubectl(&directory, &["apply", "--validate=strict", "-k", &base], "");
     for part in ["scheduler", "enforcer", "webhook"] {
         let deployment = format!("deployment/berth-{part}");
-        kubectl(&room, &["-n", "berth-system", "rollout", "status", "--timeout=120s", &deployment], "");
+        kubectl(&directory, &["-n", "berth-system", "rollout", "status", "--timeout=120s", &deployment], "");
     }
     let account = "--as=system:serviceaccount:berth-system:berth-scheduler";
     assert_eq!(
-        kubectl(&room, &["auth", "can-i", "create", "pods", "--subresource=binding", account], ""),
+        kubectl(&directory, &["auth", "can-i", "create", "pods", "--subresource=binding", account], ""),
         "yes\n"
     );
 }

@@ -1,4 +1,4 @@
-//! `simulate` and `explain` of a live cluster, which is the embedded API server.
+//! `simulate` and `explain` with a live cluster: the embedded API server.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::common::{Ran, berth};
 use crate::scratch::Scratch;
 
-/// The objects of a file as they are.
+/// The objects of a file, unchanged.
 fn objects(path: &Path) -> Vec<Value> {
     let inventory = Inventory::from_text(&fs::read_to_string(path).unwrap()).unwrap();
     let raw = |value: &Option<Value>| value.clone().unwrap();
@@ -22,7 +22,7 @@ fn objects(path: &Path) -> Vec<Value> {
     nodes.chain(namespaces).chain(classes).chain(workloads).chain(pods).collect()
 }
 
-/// A server with these objects, while the work goes on.
+/// Runs `work` with a server that has these objects.
 fn with_server<T>(objects: Vec<Value>, work: impl FnOnce(&ApiServer) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = runtime.block_on(ApiServer::start(ServerOptions::default())).unwrap();
@@ -41,7 +41,7 @@ fn run(args: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_live_cluster_is_explained_as_its_files_are() {
+fn a_live_cluster_gives_the_same_explanation_as_its_files() {
     let from_files = run(&["explain", "-f", "examples/fits-nowhere", "database-1"]);
     let cluster = objects(&root().join("examples/fits-nowhere/cluster.yaml"));
     let live = with_server(cluster, |server| {
@@ -56,7 +56,7 @@ fn a_live_cluster_is_explained_as_its_files_are() {
 }
 
 #[test]
-fn files_add_to_a_live_cluster_what_is_not_there() {
+fn files_add_missing_objects_to_a_live_cluster() {
     let cluster = objects(&root().join("examples/zone-affinity/cluster.yaml"));
     let (first, second) = with_server(cluster, |server| {
         let kubeconfig = server.kubeconfig_path().to_str().unwrap();
@@ -102,7 +102,7 @@ fn long_lists_are_read_to_the_end() {
 }
 
 #[test]
-fn what_cannot_be_read_names_the_server_and_the_remedy() {
+fn read_errors_name_the_server_and_the_remedy() {
     let scratch = Scratch::new("live-errors");
     let (refused, url) = with_server(Vec::new(), |server| {
         let text = fs::read_to_string(server.kubeconfig_path()).unwrap();

@@ -1,4 +1,4 @@
-//! Manifests of well-known projects, simulated on a made cluster of twelve nodes in three zones.
+//! Manifests of well-known projects, simulated on twelve nodes in three zones.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::expected::difference;
 use crate::summary::summary;
 
-/// What is in a folder, in order.
+/// The entries of a directory, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     entries.sort();

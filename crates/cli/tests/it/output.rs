@@ -1,4 +1,4 @@
-//! Where output goes matters: colours, and readers that go away.
+//! Output on terminals and pipes: colors, and readers that close the pipe.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,9 +17,9 @@ fn simulate() -> Command {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let mut child = simulate().spawn().unwrap();
-    // The program waits for its input, so that the reader is gone before anything is written.
+    // The program waits for its input: the reader closes the pipe before the program writes.
     drop(child.stdout.take());
     child.stdin.take().unwrap().write_all(POD.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -27,7 +27,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
-fn colours_are_for_terminals_and_for_those_who_ask() {
+fn colors_are_used_on_terminals_or_on_request() {
     let is_coloured = |variables: &[&str], args: &[&str]| {
         let mut command = simulate();
         command.envs(variables.iter().map(|name| (name, "1"))).args(args);

@@ -1,5 +1,5 @@
-//! Least privilege: each part runs as its service account with the roles of `deploy/`, does its whole work without being
-//! refused anything, and has used all that it may.
+//! Least privilege: each component runs as its service account with the roles of `deploy/`, does all its work without a
+//! rejected request, and uses all its permissions.
 
 mod world;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use world::{NAMESPACE, Right, World, eventually, right};
 
-use crate::process::{Berth, Room};
+use crate::process::{Berth, TempDir};
 
 fn lease(part: &str) -> LeaseOptions {
     LeaseOptions { retry_period: Duration::from_millis(50), ..LeaseOptions::new(NAMESPACE, part, "test") }
@@ -31,7 +31,7 @@ async fn wait_for(handle: &berth_scheduler::Handle, what: &str, is_so: impl Fn(&
     assert!(seen.is_ok(), "not so in time: {what}: {:?}", handle.snapshot().borrow());
 }
 
-/// Two pods of which the second has to make room, and one that fits nowhere.
+/// Two pods, of which the second is preempted, and an unschedulable pod.
 async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     world.node("a", "1", json!({})).await;
     world.pod("low", "berth", json!({}), "800m").await;
@@ -42,9 +42,8 @@ async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     wait_for(handle, "huge is found to fit nowhere", |s| s.n_unschedulable > 1).await;
 }
 
-/// What is granted and has to be asked for here. What is watched may be listed: by watches where the server streams lists,
-/// as this one does, else by themselves. And some things are too rare for a test that waits for nothing: a request whose
-/// answer was lost is looked up, an event that repeats is counted up after half a minute. The faults of `tests/cluster` and
+/// The permissions that this test must use. Watches of this server stream the lists, so `list` is not used. Some requests
+/// are too rare for this test: reads after a lost response, and updates of repeated events after half a minute. The faults of `tests/cluster` and
 /// the tests of `berth-watch` have these.
 async fn granted(world: &World, part: &str) -> Vec<Right> {
     let rare = [right("", "pods", "get"), right("events.k8s.io", "events", "patch")];
@@ -57,7 +56,7 @@ async fn granted(world: &World, part: &str) -> Vec<Right> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scheduler_may_do_what_it_does_and_nothing_else() {
+async fn the_scheduler_uses_all_its_permissions_and_needs_no_others() {
     let world = World::with(&["scheduler.yaml"]).await;
     world.priority_class("high", 1000).await;
     let stop = CancellationToken::new();
@@ -76,7 +75,7 @@ async fn the_scheduler_may_do_what_it_does_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_one_of_its_rules_the_scheduler_is_refused() {
+async fn the_scheduler_is_rejected_without_one_of_its_permissions() {
     for missing in
         [right("", "pods/status", "patch"), right("", "pods", "delete"), right("", "pods/binding", "create")]
     {
@@ -99,7 +98,7 @@ async fn without_one_of_its_rules_the_scheduler_is_refused() {
     }
 }
 
-/// A pod that runs on this node and wants an SSD there for as long as it runs.
+/// A pod on this node that requires an SSD during execution.
 async fn running_pod(world: &World, name: &str, node: &str) {
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}});
@@ -117,7 +116,7 @@ async fn start_enforcer(world: &World, stop: &CancellationToken) -> berth_enforc
     berth_enforcer::start(world.config_of("berth-enforcer").await, options, stop.clone()).await.unwrap()
 }
 
-/// The node loses what its pod wants.
+/// Removes the label that the pod requires from the node.
 async fn break_rule(world: &World, node: &str) {
     world.patch(&format!("/api/v1/nodes/{node}"), json!({"metadata": {"labels": {"disk": "hdd"}}})).await;
 }
@@ -133,7 +132,7 @@ async fn enforced_world() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_enforcer_may_do_what_it_does_and_nothing_else() {
+async fn the_enforcer_uses_all_its_permissions_and_needs_no_others() {
     let world = enforced_world().await;
     let stop = CancellationToken::new();
     let before = world.requests().await;
@@ -154,7 +153,7 @@ async fn the_enforcer_may_do_what_it_does_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_right_to_evict_the_enforcer_is_refused() {
+async fn the_enforcer_is_rejected_without_the_permission_to_evict() {
     let world = enforced_world().await;
     let missing = right("", "pods/eviction", "create");
     world.take_away("berth-enforcer", &missing).await;
@@ -172,14 +171,14 @@ async fn without_the_right_to_evict_the_enforcer_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_webhook_may_do_what_it_does_and_nothing_else() {
+async fn the_webhook_uses_all_its_permissions_and_needs_no_others() {
     let world = World::with(&["webhook.yaml"]).await;
-    let room = Room::new("privileges");
-    let kubeconfig = room.file("kubeconfig");
+    let directory = TempDir::new("privileges");
+    let kubeconfig = directory.file("kubeconfig");
     std::fs::write(&kubeconfig, world.kubeconfig_of("berth-webhook").await.to_string()).unwrap();
     let before = world.requests().await;
     let args = ["webhook", "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let _running = Berth::start(&room, "webhook", &args);
+    let _running = Berth::start(&directory, "webhook", &args);
     let granted = granted(&world, "berth-webhook").await;
     eventually("everything that may be asked for was", async || {
         let asked = world.requests().await.since(&before);

@@ -1,4 +1,4 @@
-//! The recorded suites, replayed by the built binary; and recordings that were altered.
+//! Replays the recorded suites and altered recordings with the built binary.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::berth;
 
-/// The folder with the recorded suites, if it is there.
+/// The directory with the recorded suites, if it exists.
 fn conformance() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
     if folder.is_dir() {
@@ -32,10 +32,10 @@ fn every_suite_is_replayed_without_a_difference() {
 }
 
 #[test]
-fn an_altered_recording_is_told_apart_field_by_field() {
+fn differences_of_an_altered_recording_are_reported_by_field() {
     let Some(folder) = conformance() else { return };
     let suite = BufReader::new(GzDecoder::new(File::open(folder.join("interpod.jsonl.gz")).unwrap()));
-    // The first step that has a feasible node gets another score there, and another choice.
+    // Alters the score of the first feasible node, and the selected node.
     let (recording, expected) = suite.lines().find_map(|line| altered(&line.unwrap())).unwrap();
     let ran = berth(&folder, &["replay", "-"], recording.as_bytes());
     assert!(ran.stdout.starts_with(&expected), "expected:\n{expected}\ngot:\n{}", ran.stdout);
@@ -47,7 +47,7 @@ fn an_altered_recording_is_told_apart_field_by_field() {
 fn altered(line: &str) -> Option<(String, String)> {
     let mut recording: Value = serde_json::from_str(line).unwrap();
     let scenario = recording["scenario"]["name"].as_str()?.to_owned();
-    // The last step: what comes after it would see the pod elsewhere.
+    // The last step: an altered placement would affect later steps.
     let step = recording["expect"]["steps"].as_array_mut()?.last_mut()?;
     let pod = step["pod"].as_str()?.to_owned();
     let chosen = step["chosen"].as_str()?.to_owned();

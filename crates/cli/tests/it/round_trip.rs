@@ -1,4 +1,4 @@
-//! `simulate -o yaml` fed back gives the same placement, and harms nothing it does not know.
+//! `simulate -o yaml` as input gives the same placement, and keeps unknown fields.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ fn placement(directory: &Path, args: &[&str]) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn the_example_fed_back_stays_where_it_is() {
+fn placed_pods_of_the_example_stay_on_their_nodes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let scratch = Scratch::new("example");
     for nodes in [["--nodes", "3", "--zones", "3"], ["--nodes", "2", "--zones", "1"]] {
@@ -40,7 +40,7 @@ fn the_example_fed_back_stays_where_it_is() {
 }
 
 #[test]
-fn unknown_fields_and_ambiguous_texts_come_through_unharmed() {
+fn unknown_fields_and_ambiguous_strings_are_preserved() {
     let pod = json!({
         "spec": {
             "zzz": {"b": 1, "a": [null, true, 1.5, "x"]},
@@ -63,7 +63,7 @@ fn unknown_fields_and_ambiguous_texts_come_through_unharmed() {
     let mut expected = pod;
     expected["spec"]["nodeName"] = "node-1".into();
     let printed = collect_manifests(&ran.stdout, "output").unwrap();
-    // As text: the order of the fields is to be the same too.
+    // As text: compares the order of fields.
     assert_eq!(printed[0].value.to_string(), expected.to_string());
     assert_eq!(printed.len(), 1);
 }

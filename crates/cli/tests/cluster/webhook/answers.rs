@@ -1,4 +1,4 @@
-//! What is admitted, what is refused and in which words, and what becomes of it without a webhook.
+//! Accepted and rejected requests with their messages, and requests without a running webhook.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ fn annotated(affinity: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_accepted_changed_and_refused_in_exact_words() {
-    // The server leaves the annotation alone, as a stock one does.
+async fn pods_are_accepted_changed_and_rejected_with_exact_messages() {
+    // The server ignores the annotation, as a standard API server does.
     let world = World::new("webhook-pods", false).await;
     let mut webhook = world.webhook("limitPodHardAntiAffinityTopology: true\n", &[]).await;
     let validating = webhook.entry(
@@ -148,7 +148,7 @@ async fn a_dead_webhook_behaves_by_its_failure_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_are_held_to_themselves() {
+async fn nodes_are_restricted_to_their_own_objects() {
     let world = World::new("webhook-nodes", true).await;
     let webhook = world.webhook("", &[]).await;
     let node =
@@ -159,7 +159,7 @@ async fn nodes_are_held_to_themselves() {
     world.register("Validating", "berth", entry).await;
     let identity = kube::Client::try_from(world.server.node_config("a")).unwrap();
 
-    // What the server itself lets a node do, the webhook may still refuse: the reference looks at owners.
+    // The webhook rejects a request that the server itself allows: kube-apiserver checks owners.
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let reply = post(&identity, PODS, &pod("static-a", mirror, json!({"nodeName": "a"}))).await;
     let expected = "admission webhook \"nodes.berth.dev\" denied the request: pods \"static-a\" is forbidden: node \"a\" can \
@@ -177,8 +177,8 @@ async fn nodes_are_held_to_themselves() {
     let reply = ask(&world.admin, Method::PATCH, path, merge, restricted).await.unwrap();
     assert_eq!(reply.code, 200, "others may: {reply:?}");
 
-    // The same question as kube-apiserver would send it, whoever else restricts nodes.
-    let client = webhook.client(&world.room, &webhook.ca).await;
+    // The request as kube-apiserver sends it, sent directly because the server also restricts nodes.
+    let client = webhook.client(&world.directory, &webhook.ca).await;
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "1", "operation": "UPDATE", "name": "a", "resource": {"group": "", "version": "v1", "resource": "nodes"},
         "userInfo": {"username": "system:node:a", "groups": ["system:nodes"]},
@@ -193,7 +193,7 @@ async fn nodes_are_held_to_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn budgets_are_kept_and_given_back() {
+async fn budgets_are_charged_and_released() {
     let world = World::new("webhook-budgets", true).await;
     let policy = "budgets:\n- namespaces: [default]\n  exclusiveNodes: {nodes: 1, cpu: 100}\n  blastRadius: {nodes: 2}\n";
     let webhook = world.webhook(policy, &[]).await;
@@ -237,11 +237,11 @@ async fn budgets_are_kept_and_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_question_gets_a_proper_answer() {
+async fn invalid_requests_get_an_error_response() {
     let world = World::new("webhook-http", true).await;
     let health = ["--health-listen", "127.0.0.1:0"];
     let webhook = world.webhook("", &health).await;
-    let client = webhook.client(&world.room, &webhook.ca).await;
+    let client = webhook.client(&world.directory, &webhook.ca).await;
     let json = "application/json";
     let large = vec![b' '; 9 << 20];
     for (method, path, content_type, body, code, words) in [

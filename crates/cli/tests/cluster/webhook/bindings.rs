@@ -1,4 +1,4 @@
-//! The guard of bindings: schedulers that do not know of each other bind at the same moment.
+//! The binding guard: independent schedulers bind concurrently.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -25,14 +25,14 @@ pub async fn zones(admin: &Client) {
     }
 }
 
-/// A pod of a group with a required rule about its own group, by zone.
+/// A pod of a group with a required zone rule for its own group.
 pub fn grouped(name: &str, group: &str, rule: &str) -> Value {
     let term = json!({"labelSelector": {"matchLabels": {"group": group}}, "topologyKey": "topology.kubernetes.io/zone"});
     let affinity = json!({rule: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     pod(name, json!({"labels": {"group": group}}), json!({"affinity": affinity}))
 }
 
-/// Of two bindings sent at once exactly one goes through, in every round.
+/// In every round, exactly one of two concurrent bindings succeeds.
 pub async fn race(one: &Client, other: &Client, rule: &str, nodes: [&str; 2], words: &str) {
     for round in 0..12 {
         let group = format!("{}-{round}", rule.to_lowercase());
@@ -50,7 +50,7 @@ pub async fn race(one: &Client, other: &Client, rule: &str, nodes: [&str; 2], wo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_schedulers_cannot_both_win() {
+async fn only_one_of_two_concurrent_bindings_succeeds() {
     let world = World::new("webhook-bindings", true).await;
     let webhook = world.webhook(GUARD, &[]).await;
     let entry = webhook.entry(
@@ -62,9 +62,9 @@ async fn two_schedulers_cannot_both_win() {
     world.register("Validating", "berth", entry).await;
     zones(&world.admin).await;
     let other = Client::try_from(world.server.admin_config()).unwrap();
-    // The first pod of a group that wants to be together may go anywhere, but only one is the first.
+    // The first pod of a group with affinity to itself fits anywhere, but only one pod is the first.
     race(&world.admin, &other, "podAffinity", ["z1", "z2"], "node(s) didn't match pod affinity rules").await;
-    // The last free domain is free for one.
+    // The last free domain has space for one pod.
     race(
         &world.admin,
         &other,
@@ -76,7 +76,7 @@ async fn two_schedulers_cannot_both_win() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_schedulers_that_want_different_zones_end_up_in_one() {
+async fn concurrent_bindings_to_different_zones_end_in_one_zone() {
     const N_GROUPS: usize = 15;
     let world = World::new("webhook-schedulers", true).await;
     let webhook = world.webhook(GUARD, &[]).await;
@@ -89,9 +89,13 @@ async fn two_schedulers_that_want_different_zones_end_up_in_one() {
         )
         .await;
     zones(&world.admin).await;
-    let kubeconfig = world.room.file("kubeconfig").display().to_string();
+    let kubeconfig = world.directory.file("kubeconfig").display().to_string();
     let scheduler = |name: &str| {
-        Berth::start(&world.room, name, &["scheduler", "--kubeconfig", &kubeconfig, "--scheduler-name", name])
+        Berth::start(
+            &world.directory,
+            name,
+            &["scheduler", "--kubeconfig", &kubeconfig, "--scheduler-name", name],
+        )
     };
     let _schedulers = ["one", "other"].map(scheduler);
     let wanting = |name: String, group: &str, scheduler: &str, zone: &str| {

@@ -1,4 +1,4 @@
-//! Certificates that change while everybody is asking.
+//! Certificate changes under load.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::world::{PODS, World, ask, client, entry, pod, post, rules};
 use crate::client::eventually;
-use crate::process::Room;
+use crate::process::TempDir;
 
-/// A certificate for this machine with its key, and who signed it; PEM.
+/// A certificate for this machine with its key and authority, in PEM.
 struct Issue {
     ca: String,
     certificate: String,
@@ -32,10 +32,10 @@ impl Issue {
         Issue { ca: ca_pem, certificate, key: key.serialize_pem() }
     }
 
-    /// One file after the other, as whoever replaces them by hand.
-    fn put(&self, room: &Room) {
-        fs::write(room.file("tls.crt"), &self.certificate).unwrap();
-        fs::write(room.file("tls.key"), &self.key).unwrap();
+    /// Replaces one file after the other, as a user does.
+    fn put(&self, directory: &TempDir) {
+        fs::write(directory.file("tls.crt"), &self.certificate).unwrap();
+        fs::write(directory.file("tls.key"), &self.key).unwrap();
     }
 }
 
@@ -43,8 +43,8 @@ impl Issue {
 async fn a_certificate_is_replaced_under_load_and_no_request_is_dropped() {
     let world = World::new("webhook-rotation", true).await;
     let (first, second) = (Issue::new(), Issue::new());
-    first.put(&world.room);
-    let files = ["tls.crt", "tls.key"].map(|name| world.room.file(name).display().to_string());
+    first.put(&world.directory);
+    let files = ["tls.crt", "tls.key"].map(|name| world.directory.file(name).display().to_string());
     let webhook = world.webhook("", &["--cert-file", &files[0], "--key-file", &files[1], "-v"]).await;
     let both = format!("{}{}", second.ca, first.ca);
     let entry = entry(
@@ -56,20 +56,20 @@ async fn a_certificate_is_replaced_under_load_and_no_request_is_dropped() {
     );
     world.register("Validating", "berth", entry).await;
 
-    // Some ask the webhook itself, with new connections all the time; some create pods, which must be reviewed.
+    // Some clients call the webhook with new connections; others create pods, which must be reviewed.
     let (stop, n_asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut load = Vec::new();
-    let asking = client(&world.room, &webhook.url, &both).await;
+    let asking = client(&world.directory, &webhook.url, &both).await;
     drop(asking);
     for task in 0..4 {
         let (stop, n_asked, admin) = (stop.clone(), n_asked.clone(), world.admin.clone());
         let (url, both) = (webhook.url.clone(), both.clone());
-        let room = Room(world.room.0.clone());
+        let directory = TempDir(world.directory.0.clone());
         load.push(tokio::spawn(async move {
-            // The room is another's to remove.
-            let room = std::mem::ManuallyDrop::new(room);
+            // Another owner removes the directory.
+            let directory = std::mem::ManuallyDrop::new(directory);
             while !stop.load(Ordering::Relaxed) {
-                let direct = client(&room, &url, &both).await;
+                let direct = client(&directory, &url, &both).await;
                 for round in 0..5 {
                     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
                         "uid": format!("{round}"), "operation": "CREATE", "namespace": "default",
@@ -96,23 +96,23 @@ async fn a_certificate_is_replaced_under_load_and_no_request_is_dropped() {
         .await;
     };
     asked(100).await;
-    second.put(&world.room);
+    second.put(&world.directory);
     eventually("new connections see the second certificate", async || {
-        // Whoever trusts the second authority alone is content now.
-        let trusting = client(&world.room, &webhook.url, &second.ca).await;
+        // A client that trusts only the second authority succeeds now.
+        let trusting = client(&world.directory, &webhook.url, &second.ca).await;
         ask(&trusting, Method::GET, "/healthz", "", "").await.map(drop)
     })
     .await;
     asked(100).await;
-    let of_old = client(&world.room, &webhook.url, &first.ca).await;
+    let of_old = client(&world.directory, &webhook.url, &first.ca).await;
     assert!(
         ask(&of_old, Method::GET, "/healthz", "", "").await.is_err(),
         "new connections see the second only"
     );
 
-    // What cannot be used is not taken.
-    fs::write(world.room.file("tls.key"), "no key").unwrap();
-    eventually("the bad key is told", async || {
+    // Invalid files are ignored.
+    fs::write(world.directory.file("tls.key"), "no key").unwrap();
+    eventually("the invalid key is logged", async || {
         let stderr = webhook.process.stderr();
         if stderr.contains("the certificate in use stays") { Ok(()) } else { Err(stderr) }
     })

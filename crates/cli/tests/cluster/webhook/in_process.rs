@@ -1,4 +1,4 @@
-//! The same decisions inside the embedded API server.
+//! Admission inside the embedded API server.
 
 use std::fs;
 use std::path::Path;
@@ -8,27 +8,27 @@ use serde_json::json;
 use super::bindings::{race, zones};
 use super::world::{PODS, pod, post};
 use crate::client::connect;
-use crate::process::{Berth, Room};
+use crate::process::{Berth, TempDir};
 
-/// An API server with these arguments, and its admin.
-async fn apiserver(room: &Room, args: &[&str]) -> (Berth, kube::Client) {
+/// An API server with these arguments, and an administrator's client.
+async fn apiserver(directory: &TempDir, args: &[&str]) -> (Berth, kube::Client) {
     let mut all = vec!["apiserver", "--controllers=false"];
     all.extend(args);
-    let server = Berth::start(room, "apiserver", &all);
+    let server = Berth::start(directory, "apiserver", &all);
     let kubeconfig = server.line_after("export KUBECONFIG=");
     let client = connect(Path::new(&kubeconfig)).await;
     (server, client)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_guard_is_on_by_default_and_can_be_switched_off() {
-    let room = Room::new("admission-default");
+async fn the_guard_is_on_by_default_and_can_be_disabled() {
+    let directory = TempDir::new("admission-default");
     let term =
         json!({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "topology.kubernetes.io/zone"});
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let greedy = pod("greedy", json!({}), json!({"affinity": {"podAntiAffinity": {required: [term]}}}));
     for (args, code) in [(&[][..], 403), (&["--no-admission"], 201), (&["--strict-v1"], 201)] {
-        let (_server, client) = apiserver(&room, args).await;
+        let (_server, client) = apiserver(&directory, args).await;
         let reply = post(&client, PODS, &greedy).await;
         assert_eq!(reply.code, code, "{reply:?}");
         if code == 403 {
@@ -42,13 +42,13 @@ async fn the_guard_is_on_by_default_and_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_file_brings_the_guard_of_bindings() {
-    let room = Room::new("admission-policy");
-    let file = room.file("policy.yaml");
+async fn a_policy_file_enables_the_binding_guard() {
+    let directory = TempDir::new("admission-policy");
+    let file = directory.file("policy.yaml");
     let policy =
         "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionPolicy\nbindingGuard: {enabled: true}\n";
     fs::write(&file, policy).unwrap();
-    let (server, client) = apiserver(&room, &["--admission-config", &file.display().to_string()]).await;
+    let (server, client) = apiserver(&directory, &["--admission-config", &file.display().to_string()]).await;
     zones(&client).await;
     let other = client.clone();
     race(&client, &other, "podAffinity", ["z1", "z2"], "node(s) didn't match pod affinity rules").await;
@@ -57,7 +57,7 @@ async fn a_policy_file_brings_the_guard_of_bindings() {
     fs::write(&file, policy.replace("enabled", "enable")).unwrap();
     for command in ["apiserver", "webhook"] {
         let flag = if command == "webhook" { "--config" } else { "--admission-config" };
-        let mut failed = Berth::start(&room, "failed", &[command, flag, &file.display().to_string()]);
+        let mut failed = Berth::start(&directory, "failed", &[command, flag, &file.display().to_string()]);
         assert_eq!(failed.wait().code(), Some(2));
         let expected =
             format!("{}:1: bindingGuard.enable: unknown field; did you mean \"enabled\"?", file.display());

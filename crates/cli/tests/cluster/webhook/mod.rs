@@ -1,5 +1,5 @@
-//! `berth webhook` against the embedded API server over TLS: what it admits, and what becomes of requests when it
-//! changes its certificate or dies.
+//! `berth webhook` with the embedded API server over TLS: its answers, and requests during a certificate change or
+//! after a crash.
 
 mod answers;
 mod bindings;

@@ -1,4 +1,4 @@
-//! An API server, a webhook process, and what registers the one with the other.
+//! An API server, a webhook process, and webhook configurations.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,12 +13,12 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::client::{connect, eventually};
-use crate::process::{Berth, Room};
+use crate::process::{Berth, TempDir};
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub code: u16,
@@ -32,7 +32,7 @@ impl Reply {
     }
 }
 
-/// One request, tried once. The error is that nothing came back.
+/// Sends one request without a retry. The error means that there was no response.
 pub async fn ask(
     client: &Client,
     method: Method,
@@ -57,28 +57,28 @@ pub async fn post(client: &Client, path: &str, object: &Value) -> Reply {
 
 /// The API server, in this process.
 pub struct World {
-    pub room: Room,
+    pub directory: TempDir,
     pub server: ApiServer,
     pub admin: Client,
 }
 
 impl World {
-    /// `extensions`: whether the server knows the proposals' fields. A stock API server does not.
+    /// `extensions`: whether the server stores proposal fields. A standard API server does not.
     pub async fn new(name: &str, extensions: bool) -> World {
-        let room = Room::new(name);
-        let kubeconfig = Some(room.file("kubeconfig"));
+        let directory = TempDir::new(name);
+        let kubeconfig = Some(directory.file("kubeconfig"));
         let options = ServerOptions { extensions, kubeconfig, ..ServerOptions::default() };
         let server = ApiServer::start(options).await.unwrap();
-        let admin = connect(&room.file("kubeconfig")).await;
-        World { room, server, admin }
+        let admin = connect(&directory.file("kubeconfig")).await;
+        World { directory, server, admin }
     }
 
-    /// A webhook that has listed everything, with a policy and more arguments.
+    /// Starts a ready webhook with a policy and additional arguments.
     pub async fn webhook(&self, policy: &str, args: &[&str]) -> Webhook {
-        let file = self.room.file("policy.yaml");
+        let file = self.directory.file("policy.yaml");
         let head = "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionPolicy\n";
         fs::write(&file, format!("{head}{policy}")).unwrap();
-        let (kubeconfig, ca) = (self.room.file("kubeconfig"), self.room.file("webhook-ca.crt"));
+        let (kubeconfig, ca) = (self.directory.file("kubeconfig"), self.directory.file("webhook-ca.crt"));
         let path = |path: &PathBuf| path.display().to_string();
         let mut all =
             vec!["webhook", "--listen", "127.0.0.1:0"].into_iter().map(str::to_owned).collect::<Vec<_>>();
@@ -87,7 +87,7 @@ impl World {
             all.extend(["--write-ca".to_owned(), path(&ca)]);
         }
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        let process = Berth::start(&self.room, "webhook", &all);
+        let process = Berth::start(&self.directory, "webhook", &all);
         let url = crate::process::eventually("the webhook serves", || {
             let stderr = process.stderr();
             let line = stderr.lines().find_map(|line| line.split_once("serving webhooks at "));
@@ -96,12 +96,12 @@ impl World {
         let ca = fs::read_to_string(ca).unwrap_or_default();
         let webhook = Webhook { process, url, ca };
         if !webhook.ca.is_empty() {
-            webhook.is_ready(&self.room).await;
+            webhook.is_ready(&self.directory).await;
         }
         webhook
     }
 
-    /// Registers a webhook for what `rules` say.
+    /// Registers a webhook with these rules.
     pub async fn register(&self, kind: &str, name: &str, webhook: Value) {
         let object = json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -114,7 +114,7 @@ impl World {
         assert_eq!(reply.code, 201, "{reply:?}");
     }
 
-    /// Makes an object under a path.
+    /// Creates an object at a path.
     pub async fn make(&self, path: &str, object: &Value) {
         let reply = post(&self.admin, path, object).await;
         assert_eq!(reply.code, 201, "{reply:?}");
@@ -135,12 +135,12 @@ impl Webhook {
     }
 
     /// A client that trusts these authorities (PEM).
-    pub async fn client(&self, room: &Room, ca: &str) -> Client {
-        client(room, &self.url, ca).await
+    pub async fn client(&self, directory: &TempDir, ca: &str) -> Client {
+        client(directory, &self.url, ca).await
     }
 
-    async fn is_ready(&self, room: &Room) {
-        let client = self.client(room, &self.ca).await;
+    async fn is_ready(&self, directory: &TempDir) {
+        let client = self.client(directory, &self.ca).await;
         eventually("the webhook is ready", async || {
             match ask(&client, Method::GET, "/readyz", "", "").await? {
                 Reply { code: 200, .. } => Ok(()),
@@ -151,11 +151,11 @@ impl Webhook {
     }
 }
 
-/// A client for an address that trusts these authorities (PEM). It has connections of its own.
-pub async fn client(room: &Room, url: &str, ca: &str) -> Client {
+/// A client for an address that trusts these authorities (PEM). It has its own connections.
+pub async fn client(directory: &TempDir, url: &str, ca: &str) -> Client {
     let mut hasher = DefaultHasher::new();
     (url, ca).hash(&mut hasher);
-    let file = room.file(&format!("kubeconfig-{}", hasher.finish()));
+    let file = directory.file(&format!("kubeconfig-{}", hasher.finish()));
     let ca = STANDARD.encode(ca);
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: w\nclusters:\n- name: w\n  cluster:\n    server: {url}\n    \
@@ -184,7 +184,7 @@ pub fn rules(group: &str, resources: &[&str], operations: &[&str]) -> Value {
     json!([{"apiGroups": [group], "apiVersions": ["v1"], "resources": resources, "operations": operations}])
 }
 
-/// A pod with something in its metadata and spec.
+/// A pod with additional metadata and spec fields.
 pub fn pod(name: &str, metadata: Value, spec: Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},

@@ -1,4 +1,4 @@
-//! Running the built binary.
+//! Runs the built binary.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run of `berth` left behind.
+/// The result of a run of `berth`.
 pub struct Ran {
     pub stdout: String,
     pub stderr: String,
@@ -26,7 +26,7 @@ pub fn berth<T: AsRef<OsStr>>(directory: &Path, args: &[T], stdin: &[u8]) -> Ran
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that does not read its input may be gone before all of it is written.
+    // A program that does not read its input can exit before it is written.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     let output = child.wait_with_output().unwrap();
     Ran {

@@ -1,6 +1,6 @@
 //! Code blocks of the documents, and the commands in them.
 //!
-//! A block's first word is its language, the others say how it is tested; CONTRIBUTING.md has the list.
+//! The first word of a block is its language, the others select its test; CONTRIBUTING.md lists them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub struct Block {
     pub file: String,
     /// Line of its first fence, from 1.
     pub line: usize,
-    /// The first word behind the fence.
+    /// The first word after the fence.
     pub language: String,
     /// The other words.
     pub words: Vec<String>,
@@ -24,7 +24,7 @@ impl Block {
         self.words.iter().any(|w| w == word)
     }
 
-    /// Where it is, for messages.
+    /// Its location, for messages.
     pub fn place(&self) -> String {
         format!("{}:{}", self.file, self.line)
     }
@@ -35,10 +35,10 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every block of README.md and docs/.
+/// All blocks of README.md and docs/.
 pub fn blocks() -> Vec<Block> {
     let root = repository();
-    let docs = fs::read_dir(root.join("docs")).expect("there are documents");
+    let docs = fs::read_dir(root.join("docs")).expect("no documents found");
     let mut files: Vec<_> = docs.map(|entry| entry.expect("a document").path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "md"));
     files.sort();
@@ -71,8 +71,8 @@ fn blocks_of(file: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The commands of a script that begin with one of these words, each as its words from there on. Pipes, lists, line
-/// continuations, comments, quotes and assignments in front are understood, substitutions are a word like any other.
+/// The commands of a script that start with one of these prefixes, as lists of words. Supports pipes, lists, line
+/// continuations, comments, quotes and leading assignments; a substitution is a word.
 pub fn commands(script: &str, beginnings: &[&[&str]]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for words in simple_commands(script) {
@@ -108,7 +108,7 @@ fn simple_commands(script: &str) -> Vec<Vec<String>> {
             }
             '#' if word.is_none() => while chars.next_if(|next| *next != '\n').is_some() {},
             '>' | '<' => {
-                // A redirection's target is no argument.
+                // The target of a redirection is not an argument.
                 word = None;
                 while chars.next_if(|next| *next == ' ').is_some() {}
                 while chars.next_if(|next| !next.is_whitespace() && !";|&".contains(*next)).is_some() {}
@@ -128,7 +128,7 @@ fn simple_commands(script: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn commands_are_found_as_a_shell_would() {
+fn commands_are_parsed_like_in_a_shell() {
     let script = "A=1 berth up -f x  # berth no\nkubectl get pods -o json | berth simulate -f - \\\n  --nodes '1 2'\n\
                   berth install > out.yaml; berth explain \"$(cat name)\" && other berth";
     let found = commands(script, &[&["berth"]]);

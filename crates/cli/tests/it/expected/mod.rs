@@ -1,10 +1,9 @@
-//! Text that is compared with a file under review.
+//! Compares text with golden files.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-/// What differs between a text and the file that holds what it should be, if anything does;
-/// `BERTH_UPDATE_GOLDEN=1` writes the file anew instead.
+/// The first difference between a text and its golden file, if any; `BERTH_UPDATE_GOLDEN=1` updates the file instead.
 pub fn difference(path: &Path, got: &str) -> Option<String> {
     let expected = std::fs::read_to_string(path).unwrap_or_default();
     if got == expected {

@@ -1,7 +1,7 @@
-//! The Helm chart, rendered: the part of Go's templates that it keeps to, and no more.
+//! Renders the Helm chart with the subset of Go templates that it uses.
 //!
-//! There are `.Values` and `.Release.Namespace`, `if`, `with` and their `end`, `quote`, `toYaml` and `nindent`, and
-//! dashes that take away space. Whatever else a template says fails the test.
+//! Supports `.Values` and `.Release.Namespace`, `if`, `with` and `end`, `quote`, `toYaml` and `nindent`, and dashes that trim
+//! whitespace. Anything else fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::objects;
 
-/// The chart's objects with these values beside its own defaults.
+/// The objects of the chart with these values merged into its defaults.
 pub fn render(chart: &Path, namespace: &str, values: &Value) -> Vec<Value> {
     let text = fs::read_to_string(chart.join("values.yaml")).unwrap();
     let mut all = objects(&text).remove(0);
@@ -34,7 +34,7 @@ pub fn render(chart: &Path, namespace: &str, values: &Value) -> Vec<Value> {
     templates.iter().flat_map(render).collect()
 }
 
-/// As Helm: objects are merged, all else is replaced, and null takes away.
+/// As in Helm: objects are merged, other values are replaced, and null removes a value.
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -72,7 +72,7 @@ fn tokens(template: &str) -> Vec<Token> {
     tokens
 }
 
-/// Renders up to the `end` that belongs to it, and gives what comes behind.
+/// Renders up to the matching `end`, and returns the rest.
 fn body<'a>(tokens: &'a [Token], top: &Value, dot: &Value, is_shown: bool, out: &mut String) -> &'a [Token] {
     let mut rest = tokens;
     while let Some((token, after)) = rest.split_first() {
@@ -119,7 +119,7 @@ fn expression(text: &str, top: &Value, dot: &Value) -> String {
     result
 }
 
-/// The value at a path; a path that leads nowhere is a mistake in the template.
+/// The value at a path; a missing path is an error in the template.
 fn operand<'a>(path: &str, top: &'a Value, dot: &'a Value) -> &'a Value {
     if path == "." {
         return dot;
@@ -142,7 +142,7 @@ fn is_true(value: &Value) -> bool {
 }
 
 #[test]
-fn templates_are_rendered_as_helm_does() {
+fn templates_are_rendered_like_in_helm() {
     let top = json!({"Values": {"a": "x", "no": "", "list": [{"k": 1}]}, "Release": {"Namespace": "n"}});
     let template = "a: {{ .Values.a | quote }}\n{{- if .Values.no }}\nb: {{ .Values.a }}\n{{- end }}\n\
                     {{- with .Values.list }}\nc: {{- toYaml . | nindent 2 }}\n{{- end }}\nd: {{ .Release.Namespace }}/e\n";

@@ -1,4 +1,4 @@
-//! An API server with the objects of `deploy/kustomize`, and what it was asked for.
+//! An API server with the objects of `deploy/kustomize`, and the requests it received.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,11 +13,11 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-/// Nothing takes longer, on however slow a machine.
+/// Timeout of all steps, also on slow machines.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 pub const NAMESPACE: &str = "berth-system";
 
-/// What a role grants, or a request needs. `pods/status` is a resource of its own.
+/// A permission: granted by a role, or needed by a request. `pods/status` is a separate resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     pub group: String,
@@ -35,8 +35,8 @@ pub struct World {
 }
 
 impl World {
-    /// A server without controllers and nodes, with these files of the kustomize base. Deployments and webhooks are left
-    /// out: nobody would run them.
+    /// A server without controllers and nodes, with these files of the kustomize base. It has no Deployments and webhooks,
+    /// because no component would run them.
     pub async fn with(files: &[&str]) -> World {
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
         let admin = Client::try_from(server.admin_config()).unwrap();
@@ -86,14 +86,14 @@ impl World {
         self.create(&path, request).await["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// A configuration with a token of a service account.
+    /// A client configuration with a token of a service account.
     pub async fn config_of(&self, account: &str) -> kube::Config {
         let mut config = self.server.admin_config();
         config.auth_info.token = Some(self.token_of(account).await.into());
         config
     }
 
-    /// The same for a process, as a kubeconfig.
+    /// The same as a kubeconfig file.
     pub async fn kubeconfig_of(&self, account: &str) -> Value {
         let config = self.server.admin_config();
         let der = STANDARD.encode(&config.root_cert.unwrap()[0]);
@@ -119,7 +119,7 @@ impl World {
         self.create("/api/v1/nodes", node).await;
     }
 
-    /// A pod that asks for some CPU and ends at once when it is told to.
+    /// A pod with a CPU request and without a grace period for termination.
     pub async fn pod(&self, name: &str, scheduler: &str, spec: Value, cpu: &str) {
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
         pod["spec"]["schedulerName"] = scheduler.into();
@@ -135,7 +135,7 @@ impl World {
         self.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
     }
 
-    /// Everything that the roles of a service account's name grant.
+    /// All permissions of a service account.
     pub async fn granted(&self, account: &str) -> Vec<Right> {
         let mut rights = BTreeSet::new();
         for path in role_paths(account) {
@@ -146,7 +146,7 @@ impl World {
         rights.into_iter().collect()
     }
 
-    /// Takes one right out of the roles.
+    /// Removes a permission from the roles.
     pub async fn take_away(&self, account: &str, right: &Right) {
         for path in role_paths(account) {
             let rules = self.get(&path).await["rules"].as_array().unwrap().clone();
@@ -166,7 +166,7 @@ impl World {
         call::json(&self.admin, call::get(path), DEADLINE).await.unwrap()
     }
 
-    /// Whether a pod is there no more.
+    /// Whether a pod does not exist.
     pub async fn is_gone(&self, pod: &str) -> Result<(), String> {
         let path = format!("/api/v1/namespaces/default/pods/{pod}");
         match call::json::<Value>(&self.admin, call::get(&path), DEADLINE).await {
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// What was asked for so far, by everybody.
+    /// All requests so far.
     pub async fn requests(&self) -> Requests {
         let text = call::send(&self.admin, call::get("/metrics"), DEADLINE, 16 << 20).await.unwrap();
         let text = String::from_utf8(text.to_vec()).unwrap();
@@ -184,7 +184,7 @@ impl World {
     }
 }
 
-/// The webhook has no Lease, and so no role in its namespace.
+/// The webhook has no Lease, and therefore no role in its namespace.
 fn role_paths(account: &str) -> Vec<String> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let mut paths = vec![format!("{rbac}/clusterroles/{account}")];
@@ -219,12 +219,12 @@ fn objects(file: &str) -> Vec<Value> {
     objects
 }
 
-/// How often what was asked for, with which code as the answer.
+/// Numbers of requests by permission and response code.
 #[derive(Debug)]
 pub struct Requests(BTreeMap<(Right, u16), u64>);
 
 impl Requests {
-    /// What came after those.
+    /// The requests after `before`.
     pub fn since(&self, before: &Requests) -> Requests {
         let grown = |(key, count): (&(Right, u16), &u64)| {
             let count = count - before.0.get(key).unwrap_or(&0);
@@ -233,12 +233,12 @@ impl Requests {
         Requests(self.0.iter().filter_map(grown).collect())
     }
 
-    /// What was refused.
+    /// The rejected requests.
     pub fn refused(&self) -> Vec<Right> {
         self.0.keys().filter(|(_, code)| *code == 403).map(|(right, _)| right.clone()).collect()
     }
 
-    /// Whether all of these were asked for, refused or not; the others if not.
+    /// Whether all of these were requested; else the missing ones.
     pub fn has_all(&self, rights: &[Right]) -> Result<(), String> {
         let is_missing = |right: &&Right| !self.0.keys().any(|(asked, _)| asked == *right);
         let missing: Vec<_> = rights.iter().filter(is_missing).collect();
@@ -265,7 +265,7 @@ fn request(line: &str) -> Option<((Right, u16), u64)> {
     Some(((right, label("code")?.parse().ok()?), count.parse().ok()?))
 }
 
-/// Asks until the answer is `Ok`, and fails with the last other answer after [`DEADLINE`].
+/// Repeats until the result is `Ok`; panics with the last error after [`DEADLINE`].
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
     let begin = Instant::now();
     loop {

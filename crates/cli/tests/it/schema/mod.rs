@@ -1,4 +1,4 @@
-//! Objects against the types of Kubernetes 1.36: what a type does not have is lost on the way through it.
+//! Compares objects with the types of Kubernetes 1.36: a round trip through a type loses unknown fields.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What is wrong with an object of Kubernetes' own kinds; kinds of others have to be known by name.
+/// The problem with an object of a Kubernetes kind, if any; other kinds must be listed by name.
 pub fn complaint(object: &Value) -> Option<String> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
@@ -40,7 +40,7 @@ pub fn complaint(object: &Value) -> Option<String> {
         ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration") => {
             lost::<MutatingWebhookConfiguration>(object)
         }
-        // Their schemas are their owners'.
+        // Schemas of other projects are not available.
         ("monitoring.coreos.com/v1", "ServiceMonitor") | ("cert-manager.io/v1", "Issuer" | "Certificate") => {
             None
         }
@@ -56,7 +56,7 @@ fn lost<T: DeserializeOwned + Serialize>(object: &Value) -> Option<String> {
     difference("", object, &serde_json::to_value(typed).ok()?)
 }
 
-/// The first path at which what was written is not what came back.
+/// The first path at which the objects differ.
 fn difference(path: &str, written: &Value, back: &Value) -> Option<String> {
     match (written, back) {
         (Value::Object(written), Value::Object(back)) => written.iter().find_map(|(key, value)| {
@@ -77,7 +77,7 @@ fn difference(path: &str, written: &Value, back: &Value) -> Option<String> {
 }
 
 #[test]
-fn what_a_type_does_not_have_is_noticed() {
+fn unknown_fields_are_detected() {
     use serde_json::json;
     let service = |spec: Value| complaint(&json!({"apiVersion": "v1", "kind": "Service", "spec": spec}));
     assert_eq!(service(json!({"ports": [{"port": 80}]})), None);

@@ -1,10 +1,10 @@
-//! Room for a test's files.
+//! Temporary directories for tests.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
 
-/// A directory of a test's own, removed at the end.
+/// A directory for one test, removed on drop.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! What `simulate` prints, but for the list of pods.
+//! The output of `simulate` without the list of pods.
 
 #![allow(clippy::unwrap_used)]
 
