@@ -121,8 +121,9 @@ resources! {
     STORAGE_CLASSES = cluster_scoped(resource("storage.k8s.io", "StorageClass", "storageclasses"));
 }
 
-/// Characters that are not encoded in a path segment. Encoding the others keeps a name from becoming another path.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+/// The characters that RFC 3986 leaves as they are, and `:`, which is valid in segments and queries.
+const UNRESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
 impl Resource {
     /// The resource of objects with this `kind`, of any version of the group in `api_version`; as owner references
@@ -161,18 +162,19 @@ impl Resource {
         if namespace.is_empty() {
             format!("/{root}/{api_version}/{plural}")
         } else {
-            format!("/{root}/{api_version}/namespaces/{}/{plural}", segment(namespace))
+            format!("/{root}/{api_version}/namespaces/{}/{plural}", percent_encoded(namespace))
         }
     }
 
     /// The URL path of an object; `namespace` is empty for a cluster-scoped one.
     pub fn object_path(&self, namespace: &str, name: &str) -> String {
-        format!("{}/{}", self.path(namespace), segment(name))
+        format!("{}/{}", self.path(namespace), percent_encoded(name))
     }
 }
 
-fn segment(name: &str) -> impl std::fmt::Display + '_ {
-    utf8_percent_encode(name, SEGMENT)
+/// Percent-encodes a text for a path segment or for a value in a query: a name cannot become another path.
+pub fn percent_encoded(text: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(text, UNRESERVED)
 }
 
 /// The group of an `apiVersion`; empty for the core group (`v1`).

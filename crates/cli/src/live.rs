@@ -4,6 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
+use berth_api::resource::{
+    DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, REPLICA_SETS,
+    REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS, percent_encoded,
+};
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError};
 use indicatif::ProgressBar;
@@ -16,37 +20,21 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Restarts of a list whose continue token has expired.
 const MAX_RESTARTS: usize = 3;
 
-/// A resource to read, with the `apiVersion` and `kind` of its objects: items of lists do not have them.
-struct Resource {
-    path: &'static str,
-    api_version: &'static str,
-    kind: &'static str,
-    /// Whether reading it must succeed. Other resources may be forbidden or unknown to the server.
-    required: bool,
-}
-
-const fn resource(
-    path: &'static str,
-    api_version: &'static str,
-    kind: &'static str,
-    required: bool,
-) -> Resource {
-    Resource { path, api_version, kind, required }
-}
-
+/// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
+///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [Resource; 11] = [
-    resource("/api/v1/nodes", "v1", "Node", true),
-    resource("/api/v1/namespaces", "v1", "Namespace", false),
-    resource("/apis/scheduling.k8s.io/v1/priorityclasses", "scheduling.k8s.io/v1", "PriorityClass", false),
-    resource("/api/v1/services", "v1", "Service", false),
-    resource("/api/v1/replicationcontrollers", "v1", "ReplicationController", false),
-    resource("/apis/apps/v1/deployments", "apps/v1", "Deployment", false),
-    resource("/apis/apps/v1/replicasets", "apps/v1", "ReplicaSet", false),
-    resource("/apis/apps/v1/statefulsets", "apps/v1", "StatefulSet", false),
-    resource("/apis/apps/v1/daemonsets", "apps/v1", "DaemonSet", false),
-    resource("/apis/batch/v1/jobs", "batch/v1", "Job", false),
-    resource("/api/v1/pods", "v1", "Pod", true),
+const RESOURCES: [(Resource, bool); 11] = [
+    (NODES, true),
+    (NAMESPACES, false),
+    (PRIORITY_CLASSES, false),
+    (SERVICES, false),
+    (REPLICATION_CONTROLLERS, false),
+    (DEPLOYMENTS, false),
+    (REPLICA_SETS, false),
+    (STATEFUL_SETS, false),
+    (DAEMON_SETS, false),
+    (JOBS, false),
+    (PODS, true),
 ];
 
 /// Why a live cluster cannot be read.
@@ -118,21 +106,21 @@ impl LiveCluster {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let client = connect::client(config)?;
         let mut warnings = Vec::new();
-        for resource in &RESOURCES {
+        for (resource, required) in &RESOURCES {
             let objects = match list(&client, resource, progress).await {
                 Ok(objects) => objects,
-                Err(error) if !resource.required && matches!(error.code(), Some(403 | 404)) => {
+                Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
                     warnings.push(format!("{server}: {error}: continuing without these objects"));
                     continue;
                 }
                 Err(error) => return Err(LiveError::Call { server, error: Box::new(error) }),
             };
             for (item, value) in objects.into_iter().enumerate() {
-                let place = format!("{server}{}", resource.path);
+                let place = format!("{server}{}", resource.path(""));
                 let source = SourceLocation { item: Some(item), ..SourceLocation::file(&place) };
                 let manifest = Manifest {
                     kind: resource.kind.to_owned(),
-                    api_version: resource.api_version.to_owned(),
+                    api_version: resource.api_version(),
                     value: with_type(value, resource),
                     source,
                 };
@@ -146,7 +134,7 @@ impl LiveCluster {
 /// The object with `apiVersion` and `kind` as its first fields.
 fn with_type(value: Value, resource: &Resource) -> Value {
     let mut typed = serde_json::Map::new();
-    typed.insert("apiVersion".to_owned(), resource.api_version.into());
+    typed.insert("apiVersion".to_owned(), resource.api_version().into());
     typed.insert("kind".to_owned(), resource.kind.into());
     if let Value::Object(members) = value {
         typed.extend(members.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind"));
@@ -163,8 +151,8 @@ async fn list(
     let (mut objects, mut continue_token, mut n_restarts) = (Vec::new(), String::new(), 0);
     loop {
         let path = match continue_token.as_str() {
-            "" => format!("{}?limit={PAGE}", resource.path),
-            token => format!("{}?limit={PAGE}&continue={}", resource.path, call::encoded(token)),
+            "" => format!("{}?limit={PAGE}", resource.path("")),
+            token => format!("{}?limit={PAGE}&continue={}", resource.path(""), percent_encoded(token)),
         };
         let mut page: Value = match call::json(client, call::get(&path), TIMEOUT).await {
             Ok(page) => page,

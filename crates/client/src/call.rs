@@ -214,18 +214,6 @@ pub fn with_body(method: Method, path: &str, content_type: &'static str, body: V
     request
 }
 
-/// A value as it may stand in a query.
-pub fn encoded(value: &str) -> String {
-    let mut encoded = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(byte as char),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StatusBody {

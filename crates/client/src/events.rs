@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use berth_api::object::time::rfc3339_micros;
+use berth_api::resource::NEW_EVENTS;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -361,7 +362,7 @@ impl Writer {
         if let Some(related) = &event.related {
             body["related"] = reference(related);
         }
-        (body, format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"), name)
+        (body, NEW_EVENTS.path(namespace), name)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use berth_api::resource::CONFIG_MAPS;
 use berth_client::call::{self, CallError};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -41,7 +42,7 @@ impl Ledger {
 
 impl LedgerPlace {
     fn collection(&self) -> String {
-        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+        CONFIG_MAPS.path(&self.namespace)
     }
 
     /// Reads what is written. What does not make sense is logged and counts as empty: it is the next write's to mend.

@@ -1,5 +1,9 @@
 //! The resources that are watched, each by a task of its own.
 
+use berth_api::resource::{
+    NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
+    SERVICES, STATEFUL_SETS,
+};
 use berth_client::{KubeObject, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -47,25 +51,20 @@ impl Source {
 
     /// The resource's name in paths.
     pub fn name(self) -> &'static str {
-        match self {
-            Source::Nodes => "nodes",
-            Source::Pods => "pods",
-            Source::Namespaces => "namespaces",
-            Source::Services => "services",
-            Source::ReplicaSets => "replicasets",
-            Source::StatefulSets => "statefulsets",
-            Source::ReplicationControllers => "replicationcontrollers",
-            Source::Budgets => "poddisruptionbudgets",
-        }
+        self.resource().plural
     }
 
-    fn path(self) -> String {
-        let group = match self {
-            Source::ReplicaSets | Source::StatefulSets => "/apis/apps/v1",
-            Source::Budgets => "/apis/policy/v1",
-            _ => "/api/v1",
-        };
-        format!("{group}/{}", self.name())
+    fn resource(self) -> Resource {
+        match self {
+            Source::Nodes => NODES,
+            Source::Pods => PODS,
+            Source::Namespaces => NAMESPACES,
+            Source::Services => SERVICES,
+            Source::ReplicaSets => REPLICA_SETS,
+            Source::StatefulSets => STATEFUL_SETS,
+            Source::ReplicationControllers => REPLICATION_CONTROLLERS,
+            Source::Budgets => POD_DISRUPTION_BUDGETS,
+        }
     }
 }
 
@@ -80,7 +79,7 @@ impl Watches {
     fn options(&self, source: Source) -> WatchOptions {
         // A cluster without workloads or budgets can be scheduled, too.
         let missing_is_empty = !matches!(source, Source::Pods | Source::Nodes);
-        WatchOptions { path: source.path(), missing_is_empty, ..self.options.clone() }
+        WatchOptions { path: source.resource().path(""), missing_is_empty, ..self.options.clone() }
     }
 
     /// Starts the watch of any source but pods.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::read::Manifest;
+use berth_api::resource::{NAMESPACES, percent_encoded};
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{Method, Request};
 use kube::client::{Body, Client};
@@ -124,19 +125,10 @@ impl Resource {
         let namespace = match (self.is_namespaced, namespace) {
             (false, _) => String::new(),
             (true, "") => "/namespaces/default".to_owned(),
-            (true, namespace) => format!("/namespaces/{}", escaped(namespace)),
+            (true, namespace) => format!("/namespaces/{}", percent_encoded(namespace)),
         };
         format!("{root}/{api_version}{namespace}/{}", self.plural)
     }
-}
-
-/// Percent-encodes a path segment; the API server validates names.
-fn escaped(name: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b':' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    name.bytes().map(escape).collect()
 }
 
 /// The response to a change.
@@ -156,7 +148,7 @@ impl Applier<'_> {
         used.retain(|name| !defined.contains(name));
         for name in used {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            let created = self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await?;
+            let created = self.send(Method::POST, &NAMESPACES.path(""), JSON, &namespace).await?;
             if created.result.is_ok() {
                 self.applied.namespaces.push(name.to_owned());
             }
@@ -178,7 +170,7 @@ impl Applier<'_> {
             // Without a name, it can only be created; the API server generates the name.
             "" => self.send(Method::POST, &collection, JSON, &manifest.value).await?,
             name => {
-                let name = escaped(name);
+                let name = percent_encoded(name);
                 let path = format!("{collection}/{name}?fieldManager={FIELD_MANAGER}&force=true");
                 self.send(Method::PATCH, &path, APPLY, &manifest.value).await?
             }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use berth_api::resource::{NODES, PODS};
 use berth_client::call::{self, CallError};
 use berth_client::watch::{WatchOptions, WatchStream, watch};
 use http::Method;
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::observed::{Node, Observed, Pod};
-use super::settled::{COLLECTIONS, Workload, unsettled_pods, unsettled_workload};
+use super::settled::{WORKLOADS, Workload, unsettled_pods, unsettled_workload};
 use crate::render::status_line::{EnforcerStatus, StatusLine};
 
 /// Maximum number of events per batch.
@@ -63,8 +64,8 @@ impl Overview {
         enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
     ) -> Overview {
         Overview {
-            nodes: watch(client.clone(), WatchOptions::new("/api/v1/nodes")),
-            pods: watch(client.clone(), WatchOptions::new("/api/v1/pods")),
+            nodes: watch(client.clone(), WatchOptions::new(NODES.path(""))),
+            pods: watch(client.clone(), WatchOptions::new(PODS.path(""))),
             client,
             observed: Observed::default(),
             status_line,
@@ -214,9 +215,9 @@ pub async fn list<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Ve
 /// The request fails.
 pub async fn workloads(client: &Client) -> Result<Vec<Workload>, CallError> {
     let mut workloads = Vec::new();
-    for (kind, path) in COLLECTIONS {
-        let items: Vec<Workload> = list(client, path).await?;
-        workloads.extend(items.into_iter().map(|w| Workload { kind, ..w }));
+    for resource in WORKLOADS {
+        let items: Vec<Workload> = list(client, &resource.path("")).await?;
+        workloads.extend(items.into_iter().map(|w| Workload { kind: resource.kind, ..w }));
     }
     Ok(workloads)
 }

@@ -2,6 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use berth_api::resource::{
+    DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, STATEFUL_SETS,
+};
 use serde::Deserialize;
 
 use super::observed::{Metadata, Observed, Pod, Stage};
@@ -42,15 +45,9 @@ pub struct Status {
     pub conditions: Vec<super::observed::Condition>,
 }
 
-/// Kinds of workloads with the paths of their collections.
-pub const COLLECTIONS: [(&str, &str); 6] = [
-    ("Deployment", "/apis/apps/v1/deployments"),
-    ("ReplicaSet", "/apis/apps/v1/replicasets"),
-    ("StatefulSet", "/apis/apps/v1/statefulsets"),
-    ("DaemonSet", "/apis/apps/v1/daemonsets"),
-    ("Job", "/apis/batch/v1/jobs"),
-    ("ReplicationController", "/api/v1/replicationcontrollers"),
-];
+/// The resources of workloads.
+pub const WORKLOADS: [Resource; 6] =
+    [DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, REPLICATION_CONTROLLERS];
 
 /// Why the nodes and pods have not settled; none if they have. At least `n_nodes` nodes are expected.
 pub fn unsettled_pods(observed: &Observed, n_nodes: usize) -> Option<String> {

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use berth_api::resource::PODS;
 use berth_bench::check::{self, Findings, Placed};
 use berth_bench::measure::Figures;
 use berth_bench::scale::templates::{Kind, PodTemplate, namespaces};
@@ -214,7 +215,7 @@ impl Bench {
         let scheduler_name = if binder == Binder::Scheduler { "berth" } else { NO_SCHEDULER };
         let pod = |task: &Task| {
             let template = &self.templates[task.template];
-            let path = format!("/api/v1/namespaces/{}/pods", template.pod.metadata.namespace);
+            let path = PODS.path(&template.pod.metadata.namespace);
             (path, pod_object(&template.pod, &task.name, scheduler_name))
         };
         create(&self.client, self.tasks.iter().map(pod).collect(), N_CREATORS).await?;
@@ -258,7 +259,7 @@ impl Bench {
         let clients = std::sync::Arc::new(clients?);
         let binding = |task: &Task| {
             let namespace = &self.templates[task.template].pod.metadata.namespace;
-            let path = format!("/api/v1/namespaces/{namespace}/pods/{}/binding", task.name);
+            let path = format!("{}/binding", PODS.object_path(namespace, &task.name));
             let object = json!({
                 "apiVersion": "v1",
                 "kind": "Binding",
@@ -305,7 +306,7 @@ impl Bench {
         progress: &dyn Fn(usize),
     ) -> Result<(), ClusterBenchError> {
         for namespace in namespaces() {
-            let path = format!("/api/v1/namespaces/{}/pods?gracePeriodSeconds=0", namespace.metadata.name);
+            let path = format!("{}?gracePeriodSeconds=0", PODS.path(&namespace.metadata.name));
             let request = call::with_body(Method::DELETE, &path, "", Vec::new());
             call::send(&self.client, request, ROUND_TIMEOUT, usize::MAX).await?;
         }
@@ -338,7 +339,7 @@ struct Observer<'a> {
 impl Observer<'_> {
     fn start(client: Client, server: &Server, n_pods: usize) -> Observer<'_> {
         Observer {
-            pods: watch(client, WatchOptions::new("/api/v1/pods")),
+            pods: watch(client, WatchOptions::new(PODS.path(""))),
             observed: Observed::default(),
             seen: HashSet::new(),
             bound: Vec::new(),

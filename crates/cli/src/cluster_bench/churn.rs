@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use berth_api::resource::{NAMESPACES, NODES, PODS};
 use berth_bench::churn::{Churn, Report, Round, namespaces_of, pod};
 use berth_client::call::{self, CallError};
 use berth_client::connect::Options;
@@ -42,14 +43,14 @@ pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, Clust
     let mut rounds = Vec::new();
     for round in 1..=churn.rounds {
         for (removed, added) in churn.replaced_nodes(round) {
-            delete(&client, format!("/api/v1/nodes/{removed}")).await?;
+            delete(&client, NODES.object_path("", &removed)).await?;
             create(&client, vec![node_object(&added)], 1).await?;
         }
         let namespaces = namespaces_of(round);
         create(&client, namespaces.iter().map(|n| namespace_object(&n.metadata.name)).collect(), 1).await?;
         let objects = (0..churn.pods).map(|i| {
             let pod = pod(round, i);
-            let path = format!("/api/v1/namespaces/{}/pods", pod.metadata.namespace);
+            let path = PODS.path(&pod.metadata.namespace);
             (path, pod_object(&pod, &pod.metadata.name, "berth"))
         });
         let (objects, begin) = (objects.collect(), Instant::now());
@@ -57,8 +58,8 @@ pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, Clust
         pods.until("all pods are bound", |pods| n_bound(pods) >= churn.pods).await?;
         let seconds = begin.elapsed().as_secs_f64();
         for namespace in &namespaces {
-            let path = format!("/api/v1/namespaces/{}", namespace.metadata.name);
-            delete(&client, format!("{path}/pods?gracePeriodSeconds=0")).await?;
+            let path = PODS.path(&namespace.metadata.name);
+            delete(&client, format!("{path}?gracePeriodSeconds=0")).await?;
         }
         pods.until("all pods are deleted", |pods| pods.pods.is_empty()).await?;
         for namespace in &namespaces {
@@ -84,7 +85,7 @@ async fn delete(client: &Client, path: String) -> Result<(), CallError> {
 
 /// Deletes an empty namespace, and finalizes it as its controller would.
 async fn delete_namespace(client: &Client, name: &str) -> Result<(), CallError> {
-    let path = format!("/api/v1/namespaces/{name}");
+    let path = NAMESPACES.object_path("", name);
     delete(client, path.clone()).await?;
     let mut namespace: Value = call::json(client, call::get(&path), TIMEOUT).await?;
     namespace["spec"] = json!({"finalizers": []});
@@ -105,7 +106,7 @@ struct Pods {
 
 impl Pods {
     fn new(client: &Client) -> Pods {
-        let stream = watch(client.clone(), WatchOptions::new("/api/v1/pods"));
+        let stream = watch(client.clone(), WatchOptions::new(PODS.path("")));
         Pods { stream, observed: Observed::default() }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use berth_api::resource::DEPLOYMENTS;
 use berth_bench::measure::{Figures, Samples};
 use berth_bench::scale::templates::templates;
 use berth_client::call;
@@ -117,7 +118,7 @@ pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
     let replicas =
         |i: usize| settle.n_pods / templates.len() + usize::from(i < settle.n_pods % templates.len());
     let deployments = templates.iter().enumerate().map(|(i, template)| {
-        let path = format!("/apis/apps/v1/namespaces/{}/deployments", template.pod.metadata.namespace);
+        let path = DEPLOYMENTS.path(&template.pod.metadata.namespace);
         (path, deployment_object(template, replicas(i)))
     });
     create(&client, deployments.collect(), 4).await?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
+use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
 use berth_controllers::ControllerOptions;
@@ -320,6 +321,6 @@ async fn show(
 
 /// The pods that already have a node.
 async fn placed_pods(client: &Client) -> Result<HashSet<Key>, CliError> {
-    let pods: Vec<Pod> = list(client, "/api/v1/pods").await?;
+    let pods: Vec<Pod> = list(client, &PODS.path("")).await?;
     Ok(pods.iter().filter(|p| p.node().is_some()).map(Pod::key).collect())
 }

@@ -10,6 +10,7 @@ mod election;
 use std::time::Duration;
 
 use berth_api::object::time::rfc3339_micros;
+use berth_api::resource::LEASES;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -175,7 +176,7 @@ impl LeaderElector {
 
     fn path(&self) -> String {
         let LeaseOptions { namespace, name, .. } = &self.options;
-        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+        LEASES.object_path(namespace, name)
     }
 
     async fn read(&mut self) -> Result<Option<Value>, CallError> {

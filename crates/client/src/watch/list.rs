@@ -1,10 +1,11 @@
 //! Lists in pages.
 
+use berth_api::resource::percent_encoded;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Deliver, Ended, KubeObject, StreamEvent, WatchOptions, Watcher};
-use crate::call::{CallError, encoded, get, send};
+use crate::call::{CallError, get, send};
 
 /// A list that expires this often while it is read is requested in one piece.
 const MAX_EXPIRED: u32 = 2;
@@ -83,7 +84,7 @@ impl<'a> Pages<'a> {
         let mut parameters =
             if self.page_size == 0 { String::new() } else { format!("limit={}", self.page_size) };
         if !token.is_empty() {
-            parameters.push_str(&format!("&continue={}", encoded(token)));
+            parameters.push_str(&format!("&continue={}", percent_encoded(token)));
         }
         let WatchOptions { list_timeout, max_page_bytes, path, .. } = self.options;
         let request = get(&self.options.uri(&parameters));

@@ -17,12 +17,13 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use berth_api::resource::percent_encoded;
 use futures::Stream;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::backoff::Backoff;
-use crate::call::{CallError, encoded};
+use crate::call::CallError;
 pub use frame::{Line, read_object};
 pub use list::{ListError, Pages, list};
 pub use object::{Generated, KubeObject};
@@ -129,7 +130,7 @@ impl WatchOptions {
             [("fieldSelector", &self.field_selector), ("labelSelector", &self.label_selector)]
         {
             if let Some(selector) = selector {
-                uri.push_str(&format!("&{name}={}", encoded(selector)));
+                uri.push_str(&format!("&{name}={}", percent_encoded(selector)));
             }
         }
         uri

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use berth_api::resource::percent_encoded;
 use http_body_util::BodyExt;
 
 use super::frame::{Frame, Lines, decode};
 use super::{Deliver, Ended, KubeObject, StreamEvent, Watcher};
-use crate::call::{encoded, get, open};
+use crate::call::{get, open};
 
 /// How long after `timeoutSeconds` the client waits for the server to close the watch.
 const GRACE: Duration = Duration::from_secs(15);
@@ -40,7 +41,7 @@ impl Watcher {
         // Whether the streaming list is not complete yet.
         let mut is_list = self.version.is_none();
         match &self.version {
-            Some(version) => parameters.push_str(&format!("&resourceVersion={}", encoded(version))),
+            Some(version) => parameters.push_str(&format!("&resourceVersion={}", percent_encoded(version))),
             None => parameters.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
         }
         let header_timeout = self.options.list_timeout.min(self.options.idle_timeout);

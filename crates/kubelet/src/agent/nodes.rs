@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Node, ObjectMeta};
-use berth_api::resource::{LEASES, NODES, PODS};
+use berth_api::resource::{LEASES, NODES, PODS, percent_encoded};
 use berth_client::Event;
 use berth_client::call::{self, CallError};
 use bytes::Bytes;
@@ -237,7 +237,7 @@ impl Agent {
                 Some(request::create(&LEASES.path(LEASE_NAMESPACE), &lease))
             }
             (Job::ListPods(_), _) if entry.state == NodeState::Running => {
-                let selector = call::encoded(&format!("spec.nodeName={name}"));
+                let selector = percent_encoded(&format!("spec.nodeName={name}")).to_string();
                 Some(call::get(&format!("{}?fieldSelector={selector}", PODS.path(""))))
             }
             _ => None,
