@@ -1,27 +1,27 @@
 //! Metadata: what the system gives an object, and what a change may not touch.
 
 use berth_api::object::time::rfc3339;
-use berth_schema::resource::{NAMESPACES, Resource};
+use berth_schema::resource::*;
 use serde_json::{Map, Value};
 
 use berth_api::admission::syntax;
 
 use super::fields::{Causes, items, text};
-use super::{Context, rbac};
+use super::{Context, Strategy};
 use crate::server::status::Status;
 
-/// Kinds that count the changes of their spec.
-const WITH_GENERATION: [&str; 10] = [
-    "pods",
-    "replicationcontrollers",
-    "daemonsets",
-    "deployments",
-    "replicasets",
-    "statefulsets",
-    "jobs",
-    "poddisruptionbudgets",
-    "mutatingwebhookconfigurations",
-    "validatingwebhookconfigurations",
+/// The resources whose `metadata.generation` counts changes of the spec.
+static WITH_GENERATION: [&Resource; 10] = [
+    &PODS,
+    &REPLICATION_CONTROLLERS,
+    &DAEMON_SETS,
+    &DEPLOYMENTS,
+    &REPLICA_SETS,
+    &STATEFUL_SETS,
+    &JOBS,
+    &POD_DISRUPTION_BUDGETS,
+    &MUTATING_WEBHOOK_CONFIGURATIONS,
+    &VALIDATING_WEBHOOK_CONFIGURATIONS,
 ];
 /// Letters of generated names: no vowels, and nothing that looks like another.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -29,6 +29,11 @@ const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 const SUFFIX_LENGTH: usize = 5;
 const MAX_GENERATED_LENGTH: usize = 63;
+
+/// The name of an object; empty if it has none.
+pub fn name(value: &Value) -> &str {
+    text(value, "/metadata/name")
+}
 
 /// The present, as objects write it.
 pub fn now() -> String {
@@ -46,12 +51,12 @@ pub fn generate_name(prefix: &str) -> String {
     name
 }
 
-fn has_generation(resource: &Resource) -> bool {
-    WITH_GENERATION.contains(&resource.plural)
-}
-
 /// Gives a new object what the system gives.
-pub fn prepare_create(resource: &Resource, value: &mut Value) -> Result<(), Box<Status>> {
+pub fn prepare_create(
+    resource: &Resource,
+    strategy: &dyn Strategy,
+    value: &mut Value,
+) -> Result<(), Box<Status>> {
     let Some(metadata) = value["metadata"].as_object_mut() else {
         return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
     };
@@ -62,12 +67,11 @@ pub fn prepare_create(resource: &Resource, value: &mut Value) -> Result<(), Box<
     }
     metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
-    if has_generation(resource) {
+    if WITH_GENERATION.contains(&resource) {
         metadata.insert("generation".to_owned(), Value::from(1));
     }
-    // A node registers with its status.
     if resource.has_status()
-        && resource.plural != "nodes"
+        && !strategy.is_created_with_status()
         && let Some(object) = value.as_object_mut()
     {
         object.remove("status");
@@ -124,9 +128,6 @@ pub fn keep_fixed(
         *new = kept;
     } else if resource.has_status() {
         take(new, old, "status");
-        if resource.kind == "Namespace" {
-            take(&mut new["spec"], &old["spec"], "finalizers");
-        }
     }
     let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
     let fixed = [
@@ -157,14 +158,14 @@ pub fn keep_fixed(
 
 /// Counts changes of everything but metadata and status.
 pub fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
-    if has_generation(resource) && changed_beyond_metadata(new, old) {
+    if WITH_GENERATION.contains(&resource) && changed_beyond_metadata(new, old) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         new["metadata"]["generation"] = Value::from(generation.saturating_add(1));
     }
 }
 
 /// Copies a field, or its absence.
-fn take(to: &mut Value, from: &Value, field: &str) {
+pub(super) fn take(to: &mut Value, from: &Value, field: &str) {
     let Some(object) = to.as_object_mut() else { return };
     match from.get(field) {
         Some(value) => {
@@ -194,13 +195,13 @@ fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
 }
 
 /// Whether name, labels, annotations and owners are well-formed.
-pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
+pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let name = text(metadata, "/name");
     if name.is_empty() {
         causes.required("metadata.name", "name or generateName is required");
     } else {
-        for problem in name_problems(resource, name) {
+        for problem in name_problems {
             causes.invalid("metadata.name", &metadata["name"], &problem);
         }
     }
@@ -232,14 +233,6 @@ pub fn validate(resource: &Resource, value: &Value, causes: &mut Causes) {
         });
     }
     validate_owners(value, causes);
-}
-
-fn name_problems(resource: &Resource, name: &str) -> Vec<String> {
-    match resource.kind {
-        "Namespace" | "Service" => syntax::dns_label(name),
-        _ if rbac::is_rbac(resource) => rbac::name_problems(name),
-        _ => syntax::dns_subdomain(name),
-    }
 }
 
 /// Whether owners and finalizers are well-formed.

@@ -1,23 +1,20 @@
-//! What creating and changing an object of each resource means, besides storing it.
+//! What creating, changing and deleting an object of each resource means, besides storing it.
 //!
-//! Creation: [`prepare_create`] fills in what the system gives and what is left to defaults, [`admit_create`]
-//! says no or completes what admission decides. A change: [`prepare_update`] keeps what may not be touched,
-//! [`admit_update`] says no.
+//! Creation: [`prepare_create`] sets system fields and defaults, [`admit_create`] refuses the object or completes what
+//! admission decides. An update: [`prepare_update`] restores immutable fields, [`admit_update`] refuses. The functions of
+//! this module hold for every resource; a [`Strategy`] (one file in `kinds` each) adds what holds for one.
 
 mod deletion;
 mod fields;
-mod job;
 mod kinds;
 mod metadata;
 mod node_restriction;
-mod pod;
-mod pod_update;
-mod rbac;
-mod service;
 mod template;
-mod workload;
 
+use berth_api::admission::syntax;
 use berth_schema::resource::Resource;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::server::status::Status;
@@ -29,19 +26,101 @@ pub use deletion::{begin_deletion, is_finished};
 pub use metadata::{generate_name, now};
 pub use node_restriction::admit_eviction;
 
-/// What strategies may look at besides the object.
+/// The server and the user of a request.
 pub struct Context<'a> {
     /// The server.
     pub shared: &'a Shared,
-    /// Who asks.
+    /// The user.
     pub user: &'a User,
 }
 
-fn is_pod(resource: &Resource) -> bool {
-    resource.group.is_empty() && resource.plural == "pods"
+/// What is particular to the objects of one resource. Every method has a default: that of a resource without rules.
+trait Strategy: Sync {
+    /// Sets defaults in a new or changed object. Doing it twice changes nothing.
+    fn default(&self, _value: &mut Value) {}
+
+    /// Completes a new object after its defaults: initial status, allocated addresses.
+    fn prepare_create(&self, _context: &Context<'_>, _value: &mut Value) {}
+
+    /// Completes a changed object.
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, _old: &Value) {
+        if matches!(subresource, "" | "scale") {
+            self.default(new);
+        }
+    }
+
+    /// Validates an object's name; returns the problems.
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::dns_subdomain(name)
+    }
+
+    /// Validates everything but metadata.
+    fn validate(&self, _context: &Context<'_>, _value: &Value, _causes: &mut Causes) {}
+
+    /// Validates a change of everything but metadata.
+    fn validate_update(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+
+    /// Warns of fields that this server stores and ignores.
+    fn warnings(&self, _value: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Checks whether the user may write this content.
+    fn authorize(&self, _context: &Context<'_>, _value: &Value) -> Result<(), Box<Status>> {
+        Ok(())
+    }
+
+    /// Validates a new object, or completes what admission decides about it.
+    fn admit_create(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        value: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let mut causes = Causes::default();
+        metadata::validate(self.name_problems(metadata::name(value)), value, &mut causes);
+        self.validate(context, value, &mut causes);
+        warnings.extend(self.warnings(value));
+        refuse(resource, value, causes)?;
+        self.authorize(context, value)
+    }
+
+    /// Creates what belongs to a new object.
+    fn created<'a>(&'a self, _shared: &'a Shared, _name: &'a str) -> BoxFuture<'a, ()> {
+        std::future::ready(()).boxed()
+    }
+
+    /// Whether a new object comes with its status.
+    fn is_created_with_status(&self) -> bool {
+        false
+    }
+
+    /// Why an object must not be deleted, if so.
+    fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// How many seconds an object may take to end, with the request's `gracePeriodSeconds`.
+    fn grace_seconds(&self, _value: &Value, _requested: Option<i64>) -> i64 {
+        0
+    }
+
+    /// Whether dependents stay when a deletion names no propagation policy.
+    fn orphans_dependents(&self) -> bool {
+        false
+    }
+
+    /// Whether finalizers keep an object that is being deleted.
+    fn has_finalizers(&self, value: &Value) -> bool {
+        !fields::is_empty(&value["metadata"]["finalizers"])
+    }
+
+    /// Shows in an object that its deletion has begun.
+    fn mark_deleting(&self, _value: &mut Value) {}
 }
 
-/// Fills in what the system gives a new object, and what its kind leaves to defaults.
+/// Sets system fields and the defaults of the kind in a new object.
 ///
 /// # Errors
 /// The object has no metadata.
@@ -50,33 +129,22 @@ pub fn prepare_create(
     resource: &Resource,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
-    metadata::prepare_create(resource, value)?;
-    default_object(resource, value);
-    kinds::prepare_create(resource, value);
-    match resource.kind {
-        "Pod" => pod::prepare_create(value),
-        "Service" => service::allocate(context, value, None),
-        "Job" => job::prepare_create(value),
-        _ => {}
-    }
+    let strategy = kinds::of(resource);
+    metadata::prepare_create(resource, strategy, value)?;
+    strategy.default(value);
+    strategy.prepare_create(context, value);
     Ok(())
 }
 
-/// What every object gets that is read, new or changed. Doing it twice changes nothing.
+/// Sets the defaults of the kind in an object that admission has changed.
 pub fn default_object(resource: &Resource, value: &mut Value) {
-    match resource.kind {
-        "Pod" => pod::default_pod(value),
-        "Service" => service::default_service(value),
-        _ if workload::is_workload(resource) => workload::default_workload(resource, value),
-        _ if rbac::is_rbac(resource) => rbac::default_binding(resource, value),
-        _ => kinds::default_kind(resource, value),
-    }
+    kinds::of(resource).default(value);
 }
 
-/// Says whether the object may be created, and completes what that decides.
+/// Refuses a new object, or completes what admission decides about it.
 ///
 /// # Errors
-/// It may not: the user may not, its namespace is not there, or it is not valid.
+/// The user may not create it, its namespace does not exist, or it is not valid.
 pub fn admit_create(
     context: &Context<'_>,
     resource: &Resource,
@@ -85,50 +153,22 @@ pub fn admit_create(
 ) -> Result<(), Box<Status>> {
     metadata::check_namespace(context, resource, value)?;
     node_restriction::admit_create(context, resource, value)?;
-    let mut causes = Causes::default();
-    if is_pod(resource) {
-        metadata::validate_owners(value, &mut causes);
-        if causes.0.is_empty() {
-            return pod::admit_create(context, resource, value, warnings);
-        }
-    } else {
-        metadata::validate(resource, value, &mut causes);
-        validate(context, resource, value, &mut causes);
-        warnings.extend(kinds::warnings(resource, value));
-    }
-    refuse(resource, value, causes)?;
-    rbac::admit(context, resource, value)
-}
-
-fn validate(context: &Context<'_>, resource: &Resource, value: &Value, causes: &mut Causes) {
-    match resource.kind {
-        "Service" => service::validate(value, causes),
-        _ if workload::is_workload(resource) => workload::validate(context, resource, value, causes),
-        _ if rbac::is_rbac(resource) => rbac::validate(resource, value, causes),
-        _ => kinds::validate(resource, value, causes),
-    }
+    kinds::of(resource).admit_create(context, resource, value, warnings)
 }
 
 fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<Status>> {
     if causes.0.is_empty() {
         return Ok(());
     }
-    let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    Err(Status::invalid(resource, name, causes.0))
+    Err(Status::invalid(resource, metadata::name(value), causes.0))
 }
 
-/// What follows from a creation: a namespace gets its service account.
+/// Creates what belongs to a new object.
 pub async fn created(context: &Context<'_>, resource: &Resource, object: &Object) {
-    if resource.group.is_empty()
-        && resource.plural == "namespaces"
-        && let Err(error) =
-            crate::bootstrap::ensure_service_account(&context.shared.store, &object.facts.name).await
-    {
-        tracing::error!(%error, namespace = %object.facts.name, "the service account could not be made");
-    }
+    kinds::of(resource).created(context.shared, &object.facts.name).await;
 }
 
-/// Keeps in a changed object what the change may not touch, and completes it.
+/// Restores immutable fields in a changed object, and completes it.
 ///
 /// # Errors
 /// The object is malformed.
@@ -139,23 +179,17 @@ pub fn prepare_update(
     new: &mut Value,
     old: &Value,
 ) -> Result<(), Box<Status>> {
+    let strategy = kinds::of(resource);
     metadata::keep_fixed(resource, subresource, new, old)?;
-    if is_pod(resource) {
-        pod_update::prepare_update(subresource, new, old);
-    } else if subresource.is_empty() || subresource == "scale" {
-        default_object(resource, new);
-        if resource.kind == "Service" {
-            service::allocate(context, new, Some(old));
-        }
-    }
+    strategy.prepare_update(context, subresource, new, old);
     metadata::count_generation(resource, new, old);
     Ok(())
 }
 
-/// Says whether the change may be made.
+/// Refuses a change.
 ///
 /// # Errors
-/// It may not: the user may not, or the result is not valid.
+/// The user may not make it, or the result is not valid.
 pub fn admit_update(
     context: &Context<'_>,
     resource: &Resource,
@@ -164,36 +198,26 @@ pub fn admit_update(
     old: &Value,
 ) -> Result<(), Box<Status>> {
     node_restriction::admit_update(context, resource, subresource, new, old)?;
+    let strategy = kinds::of(resource);
     let mut causes = Causes::default();
-    metadata::validate(resource, new, &mut causes);
+    metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
-    match (resource.kind, subresource) {
-        (_, "status" | "finalize" | "ephemeralcontainers") => {}
-        ("Pod", _) => causes.0.extend(pod_update::validate_update(new, old)),
-        _ => {
-            validate(context, resource, new, &mut causes);
-            match resource.kind {
-                "Service" => service::validate_update(new, old, &mut causes),
-                _ if workload::is_workload(resource) => {
-                    workload::validate_update(resource, new, old, &mut causes);
-                }
-                _ if rbac::is_rbac(resource) => rbac::validate_update(new, old, &mut causes),
-                _ => kinds::validate_update(resource, new, old, &mut causes),
-            }
-        }
+    if !matches!(subresource, "status" | "finalize" | "ephemeralcontainers") {
+        strategy.validate(context, new, &mut causes);
+        strategy.validate_update(new, old, &mut causes);
     }
     refuse(resource, new, causes)?;
-    rbac::admit(context, resource, new)
+    strategy.authorize(context, new)
 }
 
-/// Says whether the object may be deleted.
+/// Refuses a deletion.
 ///
 /// # Errors
-/// It may not.
+/// The object must stay, or the user may not delete it.
 pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
-    let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    if resource.plural == "namespaces" && matches!(name, "default" | "kube-system" | "kube-public") {
-        return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
+    let name = metadata::name(value);
+    if let Some(why) = kinds::of(resource).refuses_deletion(name) {
+        return Err(Status::forbidden(resource, name, why));
     }
     node_restriction::admit_delete(context, resource, value)
 }

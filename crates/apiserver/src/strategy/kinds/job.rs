@@ -1,12 +1,39 @@
-//! Jobs: defaults, and rules as kube-apiserver has them.
+//! Jobs.
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{Causes, default, default_text, is_empty, items, object};
-use super::workload::default_labels_from_template;
+use super::workload::{self, default_labels_from_template};
+use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object};
+use crate::strategy::{Context, Strategy};
 
-/// Completes the spec of a Job, new or changed.
-pub fn default_job(spec: &mut Map<String, Value>) {
+/// The restart policies of pods that run to completion.
+const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
+
+pub(super) struct Job;
+
+impl Strategy for Job {
+    fn default(&self, value: &mut Value) {
+        workload::default_spec(value, default_job);
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({});
+        set_selector(value);
+    }
+
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        if workload::validate(context, value, RESTART_POLICIES, causes) {
+            validate_job(&value["spec"], causes);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        workload::validate_update(new, old, causes);
+        validate_job_update(&new["spec"], &old["spec"], causes);
+    }
+}
+
+fn default_job(spec: &mut Map<String, Value>) {
     let said = |spec: &Map<String, Value>, key: &str| spec.get(key).is_some_and(|v| !v.is_null());
     // Completions alone stay open when only parallelism is said: the job is a work queue.
     if !said(spec, "completions") && !said(spec, "parallelism") {
@@ -25,8 +52,8 @@ pub fn default_job(spec: &mut Map<String, Value>) {
     }
 }
 
-/// What only a new Job gets: its selector, and labels by which its pods are known.
-pub fn prepare_create(value: &mut Value) {
+/// Gives a new Job its selector and the labels that it selects.
+fn set_selector(value: &mut Value) {
     if value["spec"]["manualSelector"] != true {
         let (name, uid) = (value["metadata"]["name"].clone(), value["metadata"]["uid"].clone());
         if let Some(metadata) = object(&mut value["spec"]["template"], "metadata") {
@@ -49,8 +76,7 @@ pub fn prepare_create(value: &mut Value) {
     default_labels_from_template(value);
 }
 
-/// Whether the spec of a Job is one.
-pub fn validate(spec: &Value, causes: &mut Causes) {
+fn validate_job(spec: &Value, causes: &mut Causes) {
     let indexed = spec["completionMode"] == "Indexed";
     if indexed && spec["completions"].is_null() {
         causes.required("spec.completions", "when completion mode is Indexed");
@@ -155,8 +181,7 @@ fn validate_success_policy(policy: &Value, causes: &mut Causes) {
     }
 }
 
-/// Whether the spec of a Job may be changed so.
-pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
     if new["template"] != old["template"] && old["suspend"] != true {
         causes.immutable("spec.template", &Value::from("..."));
     }
@@ -167,5 +192,21 @@ pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
     }
     if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
         causes.immutable("spec.completions", &new["completions"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_selects_its_pods_by_its_uid() {
+        let mut job = json!({"metadata": {"name": "w", "uid": "u"}, "spec": {"template": {"spec": {"containers": []}}}});
+        set_selector(&mut job);
+        assert_eq!(
+            job["spec"]["selector"]["matchLabels"],
+            json!({"batch.kubernetes.io/controller-uid": "u"})
+        );
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "w");
     }
 }

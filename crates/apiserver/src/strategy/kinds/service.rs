@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use berth_api::admission::syntax;
 use berth_schema::resource::SERVICES;
 use serde_json::{Value, json};
 
-use super::Context;
-use super::fields::{Causes, default, default_text, items, items_mut, object, text};
 use crate::store::Filter;
+use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, text};
+use crate::strategy::{Context, Strategy};
 
 /// Node ports are given out of this range.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
@@ -16,8 +17,45 @@ const NETWORK: [u8; 2] = [10, 96];
 /// How often a random address is tried before giving up.
 const ATTEMPTS: usize = 10_000;
 
-/// Completes a service.
-pub fn default_service(value: &mut Value) {
+pub(super) struct Service;
+
+impl Strategy for Service {
+    fn default(&self, value: &mut Value) {
+        default_service(value);
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({"loadBalancer": {}});
+        allocate(context, value, None);
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource.is_empty() {
+            self.default(new);
+            allocate(context, new, Some(old));
+        }
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::dns_label(name)
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        validate(&value["spec"], causes);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        let (new, old) = (&new["spec"], &old["spec"]);
+        let kept = old["type"] == "ExternalName"
+            || new["type"] == "ExternalName"
+            || text(old, "/clusterIP").is_empty();
+        if !kept && new["clusterIP"] != old["clusterIP"] {
+            causes.immutable("spec.clusterIPs[0]", &new["clusterIP"]);
+        }
+    }
+}
+
+fn default_service(value: &mut Value) {
     let Some(spec) = object(value, "spec") else { return };
     default_text(spec, "type", "ClusterIP");
     default_text(spec, "sessionAffinity", "None");
@@ -42,8 +80,8 @@ pub fn default_service(value: &mut Value) {
     }
 }
 
-/// Gives a service the addresses and node ports it asks for; those of `old` stay.
-pub fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
+/// Allocates the addresses and node ports that a service asks for; those of `old` stay.
+fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
     let kind = text(value, "/spec/type").to_owned();
     if kind == "ExternalName" {
         return;
@@ -111,9 +149,7 @@ fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Va
     }
 }
 
-/// Whether a service is one.
-pub fn validate(value: &Value, causes: &mut Causes) {
-    let spec = &value["spec"];
+fn validate(spec: &Value, causes: &mut Causes) {
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if !kinds.contains(&text(spec, "/type")) {
         causes.not_supported("spec.type", &spec["type"], &kinds);
@@ -151,15 +187,5 @@ pub fn validate(value: &Value, causes: &mut Causes) {
         if !name.is_empty() && ports[..i].iter().any(|other| text(other, "/name") == name) {
             causes.duplicate(&format!("spec.ports[{i}].name"), &port["name"]);
         }
-    }
-}
-
-/// Whether a service may be changed so.
-pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
-    let (new, old) = (&new["spec"], &old["spec"]);
-    let kept =
-        old["type"] == "ExternalName" || new["type"] == "ExternalName" || text(old, "/clusterIP").is_empty();
-    if !kept && new["clusterIP"] != old["clusterIP"] {
-        causes.immutable("spec.clusterIPs[0]", &new["clusterIP"]);
     }
 }

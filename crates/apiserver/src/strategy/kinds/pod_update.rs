@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{Causes, default, items, items_mut, text};
 use super::pod::default_pod;
-use super::template;
 use crate::server::status::Cause;
+use crate::strategy::fields::{Causes, default, items, items_mut, text};
+use crate::strategy::template;
 
 /// Completes a changed pod with what only its creation decides.
-pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
+pub(super) fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
             // Decided when the pod was created.
@@ -40,7 +40,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
 }
 
 /// Whether a pod may be changed so.
-pub fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Causes::default();
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     let mut allowed = new_spec.clone();

@@ -1,20 +1,100 @@
 //! Pods: what creation fills in, and what may be changed later.
 
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
-use berth_api::object::{Pod, PriorityClass, ResourceList};
+use berth_api::object::{self as typed, PriorityClass, ResourceList};
 use berth_api::quantity::Quantity;
 use berth_schema::resource::{PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 
-use super::fields::{Causes, default, default_text, items, items_mut, object, text};
-use super::{Context, template};
+use super::pod_update;
 use crate::server::status::{Cause, Status};
 use crate::store::Filter;
+use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, text};
+use crate::strategy::{Context, Strategy, metadata, now, refuse, template};
 
+/// How many seconds a pod may take to end if it does not say.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
-/// What every pod gets that is read, new or changed.
-pub fn default_pod(pod: &mut Value) {
+pub(super) struct Pod;
+
+impl Strategy for Pod {
+    fn default(&self, value: &mut Value) {
+        default_pod(value);
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, pod: &mut Value) {
+        if let Some(spec) = pod["spec"].as_object_mut() {
+            default_text(spec, "serviceAccountName", "default");
+            let account = spec["serviceAccountName"].clone();
+            spec.insert("serviceAccount".to_owned(), account);
+        }
+        pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+        if !items(&pod["spec"], "schedulingGates").is_empty() {
+            pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
+                "lastTransitionTime": now()}]);
+        }
+    }
+
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        pod_update::prepare_update(subresource, new, old);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        causes.0.extend(pod_update::validate_update(new, old));
+    }
+
+    /// Resolves the priority, adds tolerations, merges label keys into selectors, and validates, by `berth_api`.
+    fn admit_create(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        pod: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let mut causes = Causes::default();
+        metadata::validate_owners(pod, &mut causes);
+        refuse(resource, pod, causes)?;
+        let name = text(pod, "/metadata/name").to_owned();
+        let extensions = context.shared.extensions;
+        let mut typed: typed::Pod = read(pod)?;
+        let classes = priority_classes(context)?;
+        let options =
+            AdmissionOptions { extensions, priority_classes: Some(&classes), default_tolerations: true };
+        let admission = admit(&mut typed, &options);
+        warnings.extend(admission.warnings);
+        if let Some(denied) = admission.denied {
+            let why = denied.split_once(" is forbidden: ").map_or(denied.as_str(), |(_, why)| why);
+            return Err(Status::forbidden(resource, &name, why));
+        }
+        let mut causes = Causes(admission.errors.iter().map(|error| cause(error, "")).collect());
+        validate_containers(&pod["spec"], "spec", &mut causes);
+        if !causes.0.is_empty() {
+            return Err(Status::invalid(resource, &name, causes.0));
+        }
+        if !extensions {
+            drop_extensions(pod);
+        }
+        write_back(pod, &typed);
+        Ok(())
+    }
+
+    /// A pod that never ran or has ended is deleted at once.
+    fn grace_seconds(&self, pod: &Value, requested: Option<i64>) -> i64 {
+        let scheduled = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+        if !scheduled || ended {
+            return 0;
+        }
+        let seconds = requested.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64());
+        let seconds = seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+        // As upstream: a negative grace period stands for the shortest there is. A year is as good as forever.
+        if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) }
+    }
+}
+
+pub(super) fn default_pod(pod: &mut Value) {
     let Some(_) = object(pod, "spec") else { return };
     let spec = &mut pod["spec"];
     template::default_spec(spec);
@@ -49,57 +129,7 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// Completes a new pod.
-pub fn prepare_create(pod: &mut Value) {
-    default_pod(pod);
-    if let Some(spec) = pod["spec"].as_object_mut() {
-        default_text(spec, "serviceAccountName", "default");
-        let account = spec["serviceAccountName"].clone();
-        spec.insert("serviceAccount".to_owned(), account);
-    }
-    pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(pod)});
-    if !items(&pod["spec"], "schedulingGates").is_empty() {
-        pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
-            "lastTransitionTime": super::now()}]);
-    }
-}
-
-/// Resolves the priority, adds tolerations, merges label keys into selectors, and validates, as `berth_api` has it.
-///
-/// # Errors
-/// The pod is not valid, or contradicts its priority class.
-pub fn admit_create(
-    context: &Context<'_>,
-    resource: &Resource,
-    pod: &mut Value,
-    warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
-    let name = text(pod, "/metadata/name").to_owned();
-    let extensions = context.shared.extensions;
-    let mut typed: Pod = read(pod)?;
-    let classes = priority_classes(context)?;
-    let options =
-        AdmissionOptions { extensions, priority_classes: Some(&classes), default_tolerations: true };
-    let admission = admit(&mut typed, &options);
-    warnings.extend(admission.warnings);
-    if let Some(denied) = admission.denied {
-        let why = denied.split_once(" is forbidden: ").map_or(denied.as_str(), |(_, why)| why);
-        return Err(Status::forbidden(resource, &name, why));
-    }
-    let mut causes = Causes(admission.errors.iter().map(|error| cause(error, "")).collect());
-    validate_containers(&pod["spec"], "spec", &mut causes);
-    if !causes.0.is_empty() {
-        return Err(Status::invalid(resource, &name, causes.0));
-    }
-    if !extensions {
-        drop_extensions(pod);
-    }
-    write_back(pod, &typed);
-    Ok(())
-}
-
-fn read(pod: &Value) -> Result<Pod, Box<Status>> {
+fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
     serde_path_to_error::deserialize(pod).map_err(|error| {
         Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
     })
@@ -112,7 +142,7 @@ fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Sta
 }
 
 /// A field error as the cause of a status; `prefix` goes before its path.
-pub fn cause(error: &FieldError, prefix: &str) -> Cause {
+pub(super) fn cause(error: &FieldError, prefix: &str) -> Cause {
     let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
     Cause {
         reason: error.error_type.as_str().to_owned(),
@@ -122,7 +152,7 @@ pub fn cause(error: &FieldError, prefix: &str) -> Cause {
 }
 
 /// What placement does not look at, but nobody means.
-pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
+pub(super) fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
     for list in ["initContainers", "containers"] {
         for (i, container) in items(spec, list).iter().enumerate() {
             if text(container, "/image").is_empty() {
@@ -171,7 +201,7 @@ fn drop_extensions(pod: &mut Value) {
 }
 
 /// Writes what admission changed in the typed pod into the raw one, which has more fields.
-fn write_back(pod: &mut Value, typed: &Pod) {
+fn write_back(pod: &mut Value, typed: &typed::Pod) {
     let spec = &mut pod["spec"];
     let set = |map: &mut Map<String, Value>, key: &str, value: Option<Value>| {
         if let Some(value) = value {

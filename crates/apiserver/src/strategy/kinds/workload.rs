@@ -1,66 +1,28 @@
-//! Workloads: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
+//! Rules that workloads share: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
 
 use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::object::{LabelSelector, Pod};
 use berth_api::rules::Selector;
-use berth_schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Causes, default, default_text, is_empty, object, text};
-use super::{Context, job, pod, template};
+use super::pod;
+use crate::strategy::fields::{Causes, default, default_text, is_empty, object, text};
+use crate::strategy::{Context, template};
 
-/// Whether the resource is a workload.
-pub fn is_workload(resource: &Resource) -> bool {
-    matches!(
-        (resource.group, resource.plural),
-        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
-            | ("", "replicationcontrollers")
-            | ("batch", "jobs")
-    )
-}
+/// The restart policy of pods that run until they are deleted.
+pub(super) const ALWAYS: &[&str] = &["Always"];
 
-/// Completes a workload.
-pub fn default_workload(resource: &Resource, value: &mut Value) {
+/// Sets the defaults of the pod template, then those of the rest of the spec.
+pub(super) fn default_spec(value: &mut Value, defaults: impl FnOnce(&mut Map<String, Value>)) {
     if let Some(template_spec) = value.pointer_mut("/spec/template/spec") {
         template::default_spec(template_spec);
     }
-    if resource.kind == "ReplicationController" {
-        default_labels_from_template(value);
-        let labels = value["spec"]["template"]["metadata"]["labels"].clone();
-        if is_empty(&value["spec"]["selector"]) && !is_empty(&labels) {
-            value["spec"]["selector"] = labels;
-        }
-    }
-    let Some(spec) = object(value, "spec") else { return };
-    match resource.kind {
-        "Deployment" => {
-            default(spec, "replicas", 1);
-            default(spec, "revisionHistoryLimit", 10);
-            default(spec, "progressDeadlineSeconds", 600);
-            default_strategy(spec, "strategy", json!({"maxUnavailable": "25%", "maxSurge": "25%"}));
-        }
-        "ReplicaSet" | "ReplicationController" => default(spec, "replicas", 1),
-        "StatefulSet" => {
-            default(spec, "replicas", 1);
-            default(spec, "revisionHistoryLimit", 10);
-            default_text(spec, "podManagementPolicy", "OrderedReady");
-            default_strategy(spec, "updateStrategy", json!({"partition": 0}));
-            default(
-                spec,
-                "persistentVolumeClaimRetentionPolicy",
-                json!({"whenDeleted": "Retain", "whenScaled": "Retain"}),
-            );
-        }
-        "DaemonSet" => {
-            default(spec, "revisionHistoryLimit", 10);
-            default_strategy(spec, "updateStrategy", json!({"maxUnavailable": 1, "maxSurge": 0}));
-        }
-        "Job" => job::default_job(spec),
-        _ => {}
+    if let Some(spec) = object(value, "spec") {
+        defaults(spec);
     }
 }
 
-fn default_strategy(spec: &mut Map<String, Value>, key: &str, rolling: Value) {
+pub(super) fn default_strategy(spec: &mut Map<String, Value>, key: &str, rolling: Value) {
     default(spec, key, json!({}));
     let Some(strategy) = spec.get_mut(key).and_then(Value::as_object_mut) else { return };
     default_text(strategy, "type", "RollingUpdate");
@@ -85,9 +47,20 @@ pub(super) fn default_labels_from_template(value: &mut Value) {
     }
 }
 
-/// Whether a workload is one.
-pub fn validate(context: &Context<'_>, resource: &Resource, value: &Value, causes: &mut Causes) {
+/// Validates numbers, selector and pod template; `false` without a template, of which nothing more can be said.
+pub(super) fn validate(
+    context: &Context<'_>,
+    value: &Value,
+    restart_policies: &[&str],
+    causes: &mut Causes,
+) -> bool {
     let spec = &value["spec"];
+    validate_numbers(spec, causes);
+    validate_selector(spec, causes);
+    validate_template(context, spec, restart_policies, causes)
+}
+
+pub(super) fn validate_numbers(spec: &Value, causes: &mut Causes) {
     for field in [
         "replicas",
         "minReadySeconds",
@@ -100,60 +73,15 @@ pub fn validate(context: &Context<'_>, resource: &Resource, value: &Value, cause
     ] {
         causes.not_negative(&format!("spec.{field}"), &spec[field]);
     }
-    let template_labels = &spec["template"]["metadata"]["labels"];
-    if resource.kind == "ReplicationController" {
-        let empty = Map::new();
-        let selector = spec["selector"].as_object().unwrap_or(&empty);
-        if selector.is_empty() {
-            causes.required("spec.selector", "");
-        }
-        if selector.iter().any(|(key, value)| template_labels[key] != *value) {
-            mismatched(template_labels, causes);
-        }
-    } else {
-        validate_selector(spec, template_labels, causes);
-    }
-    if !spec["template"].is_object() {
-        causes.required("spec.template", "");
-        return;
-    }
-    validate_template(context, spec, causes);
-    let restart = text(spec, "/template/spec/restartPolicy");
-    let restart_value = &spec["template"]["spec"]["restartPolicy"];
-    if resource.kind == "Job" {
-        if !matches!(restart, "OnFailure" | "Never") {
-            let field = "spec.template.spec.restartPolicy";
-            causes.not_supported(field, restart_value, &["OnFailure", "Never"]);
-        }
-    } else if restart != "Always" {
-        causes.not_supported("spec.template.spec.restartPolicy", restart_value, &["Always"]);
-    }
-    match resource.kind {
-        "Deployment" => validate_rolling_update(spec, "strategy", &["Recreate", "RollingUpdate"], causes),
-        "DaemonSet" => {
-            validate_rolling_update(spec, "updateStrategy", &["OnDelete", "RollingUpdate"], causes)
-        }
-        "StatefulSet" => {
-            let policy = &spec["podManagementPolicy"];
-            if !["OrderedReady", "Parallel"].contains(&policy.as_str().unwrap_or_default()) {
-                causes.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
-            }
-            causes.not_negative(
-                "spec.updateStrategy.rollingUpdate.partition",
-                &spec["updateStrategy"]["rollingUpdate"]["partition"],
-            );
-        }
-        "Job" => job::validate(spec, causes),
-        _ => {}
-    }
 }
 
-fn mismatched(labels: &Value, causes: &mut Causes) {
+pub(super) fn mismatched(labels: &Value, causes: &mut Causes) {
     let labels = if labels.is_null() { json!({}) } else { labels.clone() };
     causes.invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`");
 }
 
-fn validate_selector(spec: &Value, template_labels: &Value, causes: &mut Causes) {
+fn validate_selector(spec: &Value, causes: &mut Causes) {
+    let template_labels = &spec["template"]["metadata"]["labels"];
     let raw = &spec["selector"];
     if raw.is_null() {
         causes.required("spec.selector", "");
@@ -174,8 +102,18 @@ fn validate_selector(spec: &Value, template_labels: &Value, causes: &mut Causes)
     }
 }
 
-fn validate_template(context: &Context<'_>, spec: &Value, causes: &mut Causes) {
+/// Validates the pod template; `false` if there is none.
+pub(super) fn validate_template(
+    context: &Context<'_>,
+    spec: &Value,
+    restart_policies: &[&str],
+    causes: &mut Causes,
+) -> bool {
     let template = &spec["template"];
+    if !template.is_object() {
+        causes.required("spec.template", "");
+        return false;
+    }
     pod::validate_containers(&template["spec"], "spec.template.spec", causes);
     let mut raw = template.clone();
     // A template has neither name nor namespace; its pods will.
@@ -192,9 +130,14 @@ fn validate_template(context: &Context<'_>, spec: &Value, causes: &mut Causes) {
         }
         Err(error) => causes.invalid("spec.template", &Value::from("..."), &error.to_string()),
     }
+    if !restart_policies.contains(&text(spec, "/template/spec/restartPolicy")) {
+        let policy = &template["spec"]["restartPolicy"];
+        causes.not_supported("spec.template.spec.restartPolicy", policy, restart_policies);
+    }
+    true
 }
 
-fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
+pub(super) fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
     let strategy = &spec[key];
     if !types.contains(&text(strategy, "/type")) {
         causes.not_supported(&format!("spec.{key}.type"), &strategy["type"], types);
@@ -240,59 +183,26 @@ fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut
     }
 }
 
-/// Whether a workload may be changed so.
-pub fn validate_update(resource: &Resource, new: &Value, old: &Value, causes: &mut Causes) {
-    let (new, old) = (&new["spec"], &old["spec"]);
-    if resource.kind != "ReplicationController" && new["selector"] != old["selector"] {
-        causes.immutable("spec.selector", &new["selector"]);
-    }
-    match resource.kind {
-        "StatefulSet" => {
-            let rest = |spec: &Value| {
-                let mut spec = spec.clone();
-                if let Some(fields) = spec.as_object_mut() {
-                    for field in [
-                        "replicas",
-                        "ordinals",
-                        "template",
-                        "updateStrategy",
-                        "revisionHistoryLimit",
-                        "persistentVolumeClaimRetentionPolicy",
-                        "minReadySeconds",
-                        "selector",
-                    ] {
-                        fields.remove(field);
-                    }
-                }
-                spec
-            };
-            if rest(new) != rest(old) {
-                causes.forbidden(
-                    "spec",
-                    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
-                     'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-                );
-            }
-        }
-        "Job" => job::validate_update(new, old, causes),
-        _ => {}
+/// Validates a change: the selector is immutable.
+pub(super) fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+    let (new, old) = (&new["spec"]["selector"], &old["spec"]["selector"]);
+    if new != old {
+        causes.immutable("spec.selector", new);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use berth_schema::resource::find;
+
+    use super::*;
+    use crate::strategy::kinds;
 
     #[test]
     fn workloads_are_completed() {
         let defaulted = |group: &str, plural: &str, spec: Value| {
             let mut value = json!({"metadata": {"name": "w", "uid": "u"}, "spec": spec});
-            let resource = find(group, "v1", plural).unwrap();
-            default_workload(resource, &mut value);
-            if resource.kind == "Job" {
-                job::prepare_create(&mut value);
-            }
+            kinds::of(find(group, "v1", plural).unwrap()).default(&mut value);
             value
         };
         let deployment =
@@ -306,11 +216,6 @@ mod tests {
         assert_eq!(recreate["spec"]["strategy"], json!({"type": "Recreate"}));
         let job = defaulted("batch", "jobs", json!({"template": {"spec": {"containers": []}}}));
         assert_eq!((&job["spec"]["completions"], &job["spec"]["parallelism"]), (&json!(1), &json!(1)));
-        assert_eq!(
-            job["spec"]["selector"]["matchLabels"],
-            json!({"batch.kubernetes.io/controller-uid": "u"})
-        );
-        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "w");
         let queue = defaulted("batch", "jobs", json!({"parallelism": 3, "template": {"spec": {}}}));
         assert_eq!(queue["spec"]["completions"], Value::Null);
         let rc = defaulted(
