@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use berth_api::object::{Condition, NamespacedName, ObjectMeta, find_condition};
 use berth_client::watch::{Event, KubeObject};
 use serde::Deserialize;
 
@@ -9,7 +10,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
     #[serde(default)]
-    pub metadata: Metadata,
+    pub metadata: ObjectMeta,
     #[serde(default)]
     pub status: Status,
 }
@@ -18,7 +19,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
     #[serde(default)]
-    pub metadata: Metadata,
+    pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: PodSpec,
     #[serde(default)]
@@ -42,48 +43,6 @@ pub struct Status {
     pub nominated_node_name: Option<String>,
 }
 
-/// A condition.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Condition {
-    #[serde(rename = "type")]
-    pub type_: String,
-    pub status: String,
-    pub reason: Option<String>,
-    pub message: Option<String>,
-}
-
-/// The metadata of a node or pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Metadata {
-    pub name: String,
-    pub namespace: String,
-    pub uid: String,
-    pub resource_version: String,
-    pub generation: i64,
-    pub deletion_timestamp: Option<String>,
-    pub labels: BTreeMap<String, String>,
-    pub owner_references: Vec<OwnerReference>,
-}
-
-/// An owner.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct OwnerReference {
-    pub kind: String,
-    pub name: String,
-    pub uid: String,
-    pub controller: bool,
-}
-
-impl Metadata {
-    /// The controlling owner.
-    pub fn controller(&self) -> Option<&OwnerReference> {
-        self.owner_references.iter().find(|owner| owner.controller)
-    }
-}
-
 macro_rules! versioned {
     ($($type:ty),*) => {
         $(impl KubeObject for $type {
@@ -100,16 +59,10 @@ macro_rules! versioned {
 
 versioned!(Node, Pod);
 
-impl Status {
-    fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|c| c.type_ == type_)
-    }
-}
-
 impl Node {
     /// Whether the condition `Ready` is true.
     pub fn is_ready(&self) -> bool {
-        self.status.condition("Ready").is_some_and(|c| c.status == "True")
+        find_condition(&self.status.conditions, "Ready").is_some_and(|c| c.status == "True")
     }
 }
 
@@ -153,7 +106,7 @@ impl Pod {
         match self.status.phase.as_deref() {
             Some("Succeeded") => Stage::Succeeded,
             Some("Failed") => Stage::Failed,
-            _ if self.metadata.deletion_timestamp.is_some() => Stage::Terminating,
+            _ if self.metadata.is_deleting() => Stage::Terminating,
             Some("Running") => Stage::Running,
             _ if self.node().is_some() => Stage::Bound,
             _ if self.unscheduled_condition().is_some() => Stage::Pending,
@@ -168,7 +121,7 @@ impl Pod {
 
     /// The condition `PodScheduled` if it is false: why the pod has no node.
     pub fn unscheduled_condition(&self) -> Option<&Condition> {
-        let condition = self.status.condition("PodScheduled")?;
+        let condition = find_condition(&self.status.conditions, "PodScheduled")?;
         (condition.status == "False").then_some(condition)
     }
 
@@ -176,21 +129,13 @@ impl Pod {
     pub fn is_nominated(&self) -> bool {
         self.node().is_none() && self.status.nominated_node_name.as_ref().is_some_and(|n| !n.is_empty())
     }
-
-    /// Namespace and name.
-    pub fn key(&self) -> Key {
-        (self.metadata.namespace.clone(), self.metadata.name.clone())
-    }
 }
-
-/// Namespace and name.
-pub type Key = (String, String);
 
 /// All nodes and pods.
 #[derive(Debug, Default)]
 pub struct Observed {
     pub nodes: BTreeMap<String, Node>,
-    pub pods: HashMap<Key, Pod>,
+    pub pods: HashMap<NamespacedName, Pod>,
     /// Number of observed bindings.
     pub n_bound: u64,
     /// Increases with every event.
@@ -220,16 +165,16 @@ impl Observed {
             Event::Restarted(pods) => {
                 let mut before = std::mem::take(&mut self.pods);
                 for pod in pods {
-                    let before = before.remove(&pod.key());
+                    let before = before.remove(&pod.metadata.namespaced_name());
                     self.set_pod(pod, before.as_ref());
                 }
                 self.has_pods = true;
             }
             Event::Applied(pod) => {
-                let before = self.pods.remove(&pod.key());
+                let before = self.pods.remove(&pod.metadata.namespaced_name());
                 self.set_pod(pod, before.as_ref());
             }
-            Event::Deleted(pod) => drop(self.pods.remove(&pod.key())),
+            Event::Deleted(pod) => drop(self.pods.remove(&pod.metadata.namespaced_name())),
         }
     }
 
@@ -237,7 +182,7 @@ impl Observed {
         if pod.node().is_some() && before.is_some_and(|b| b.node().is_none()) {
             self.n_bound += 1;
         }
-        self.pods.insert(pod.key(), pod);
+        self.pods.insert(pod.metadata.namespaced_name(), pod);
     }
 
     /// Whether nodes and pods have been listed.
@@ -254,8 +199,7 @@ impl Observed {
             let stage = pod.stage();
             *tally.stages.entry(stage).or_default() += 1;
             if stage == Stage::Pending {
-                let message =
-                    pod.unscheduled_condition().and_then(|c| c.message.as_deref()).unwrap_or_default();
+                let message = pod.unscheduled_condition().map(|c| c.message.as_str()).unwrap_or_default();
                 *messages.entry(message).or_default() += 1;
             }
         }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::observed::{Key, Observed, Pod, Stage};
+use berth_api::object::NamespacedName;
+
+use super::observed::{Observed, Pod, Stage};
 use super::settled::Workload;
 use crate::render::placement::Row;
 use crate::summary::{Failure, Summary, WorkloadSummary};
@@ -22,7 +24,7 @@ impl Outcome {
     pub fn new(
         observed: &Observed,
         workloads: &[Workload],
-        ran: &HashSet<Key>,
+        ran: &HashSet<NamespacedName>,
         topology_key: &str,
     ) -> Outcome {
         let domain_of = |node: &str| observed.nodes.get(node)?.metadata.labels.get(topology_key).cloned();
@@ -90,7 +92,7 @@ impl Outcome {
     }
 
     fn add_failure(&mut self, pod: &Pod, row: &Row) {
-        let message = pod.unscheduled_condition().and_then(|c| c.message.clone()).unwrap_or_default();
+        let message = pod.unscheduled_condition().map(|c| c.message.clone()).unwrap_or_default();
         let name = format!("{}/{}", row.namespace, row.name);
         let alike = |f: &&mut Failure| f.workload == row.workload && f.message == message;
         match self.failures.iter_mut().find(alike).filter(|_| row.workload.is_some()) {

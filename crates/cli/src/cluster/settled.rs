@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use berth_api::object::{Condition, ObjectMeta};
 use berth_api::resource::{
     DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, STATEFUL_SETS,
 };
 use serde::Deserialize;
 
-use super::observed::{Metadata, Observed, Pod, Stage};
+use super::observed::{Observed, Pod, Stage};
 
 /// A workload, with the fields that show pending work of its controller.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -15,7 +16,7 @@ use super::observed::{Metadata, Observed, Pod, Stage};
 pub struct Workload {
     #[serde(skip)]
     pub kind: &'static str,
-    pub metadata: Metadata,
+    pub metadata: ObjectMeta,
     pub spec: Spec,
     pub status: Status,
 }
@@ -42,7 +43,7 @@ pub struct Status {
     pub desired_number_scheduled: i64,
     pub active: i64,
     pub succeeded: i64,
-    pub conditions: Vec<super::observed::Condition>,
+    pub conditions: Vec<Condition>,
 }
 
 /// The resources of workloads.
@@ -59,10 +60,12 @@ pub fn unsettled_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
     if tally.n_ready < n_expected {
         return Some(format!("{} of {n_expected} nodes are ready", tally.n_ready));
     }
-    let unsettled =
-        observed.pods.values().filter_map(|pod| Some((pod.key(), unsettled_reason(pod, observed)?)));
-    let ((namespace, name), why) = unsettled.min()?;
-    Some(format!("Pod {namespace}/{name} {why}"))
+    let unsettled = observed
+        .pods
+        .values()
+        .filter_map(|pod| Some((pod.metadata.namespaced_name(), unsettled_reason(pod, observed)?)));
+    let (name, why) = unsettled.min()?;
+    Some(format!("Pod {name} {why}"))
 }
 
 fn unsettled_reason(pod: &Pod, observed: &Observed) -> Option<&'static str> {
@@ -106,10 +109,8 @@ pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option
         }
         Some((workload, workload.unsettled_reason(stuck.contains(uid))?))
     });
-    unsettled.map(|(workload, why)| {
-        let Metadata { namespace, name, .. } = &workload.metadata;
-        format!("{} {namespace}/{name} {why}", workload.kind)
-    })
+    unsettled
+        .map(|(workload, why)| format!("{} {} {why}", workload.kind, workload.metadata.namespaced_name()))
 }
 
 impl Workload {
@@ -126,12 +127,12 @@ impl Workload {
     /// Why it has not settled; `is_stuck` means that one of its pods is unschedulable.
     fn unsettled_reason(&self, is_stuck: bool) -> Option<String> {
         let Workload { kind, metadata, spec, status } = self;
-        if metadata.deletion_timestamp.is_some() {
+        if metadata.is_deleting() {
             return Some("is being deleted".to_owned());
         }
         if *kind == "Job" {
             let is_over = status.conditions.iter().any(|c| {
-                ["Complete", "Failed", "Suspended"].contains(&c.type_.as_str()) && c.status == "True"
+                ["Complete", "Failed", "Suspended"].contains(&c.condition_type.as_str()) && c.status == "True"
             });
             let parallelism = spec.parallelism.unwrap_or(1);
             let left = spec.completions.map_or(parallelism, |n| n - status.succeeded);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
+use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
@@ -29,7 +30,7 @@ use crate::ExitStatus;
 use crate::cluster::apply::{Applied, apply};
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
-use crate::cluster::observed::{Key, Pod};
+use crate::cluster::observed::Pod;
 use crate::cluster::outcome::Outcome;
 use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, workloads};
 use crate::cluster::runtime;
@@ -244,7 +245,7 @@ async fn attend(
     args: &Args,
     client: Client,
     manifests: Vec<Manifest>,
-    ran: HashSet<Key>,
+    ran: HashSet<NamespacedName>,
     snapshots: Snapshots,
     stop: &CancellationToken,
 ) -> Result<ExitStatus, CliError> {
@@ -304,7 +305,7 @@ async fn show(
     args: &Args,
     client: &Client,
     overview: &Overview,
-    ran: &HashSet<Key>,
+    ran: &HashSet<NamespacedName>,
     result: &SettleResult,
 ) -> Result<ExitStatus, CliError> {
     let workloads = workloads(client).await?;
@@ -320,7 +321,7 @@ async fn show(
 }
 
 /// The pods that already have a node.
-async fn placed_pods(client: &Client) -> Result<HashSet<Key>, CliError> {
+async fn placed_pods(client: &Client) -> Result<HashSet<NamespacedName>, CliError> {
     let pods: Vec<Pod> = list(client, &PODS.path("")).await?;
-    Ok(pods.iter().filter(|p| p.node().is_some()).map(Pod::key).collect())
+    Ok(pods.iter().filter(|p| p.node().is_some()).map(|p| p.metadata.namespaced_name()).collect())
 }
