@@ -95,7 +95,7 @@ pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>)
 /// Number of matching pods on each node.
 fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usize> {
     let mut by_node: FxHashMap<NodeId, usize> = FxHashMap::default();
-    for (_, signature) in state.signatures.iter().filter(|(_, i)| i.matched.binary_search(&matcher).is_ok()) {
+    for signature in state.signatures.iter().filter(|s| s.matched.binary_search(&matcher).is_ok()) {
         for (node, n_pods) in &signature.placed {
             *by_node.entry(*node).or_default() += *n_pods as usize;
         }
@@ -167,7 +167,7 @@ impl<'a> Domains<'a> {
     }
 
     fn node(&self, id: NodeId) -> Reach {
-        let allocatable = &self.state.nodes.get(id).allocatable;
+        let allocatable = &self.state.nodes.get(id).allocatable.resources;
         Reach {
             n_nodes: 1,
             milli_cpu: allocatable.milli_cpu,

@@ -1,10 +1,11 @@
 //! What the rules of one decision are prepared from, and the nodes they are asked about.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::nomination::{NominatedPods, Nominations};
 use crate::state::State;
-use crate::state::intern::Symbol;
 use crate::state::matcher::MatcherId;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::prepared::PreparedPod;
@@ -23,25 +24,24 @@ pub(crate) struct CycleState {
     /// Whether the spread constraints are kube-scheduler's defaults.
     pub(crate) system_spread: bool,
     /// The node it names itself, if any.
-    pub(crate) node_name: Option<Symbol>,
+    pub(crate) node_name: Option<Arc<str>>,
     /// Nominated pods that it must leave room for.
     pub(crate) nominated: NominatedPods,
 }
 
 impl CycleState {
-    pub(crate) fn new(state: &mut State, nominations: &Nominations, pod: &PreparedPod) -> CycleState {
+    pub(crate) fn new(state: &State, nominations: &Nominations, pod: &PreparedPod) -> CycleState {
         let nominated = nominations.against(state, pod);
         CycleState { nominated, ..CycleState::without_nominated(state, pod) }
     }
 
-    pub(crate) fn without_nominated(state: &mut State, pod: &PreparedPod) -> CycleState {
-        let (spread, system_spread) = state.spread_of(pod);
+    pub(crate) fn without_nominated(state: &State, pod: &PreparedPod) -> CycleState {
         CycleState {
             rule_set: pod.rule_set,
-            signature: state.signature_of(pod.namespace, pod.terminating, &pod.labels),
-            spread,
-            system_spread,
-            node_name: pod.node_name,
+            signature: state.label_sets.get(pod.label_set).signature,
+            spread: state.spread_with_self(pod),
+            system_spread: state.has_system_spread(pod),
+            node_name: pod.node_name.clone(),
             nominated: NominatedPods::default(),
         }
     }

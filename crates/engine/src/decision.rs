@@ -133,7 +133,7 @@ pub(crate) struct Scored<'a> {
 
 /// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node.
 pub(crate) fn decide(
-    state: &mut State,
+    state: &State,
     views: &mut Views,
     nominations: &Nominations,
     pod: &PreparedPod,
@@ -149,7 +149,7 @@ pub(crate) fn decide(
 }
 
 /// Decides, and returns the results of every node.
-pub(crate) fn evaluate(state: &mut State, nominations: &Nominations, pod: &PreparedPod) -> Evaluation {
+pub(crate) fn evaluate(state: &State, nominations: &Nominations, pod: &PreparedPod) -> Evaluation {
     let blank = |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
     if let Some(outcome) = pod.held_back() {
         return blank(outcome);

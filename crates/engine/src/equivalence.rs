@@ -19,10 +19,10 @@ pub struct Equivalence {
 }
 
 impl Equivalence {
-    pub(crate) fn of(state: &mut State, pod: &PreparedPod) -> Equivalence {
+    pub(crate) fn of(state: &State, pod: &PreparedPod) -> Equivalence {
         Equivalence {
             rule_set: pod.rule_set,
-            signature: state.signature_of(pod.namespace, pod.terminating, &pod.labels),
+            signature: state.label_sets.get(pod.label_set).signature,
             priority: pod.precedence.priority,
             preempts: pod.preempts,
             gates: pod.gates.clone(),

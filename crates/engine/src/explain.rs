@@ -163,7 +163,7 @@ fn shortened(mut text: String, most: usize) -> String {
 
 /// Explains a pod that is not in the state. With `node`, the groups of nodes contain only that node.
 pub(crate) fn explain(
-    state: &mut State,
+    state: &State,
     nominations: &Nominations,
     pod: &Pod,
     prepared: &PreparedPod,

@@ -28,12 +28,11 @@ pub struct NodeRejection {
 
 /// Whether a node admits a pod: [`Cluster::node_admission`](crate::Cluster::node_admission).
 pub(crate) fn node_admission(
-    state: &mut State,
+    state: &State,
     prepared: &PreparedPod,
     node_name: &str,
 ) -> Result<(), NodeRejection> {
-    let signature = state.signature_of(prepared.namespace, prepared.terminating, &prepared.labels);
-    let state = &*state;
+    let signature = state.label_sets.get(prepared.label_set).signature;
     let Some(id) = state.find_node(node_name) else {
         return Err(NodeRejection {
             reason: "InvalidNodeInfo".to_owned(),
@@ -96,8 +95,9 @@ pub(crate) fn node_admission(
 impl State {
     /// The kubelet ignores extended resources that the node does not have: other components allocate them.
     fn has_resources(&self, rule_set: &RuleSet, node: &NodeRecord, n_pods: i64) -> Result<(), NodeRejection> {
-        let missing =
-            |name| is_extended_resource(self.symbols.text(name)) && node.allocatable.scalar(name).is_none();
+        let missing = |name| {
+            is_extended_resource(self.symbols.text(name)) && node.allocatable.resources.scalar(name).is_none()
+        };
         let scalar = rule_set.requests.scalar.iter().filter(|(name, amount)| *amount != 0 && !missing(*name));
         let scalar: Vec<_> = scalar.copied().collect();
         let Some(shortage) = shortages(&rule_set.requests, &scalar, n_pods, node).into_iter().next() else {
@@ -125,7 +125,7 @@ impl State {
         if !rule_set.satisfies_required_node_affinity(self, node) {
             return Err(failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
         }
-        if pod.node_name.is_some_and(|name| self.symbols.text(name) != node_name) {
+        if pod.node_name.as_deref().is_some_and(|name| name != node_name) {
             return Err(failed("NodeName", "node(s) didn't match the requested node name"));
         }
         if rules.host_ports.iter().any(|port| node.ports.iter().any(|used| used.conflicts_with(port))) {

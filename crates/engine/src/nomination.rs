@@ -64,7 +64,7 @@ impl Nominations {
     }
 
     /// The nominated pods that this one must leave room for: those of higher or equal priority, except itself.
-    pub(crate) fn against(&self, state: &mut State, pod: &PreparedPod) -> NominatedPods {
+    pub(crate) fn against(&self, state: &State, pod: &PreparedPod) -> NominatedPods {
         let mut nominated = NominatedPods::default();
         for (node, pods) in &self.by_node {
             let Some(node) = state.nodes.find(*node) else { continue };
@@ -72,7 +72,7 @@ impl Nominations {
                 if other.precedence.priority >= pod.precedence.priority
                     && (other.namespace, &other.name) != (pod.namespace, &pod.name)
                 {
-                    let signature = state.signature_of(other.namespace, other.terminating, &other.labels);
+                    let signature = state.label_sets.get(other.label_set).signature;
                     nominated.0.entry(node).or_default().push((other.rule_set, signature));
                 }
             }

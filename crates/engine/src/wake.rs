@@ -1,5 +1,7 @@
 //! Wake-up: which changes could lift a verdict.
 
+use std::sync::Arc;
+
 use berth_api::config::Plugin;
 use berth_api::object::TopologySpreadConstraint;
 use berth_api::rules::WhenUnsatisfiable;
@@ -11,7 +13,6 @@ use crate::plugins::{self, PreFilter};
 use crate::state::State;
 use crate::state::change::{Change, NodeParts, PodAt};
 use crate::state::counter::Counter;
-use crate::state::intern::Symbol;
 use crate::state::matcher::{ExistingTermKind, Matcher, MatcherId};
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RequiredTerm;
@@ -27,7 +28,7 @@ pub struct ClusterChange(Recorded);
 #[derive(Clone, Debug)]
 enum Recorded {
     State(Change),
-    NominationCleared(Symbol),
+    NominationCleared(Arc<str>),
 }
 
 impl From<Change> for ClusterChange {
@@ -37,7 +38,7 @@ impl From<Change> for ClusterChange {
 }
 
 impl ClusterChange {
-    pub(crate) fn nomination_cleared(node: Symbol) -> ClusterChange {
+    pub(crate) fn nomination_cleared(node: Arc<str>) -> ClusterChange {
         ClusterChange(Recorded::NominationCleared(node))
     }
 
@@ -101,9 +102,8 @@ struct Place {
 
 impl WakeConditions {
     /// Those of a pod whose decision has just found no node.
-    pub(crate) fn of(state: &mut State, pod: &PreparedPod) -> WakeConditions {
+    pub(crate) fn of(state: &State, pod: &PreparedPod) -> WakeConditions {
         let cycle = CycleState::without_nominated(state, pod);
-        let state = &*state;
         let Some(context) = Context::new(state, &cycle).filter(|_| pod.gates.is_empty()) else {
             return WakeConditions { asks: None };
         };
@@ -138,21 +138,20 @@ impl WakeConditions {
     pub(crate) fn could_be_met_by(&self, state: &State, change: &ClusterChange) -> bool {
         let Some(asks) = &self.asks else { return false };
         // Rules seen for the first time may have told pods apart that were alike.
-        let signature = state.find_signature(asks.pod.namespace, asks.pod.terminating, &asks.pod.labels);
-        let Some(context) =
-            Context::new(state, &asks.cycle).filter(|_| signature == Some(asks.cycle.signature))
+        let signature = state.label_sets.get(asks.pod.label_set).signature;
+        let Some(context) = Context::new(state, &asks.cycle).filter(|_| signature == asks.cycle.signature)
         else {
             return true;
         };
         let change = match &change.0 {
             Recorded::State(change) => change,
-            Recorded::NominationCleared(node) => return context.may_go_to(*node),
+            Recorded::NominationCleared(node) => return context.may_go_to(node),
         };
-        match *change {
+        match change {
             Change::NodeAdded(node) => asks.has_hard_spread || context.may_go_to(node),
             Change::NodeRemoved => asks.has_hard_spread,
-            Change::NodeChanged(node, parts) => context.may_go_to(node) || asks.concern_node(context, parts),
-            Change::PodDetached(pod) => context.may_go_to(pod.node) || asks.concern_leaving(context, pod),
+            Change::NodeChanged(node, parts) => context.may_go_to(node) || asks.concern_node(context, *parts),
+            Change::PodDetached(pod) => context.may_go_to(&pod.node) || asks.concern_leaving(context, pod),
             Change::PodAttached(pod) => asks.concern_coming(context, pod),
             Change::NamespaceChanged(namespace) => asks.concern_namespace(context, namespace),
             Change::SelectorChanged => context.has_default_hard_spread(),
@@ -162,10 +161,10 @@ impl WakeConditions {
 
 impl Context<'_> {
     /// Whether every rule but spreading lets the pod go to a node.
-    fn may_go_to(self, node: Symbol) -> bool {
-        let Some(id) = self.state.nodes.find(node) else { return false };
+    fn may_go_to(self, node: &str) -> bool {
+        let Some(id) = self.state.find_node(node) else { return false };
         let considered = match plugins::pre_filter(self) {
-            PreFilter::Nodes(_, names) => names.iter().any(|name| name == self.state.symbols.text(node)),
+            PreFilter::Nodes(_, names) => names.iter().any(|name| name == node),
             PreFilter::AllNodes | PreFilter::Rejected(_) => true,
         };
         let node = NodeRef::new(id, self.state.nodes.get(id));
@@ -208,8 +207,8 @@ impl Context<'_> {
 impl Asks {
     /// Whether a domain has a node that rules about nodes alone allow; yes if nodes have changed since that was
     /// found out, or the node has gone.
-    fn allows(&self, state: &State, place: &Place, node: Symbol) -> bool {
-        let Some(id) = state.nodes.find(node).filter(|_| state.changes.places == self.places) else {
+    fn allows(&self, state: &State, place: &Place, node: &str) -> bool {
+        let Some(id) = state.find_node(node).filter(|_| state.changes.places == self.places) else {
             return true;
         };
         state.topologies.domain(place.topology, id).is_some_and(|d| place.domains.contains(&d))
@@ -221,7 +220,7 @@ impl Asks {
         let matched = &state.signatures.get(context.cycle.signature).matched_by_existing;
         let owners = matched.iter().flat_map(|m| &state.matchers.get(*m).owners);
         let asked = context.profile.profile.filter.contains(&Plugin::InterPodAffinity);
-        asked && owners.into_iter().any(|(topology, _)| state.topologies.is_shared(*topology))
+        asked && owners.into_iter().any(|owners| state.topologies.is_shared(owners.topology))
     }
 
     /// Whether a change of a node could make another one feasible: its pods count in other domains now, or it counts
@@ -234,12 +233,12 @@ impl Asks {
     }
 
     /// Whether a pod that left could make another node feasible than the one it left.
-    fn concern_leaving(&self, context: Context<'_>, pod: PodAt) -> bool {
+    fn concern_leaving(&self, context: Context<'_>, pod: &PodAt) -> bool {
         let state = context.state;
         let matched = &state.signatures.get(pod.signature).matched;
         let is_matched = |place: &&Place| matched.binary_search(&place.matcher).is_ok();
         // If nodes have changed since, the domains that it left may not be those that the node has now.
-        let node = state.nodes.find(pod.node).filter(|_| state.changes.places == pod.places);
+        let node = state.find_node(&pod.node).filter(|_| state.changes.places == pod.places);
         // The node alone has been looked at: it is gone or not the same, or others share its domain.
         let reaches_others = |topology| node.is_none() || state.topologies.is_shared(topology);
         let still_counted = |counter: Option<&Counter>, topology| {
@@ -248,7 +247,7 @@ impl Asks {
         };
 
         let mut spread = self.spread.0.iter().filter(is_matched);
-        if spread.any(|p| reaches_others(p.topology) && self.allows(state, p, pod.node)) {
+        if spread.any(|p| reaches_others(p.topology) && self.allows(state, p, &pod.node)) {
             return true;
         }
         let mut anti_affinity = self.anti_affinity.0.iter().filter(is_matched);
@@ -256,7 +255,7 @@ impl Asks {
             let counter = state.matchers.get(p.matcher).matching_in(p.topology);
             reaches_others(p.topology)
                 && !still_counted(counter, p.topology)
-                && self.allows(state, p, pod.node)
+                && self.allows(state, p, &pod.node)
         }) {
             return true;
         }
@@ -277,28 +276,28 @@ impl Asks {
 
     /// Whether a pod that came could make a node feasible: one that the pod is to be near, or one more where
     /// spreading had the fewest.
-    fn concern_coming(&self, context: Context<'_>, pod: PodAt) -> bool {
+    fn concern_coming(&self, context: Context<'_>, pod: &PodAt) -> bool {
         let state = context.state;
         let matched = &state.signatures.get(pod.signature).matched;
         let is_matched = |place: &&Place| matched.binary_search(&place.matcher).is_ok();
         let near = |place: &Place| {
             if state.topologies.is_shared(place.topology) {
-                self.allows(state, place, pod.node)
+                self.allows(state, place, &pod.node)
             } else {
-                context.may_go_to(pod.node)
+                context.may_go_to(&pod.node)
             }
         };
         self.affinity.0.iter().filter(is_matched).any(near) || self.spread.0.iter().any(|p| is_matched(&p))
     }
 
     /// Whether other labels of a namespace could change what terms match.
-    fn concern_namespace(&self, context: Context<'_>, namespace: Symbol) -> bool {
+    fn concern_namespace(&self, context: Context<'_>, namespace: &str) -> bool {
         let matchers = &context.state.matchers;
         let looks = |m: MatcherId| matchers.get(m).looks_at_namespace_labels();
         let mut places = self.affinity.0.iter().chain(&self.anti_affinity.0);
         // Terms of running pods that the pod may have matched until now; they may have gone since.
         let shuns = |m: &Matcher| m.looks_at_namespace_labels() && !m.owners.is_empty();
         places.any(|p| looks(p.matcher))
-            || (namespace == self.pod.namespace && matchers.iter().any(|(_, m)| shuns(m)))
+            || (context.state.symbols.text(self.pod.namespace) == namespace && matchers.any(shuns))
     }
 }

@@ -1,5 +1,7 @@
 //! Enforce: whether rules of running pods hold, and what would make them hold again.
 
+use std::sync::PoisonError;
+
 use super::Cluster;
 use crate::violation::tracker::ViolationTracker;
 use crate::violation::{
@@ -22,7 +24,9 @@ impl Cluster {
 
     /// [`Cluster::audit`], which reports how many pods have been judged, and of how many.
     pub fn audit_with(&mut self, progress: impl FnMut(usize, usize)) -> Vec<Violation> {
-        audit(&mut self.state, &self.nominations, progress)
+        let found = audit(&mut self.state, &self.nominations, progress);
+        self.updated();
+        found
     }
 
     /// Every rule required during execution that is broken now, sorted: that part of [`Cluster::audit`] alone.
@@ -57,6 +61,10 @@ impl Cluster {
     /// [`Target::Nowhere`](crate::Target::Nowhere) is expected to stay, unless
     /// [`RemedyOptions::evict_without_target`] says otherwise.
     pub fn remedy(&mut self, broken: &[ViolationKey], options: &RemedyOptions) -> Remedies {
-        remedy(&mut self.state, &mut self.views, &self.nominations, &mut self.tracker, broken, options)
+        let Cluster { state, views, nominations, tracker, .. } = self;
+        let views = views.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let remedies = remedy(state, views, nominations, tracker, broken, options);
+        self.updated();
+        remedies
     }
 }

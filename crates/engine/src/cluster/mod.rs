@@ -9,6 +9,8 @@ mod query;
 mod schedule;
 mod update;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::nomination::Nominations;
 use crate::state::{Settings, State};
 use crate::view::Views;
@@ -21,7 +23,8 @@ use crate::wake::ClusterChange;
 /// not known counts nowhere until the node is added. No method fails: "does not fit" is a value.
 pub struct Cluster {
     state: State,
-    views: Views,
+    /// A cache, which requests that only read bring up to date.
+    views: Mutex<Views>,
     nominations: Nominations,
     /// Changes since they were last taken, if they are recorded at all; later ones are with the state.
     recorded: Option<Vec<ClusterChange>>,
@@ -34,10 +37,27 @@ impl Cluster {
     pub fn new(settings: Settings) -> Cluster {
         Cluster {
             state: State::new(settings),
-            views: Views::default(),
+            views: Mutex::default(),
             nominations: Nominations::default(),
             recorded: None,
             tracker: None,
         }
+    }
+
+    fn views(&self) -> MutexGuard<'_, Views> {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cluster;
+
+    #[test]
+    fn a_cluster_can_be_shared_between_threads() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Cluster>();
+        shared::<crate::PreparedPod>();
+        shared::<crate::WakeConditions>();
     }
 }

@@ -1,5 +1,7 @@
 //! Query: what is known of the cluster.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
 
@@ -22,10 +24,18 @@ impl Cluster {
         self.state.pods.len()
     }
 
-    /// Number of different sets of rules that pods have had so far: those of pods that were only asked about included,
-    /// and those of pods that are gone.
+    /// Number of different sets of rules that assigned and prepared pods have.
     pub fn n_rule_sets(&self) -> usize {
         self.state.rule_sets.len()
+    }
+
+    /// Number of entries in each table, by name. Values that neither an object of the cluster nor a prepared pod uses
+    /// are in no table.
+    pub fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
+        let mut sizes = self.state.table_sizes();
+        sizes.insert("nominations", self.nominations.len());
+        sizes.insert("views", self.views().len());
+        sizes
     }
 
     /// Number of counter entries that are not zero; zero once all pods are removed.

@@ -21,7 +21,9 @@ impl Cluster {
     /// The result can be decided and placed any number of times, whatever happens to the cluster
     /// meanwhile.
     pub fn prepare(&mut self, pod: &Pod) -> PreparedPod {
-        self.state.prepare(pod)
+        let prepared = self.state.prepare(pod);
+        self.updated();
+        prepared
     }
 
     /// Decides where a pod goes. The cluster is not changed except for rules it learns.
@@ -37,8 +39,8 @@ impl Cluster {
     }
 
     /// [`Cluster::decide`] for a pod prepared for this cluster.
-    pub fn decide_prepared(&mut self, pod: &PreparedPod) -> Outcome {
-        decision::decide(&mut self.state, &mut self.views, &self.nominations, pod)
+    pub fn decide_prepared(&self, pod: &PreparedPod) -> Outcome {
+        decision::decide(&self.state, &mut self.views(), &self.nominations, pod)
     }
 
     /// [`Cluster::place`] for a pod prepared for this cluster.
@@ -53,26 +55,26 @@ impl Cluster {
     /// Decides, and reports what was found on every node.
     pub fn evaluate(&mut self, pod: &Pod) -> Evaluation {
         let pod = self.prepare(pod);
-        decision::evaluate(&mut self.state, &self.nominations, &pod)
+        decision::evaluate(&self.state, &self.nominations, &pod)
     }
 
     /// Whether a pod fits on any node now. By the view of its rules this costs what changed since they were
     /// last asked about; only pods that no view fits are asked about node by node.
-    pub fn fits_anywhere(&mut self, pod: &PreparedPod) -> bool {
+    pub fn fits_anywhere(&self, pod: &PreparedPod) -> bool {
         pod.gates.is_empty() && self.decide_prepared(pod).node().is_some()
     }
 
     /// Whether a pod fits on one node now.
-    pub fn fits_on(&mut self, pod: &PreparedPod, node: &str) -> bool {
+    pub fn fits_on(&self, pod: &PreparedPod, node: &str) -> bool {
         let Some(node) = self.state.find_node(node) else { return false };
-        let cycle = CycleState::new(&mut self.state, &self.nominations, pod);
+        let cycle = CycleState::new(&self.state, &self.nominations, pod);
         Context::new(&self.state, &cycle).is_some_and(|context| context.admits(node))
     }
 
     /// Every reason against a pod on one node now, in full; none if it fits there or the node is not known.
-    pub fn verdicts_on(&mut self, pod: &PreparedPod, node: &str) -> Vec<Verdict> {
+    pub fn verdicts_on(&self, pod: &PreparedPod, node: &str) -> Vec<Verdict> {
         let Some(id) = self.state.find_node(node) else { return Vec::new() };
-        let cycle = CycleState::new(&mut self.state, &self.nominations, pod);
+        let cycle = CycleState::new(&self.state, &self.nominations, pod);
         let Some(context) = Context::new(&self.state, &cycle) else { return Vec::new() };
         let node = NodeRef::new(id, self.state.nodes.get(id));
         plugins::filters(context).iter().flat_map(|(_, filter)| filter.verdicts(node)).collect()
@@ -91,7 +93,7 @@ impl Cluster {
     /// The first reason against it.
     pub fn node_admission(&mut self, pod: &Pod, node_name: &str) -> Result<(), NodeRejection> {
         let prepared = self.prepare(pod);
-        node_admission(&mut self.state, &prepared, node_name)
+        node_admission(&self.state, &prepared, node_name)
     }
 
     /// Explains a pod: a pending one, or one that is assigned already, which is then evaluated as if it
@@ -109,7 +111,7 @@ impl Cluster {
         let recorded = self.state.replace_recorded(None);
         let assigned = self.node_of(&pod.metadata.namespace, &pod.metadata.name).map(str::to_owned);
         self.forget(&prepared);
-        let explanation = explain(&mut self.state, &self.nominations, pod, &prepared, node);
+        let explanation = explain(&self.state, &self.nominations, pod, &prepared, node);
         if let Some(node) = assigned {
             self.assume(&prepared, &node);
         }
@@ -137,8 +139,8 @@ impl Cluster {
     }
 
     /// What of a pod the decision depends on.
-    pub fn equivalence(&mut self, pod: &PreparedPod) -> Equivalence {
-        Equivalence::of(&mut self.state, pod)
+    pub fn equivalence(&self, pod: &PreparedPod) -> Equivalence {
+        Equivalence::of(&self.state, pod)
     }
 
     /// Which pods have to be evicted so that this pod fits; for a pod whose decision found no node.
@@ -147,14 +149,14 @@ impl Cluster {
     /// then the sum of their priorities, then their number; then the one whose most important victims started
     /// last, then the first by name. A pod that is nominated ([`Cluster::nominate`]) to a node where pods are
     /// already being removed does not preempt again. The state of the cluster is not changed.
-    pub fn preempt(&mut self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
-        preempt(&mut self.state, &self.nominations, pod, budgets)
+    pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
+        preempt(&self.state, &self.nominations, pod, budgets)
     }
 
     /// What could make a pod schedulable, right after a decision that found no node for it. Looks at every
     /// node if the pod has rules about other pods.
-    pub fn wake_conditions(&mut self, pod: &PreparedPod) -> WakeConditions {
-        WakeConditions::of(&mut self.state, pod)
+    pub fn wake_conditions(&self, pod: &PreparedPod) -> WakeConditions {
+        WakeConditions::of(&self.state, pod)
     }
 
     /// Whether a change may have made a node feasible for a pod that fitted nowhere when its conditions were

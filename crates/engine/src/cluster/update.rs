@@ -3,6 +3,8 @@
 use berth_api::object::{Namespace, Node, Pod, Service};
 use berth_api::rules::Selector;
 
+use std::sync::PoisonError;
+
 use super::Cluster;
 use crate::state::prepared::PreparedPod;
 use crate::wake::ClusterChange;
@@ -77,7 +79,6 @@ impl Cluster {
     /// Assigns a pod to a node before the API server knows, as if it ran there. Returns whether the node is
     /// known, so that the pod counts. A later [`Cluster::set_pod`] of the same namespace and name confirms it.
     pub fn assume(&mut self, pod: &PreparedPod, node: &str) -> bool {
-        let node = self.state.symbols.intern(node);
         let counts = self.state.assign(pod, node);
         self.updated();
         counts
@@ -104,13 +105,13 @@ impl Cluster {
     pub fn clear_nomination(&mut self, namespace: &str, name: &str) -> bool {
         let Some(namespace) = self.state.symbols.get(namespace) else { return false };
         let node = self.nominations.remove(namespace, name);
-        if let Some(node) = node
-            && let Some(recorded) = &mut self.recorded
-        {
+        let Some(node) = node else { return false };
+        if let Some(recorded) = &mut self.recorded {
             recorded.extend(self.state.take_changes().into_iter().map(ClusterChange::from));
-            recorded.push(ClusterChange::nomination_cleared(node));
+            recorded.push(ClusterChange::nomination_cleared(self.state.symbols.shared_text(node)));
         }
-        node.is_some()
+        self.state.symbols.release(node);
+        true
     }
 
     /// Starts recording every change for [`Cluster::take_changes`], or stops and drops those recorded. It is off at
@@ -129,9 +130,13 @@ impl Cluster {
     }
 
     /// Brings everything above the state up to date with it.
-    fn updated(&mut self) {
+    pub(super) fn updated(&mut self) {
         if let Some(tracker) = &mut self.tracker {
             tracker.absorb(&mut self.state);
+        }
+        let views = self.views.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for freed in self.state.collect() {
+            views.drop_views(freed);
         }
     }
 }

@@ -97,7 +97,7 @@ impl State {
         let matched = &self.signatures.get(context.cycle.signature).matched_by_existing;
         matched.iter().flat_map(|matcher| {
             let owners = self.matchers.get(*matcher).owners.iter();
-            owners.map(|(topology, owners)| (*matcher, *topology, owners))
+            owners.map(|owners| (*matcher, owners.topology, &owners.counter))
         })
     }
 }

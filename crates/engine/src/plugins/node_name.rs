@@ -4,7 +4,6 @@ use berth_api::config::Plugin;
 
 use super::{Filter, TermInfo};
 use crate::context::{Context, NodeRef};
-use crate::state::intern::Symbol;
 use crate::verdict::{Rejection, Status, Verdict};
 
 const TERM: &str = "spec.nodeName";
@@ -12,24 +11,24 @@ const REASON: &str = "node(s) didn't match the requested node name";
 
 struct NodeName<'a> {
     context: Context<'a>,
-    name: Symbol,
+    name: &'a str,
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let name = context.cycle.node_name?;
+    let name = context.cycle.node_name.as_deref()?;
     Some(Box::new(NodeName { context, name }))
 }
 
 impl NodeName<'_> {
     fn detail(&self) -> String {
-        format!("the node must be named {}", self.context.state.symbols.text(self.name))
+        format!("the node must be named {}", self.name)
     }
 }
 
 impl Filter for NodeName<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
         let rejection = || Rejection::new(Plugin::NodeName, Status::UnschedulableAndUnresolvable, REASON);
-        (node.record.name != self.name).then(rejection)
+        (self.context.state.symbols.text(node.record.name) != self.name).then(rejection)
     }
 
     fn terms(&self) -> Vec<TermInfo> {

@@ -1,13 +1,13 @@
 //! Pod disruption budgets.
 
+use std::collections::HashMap;
+
 use berth_api::object::PodDisruptionBudget;
 use berth_api::rules::Selector;
 use rustc_hash::FxHashMap;
 
 use crate::state::State;
-use crate::state::intern::{Symbol, Symbols};
 use crate::state::pod::{PodId, PodRecord};
-use crate::state::selector::LabelMatcher;
 
 /// A pod disruption budget, as preemption looks at it.
 #[derive(Clone, Debug)]
@@ -34,28 +34,21 @@ impl From<&PodDisruptionBudget> for DisruptionBudget {
     }
 }
 
-/// Budgets compiled for one cluster, by namespace.
-pub(super) struct Budgets<'a> {
-    by_namespace: FxHashMap<Symbol, Vec<usize>>,
-    all: Vec<(LabelMatcher, &'a DisruptionBudget)>,
-}
+/// Budgets by namespace, with a number each.
+pub(super) struct Budgets<'a>(HashMap<&'a str, Vec<(usize, &'a DisruptionBudget)>>);
 
 impl<'a> Budgets<'a> {
-    pub(super) fn compile(symbols: &mut Symbols, budgets: &'a [DisruptionBudget]) -> Budgets<'a> {
-        let mut compiled = Budgets { by_namespace: FxHashMap::default(), all: Vec::new() };
-        for budget in budgets {
-            let matcher = LabelMatcher::compile(symbols, &budget.selector);
-            if matcher.is_nothing() || matcher.is_everything() {
-                continue;
+    pub(super) fn new(budgets: &'a [DisruptionBudget]) -> Budgets<'a> {
+        let mut by_namespace: HashMap<&str, Vec<_>> = HashMap::new();
+        for (i, budget) in budgets.iter().enumerate() {
+            if !budget.selector.requirements().is_empty() {
+                by_namespace.entry(&budget.namespace).or_default().push((i, budget));
             }
-            let namespace = symbols.intern(&budget.namespace);
-            compiled.by_namespace.entry(namespace).or_default().push(compiled.all.len());
-            compiled.all.push((matcher, budget));
         }
-        compiled
+        Budgets(by_namespace)
     }
 
-    /// For each pod, in this order, whether its going violates a budget: every pod uses up one disruption of each
+    /// For each pod, in this order, whether its eviction violates a budget: every pod uses up one disruption of each
     /// budget that protects it, whether that is allowed or not.
     pub(super) fn violations(&self, state: &State, pods: &[PodId]) -> Vec<bool> {
         let mut used: FxHashMap<usize, i32> = FxHashMap::default();
@@ -63,11 +56,12 @@ impl<'a> Budgets<'a> {
     }
 
     fn violates(&self, state: &State, pod: &PodRecord, used: &mut FxHashMap<usize, i32>) -> bool {
+        let symbols = &state.symbols;
+        let labels = &state.label_sets.get(pod.label_set).of.labels;
+        let label = |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
         let mut violated = false;
-        for i in self.by_namespace.get(&pod.namespace).into_iter().flatten() {
-            let (matcher, budget) = &self.all[*i];
-            if !matcher.matches(&state.symbols, &pod.labels)
-                || budget.disrupted_pods.iter().any(|name| **name == *pod.name)
+        for (i, budget) in self.0.get(symbols.text(pod.namespace)).into_iter().flatten() {
+            if !budget.selector.matches(label) || budget.disrupted_pods.iter().any(|name| **name == *pod.name)
             {
                 continue;
             }

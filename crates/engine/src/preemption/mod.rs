@@ -61,7 +61,7 @@ const WAITING: &str = "not eligible due to a terminating pod on the nominated no
 
 /// Which pods have to be evicted so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt).
 pub(crate) fn preempt(
-    state: &mut State,
+    state: &State,
     nominations: &Nominations,
     pod: &PreparedPod,
     budgets: &[DisruptionBudget],
@@ -76,8 +76,7 @@ pub(crate) fn preempt(
         return none(NEVER);
     }
     let cycle = CycleState::new(state, nominations, pod);
-    let budgets = Budgets::compile(&mut state.symbols, budgets);
-    let state = &*state;
+    let budgets = Budgets::new(budgets);
     let run = Context::new(state, &cycle).map(Run::new);
     let Some(run) = run.filter(|run| run.feasible.is_empty()) else { return nothing };
     if state.nodes.len() == 0 {

@@ -1,7 +1,9 @@
 //! Changes of the state, as those above it read them.
 
+use std::sync::Arc;
+
 use super::counter::Counter;
-use super::intern::Symbol;
+use super::lease::Lease;
 use super::matcher::MatcherId;
 use super::node::NodeId;
 use super::pod::PodId;
@@ -13,12 +15,12 @@ use super::uid::Uid;
 /// A change that could make a node feasible for a pending pod.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    NodeAdded(Symbol),
-    NodeChanged(Symbol, NodeParts),
+    NodeAdded(Arc<str>),
+    NodeChanged(Arc<str>, NodeParts),
     NodeRemoved,
     PodAttached(PodAt),
     PodDetached(PodAt),
-    NamespaceChanged(Symbol),
+    NamespaceChanged(Arc<str>),
     /// Of services or owners, which default spread constraints use.
     SelectorChanged,
 }
@@ -42,13 +44,15 @@ impl NodeParts {
 }
 
 /// A pod on a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PodAt {
     pub(crate) rule_set: RuleSetId,
     pub(crate) signature: SignatureId,
-    pub(crate) node: Symbol,
+    pub(crate) node: Arc<str>,
     /// The state of nodes at that time.
     pub(crate) places: u64,
+    /// Keeps the ids above valid.
+    pub(super) _lease: Arc<Lease>,
 }
 
 /// A change that could make a rule of a running pod hold or not.

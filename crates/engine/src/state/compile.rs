@@ -1,6 +1,6 @@
 //! Compiling a pod's rules against the cluster's symbols, topologies and matchers.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::Pod;
@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::State;
 use super::intern::Symbol;
+use super::lease::Use;
 use super::matcher::{ExistingTermKind, NamespaceMatcher, PodQuery};
 use super::node::Resources;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
@@ -18,8 +19,8 @@ use super::topology::TopologyId;
 use super::workload::WorkloadSelectors;
 
 impl State {
-    /// The rule_set of a pod, made if need be.
-    pub(crate) fn rule_set_of(&mut self, pod: &Pod) -> RuleSetId {
+    /// The rule set of a pod, with one more user.
+    pub(super) fn rule_set_of(&mut self, pod: &Pod) -> RuleSetId {
         let rules = self.rules_of(pod);
         let profile = self.profile_index(pod);
         let owner = pod.metadata.controller().filter(|o| {
@@ -30,7 +31,11 @@ impl State {
         let namespace = self.symbols.intern(&pod.metadata.namespace);
         let key = RuleSetKey { namespace, profile, rules, owner };
         match self.rule_sets.find(&key) {
-            Some(id) => id,
+            Some(id) => {
+                self.symbols.release(namespace);
+                self.rule_sets.retain(id);
+                id
+            }
             None => {
                 let rule_set = self.compile_rule_set(key);
                 self.rule_sets.insert(rule_set)
@@ -64,20 +69,16 @@ impl State {
             .map(|t| NodeMatcher::all(symbols, &t.requirements))
             .collect();
 
-        let mut existing_terms = Vec::new();
-        let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut existing_terms);
-        let executing_affinity = self.compile_executing_affinity(&rules.required_affinity);
-        let required_anti_affinity = self.compile_required_anti_affinity(
-            &rules.required_anti_affinity,
-            key.namespace,
-            &mut existing_terms,
-        );
+        let mut draft = Draft::default();
+        let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut draft);
+        let executing_affinity = self.compile_executing_affinity(&rules.required_affinity, &mut draft);
+        let required_anti_affinity =
+            self.compile_required_anti_affinity(&rules.required_anti_affinity, key.namespace, &mut draft);
         let affinity = rules.preferred_affinity.iter().map(|p| (p.weight, &p.term));
         let anti_affinity = rules.preferred_anti_affinity.iter().map(|p| (-p.weight, &p.term));
         let preferred = affinity.chain(anti_affinity);
-        let preferred = preferred
-            .map(|(weight, term)| self.compile_preferred(weight, term, &mut existing_terms))
-            .collect();
+        let preferred =
+            preferred.map(|(weight, term)| self.compile_preferred(weight, term, &mut draft)).collect();
         let executing = RuleAt::executing(
             rules.required_node_affinity.iter().map(|r| r.required_during_execution),
             required_affinity.iter().map(|t| rules.required_affinity[t.index].required_during_execution),
@@ -85,6 +86,8 @@ impl State {
                 .iter()
                 .map(|t| rules.required_anti_affinity[t.index].required_during_execution),
         );
+        let own = rules.spread_constraints.iter().cloned();
+        let spread = own.map(|c| self.compile_spread(key.namespace, c, &mut draft.uses)).collect();
         RuleSet {
             requests,
             images,
@@ -94,61 +97,59 @@ impl State {
             required_affinity,
             required_anti_affinity,
             preferred,
-            existing_terms: existing_terms.into(),
+            existing_terms: draft.existing_terms.into(),
             executing,
             executing_affinity,
-            key: Arc::new(key),
+            spread,
+            uses: draft.uses.into(),
+            key,
         }
     }
 
     /// The terms share one matcher: kube-scheduler counts a pod for any of them only if it matches all.
-    fn compile_required_affinity(
-        &mut self,
-        terms: &[PodTerm],
-        existing_terms: &mut Vec<ExistingTerm>,
-    ) -> Box<[RequiredTerm]> {
+    fn compile_required_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
         let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
         let mut topologies = Vec::new();
         for term in terms {
             let query = self.query(term, false);
             // As a wish towards others each term acts alone, and one over all topologies counts a pod once.
-            let combined = self.combined_topologies(&term.topology);
-            let matcher = self.matcher(smallvec![query.clone()], [], combined.iter().map(|(t, _)| *t));
-            existing_terms.extend(combined.into_iter().map(|(topology, sign)| ExistingTerm {
+            let combined = self.combined_topologies(&term.topology, &mut draft.uses);
+            self.retain_query(&query);
+            let owners = combined.iter().map(|(t, _)| *t);
+            let matcher = self.matcher(smallvec![query.clone()], [], owners, &mut draft.uses);
+            draft.existing_terms.extend(combined.into_iter().map(|(topology, sign)| ExistingTerm {
                 matcher,
                 topology,
                 kind: ExistingTermKind::RequiredAffinity,
                 weight: sign,
             }));
-            topologies.push(self.single_topologies(&term.topology));
-            if !queries.contains(&query) {
-                queries.push(query);
-            }
+            topologies.push(self.single_topologies(&term.topology, &mut draft.uses));
+            self.add_query(&mut queries, query);
         }
         if terms.is_empty() {
             return Box::default();
         }
-        let matcher = self.matcher(queries, topologies.iter().flatten().copied(), []);
+        let matcher = self.matcher(queries, topologies.iter().flatten().copied(), [], &mut draft.uses);
         let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
         topologies.into_iter().enumerate().map(term).collect()
     }
 
     /// Those required during execution share a matcher of their own.
-    fn compile_executing_affinity(&mut self, terms: &[PodTerm]) -> Box<[RequiredTerm]> {
+    fn compile_executing_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
         let executing = || terms.iter().enumerate().filter(|(_, term)| term.required_during_execution);
         let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
         for (_, term) in executing() {
             let query = self.query(term, false);
-            if !queries.contains(&query) {
-                queries.push(query);
-            }
+            self.add_query(&mut queries, query);
         }
         if queries.is_empty() {
             return Box::default();
         }
-        let topologies: Vec<_> =
-            executing().map(|(index, term)| (index, self.single_topologies(&term.topology))).collect();
-        let matcher = self.matcher(queries, topologies.iter().flat_map(|(_, t)| t).copied(), []);
+        let topologies: Vec<_> = executing()
+            .map(|(index, term)| (index, self.single_topologies(&term.topology, &mut draft.uses)))
+            .collect();
+        let matcher =
+            self.matcher(queries, topologies.iter().flat_map(|(_, t)| t).copied(), [], &mut draft.uses);
         let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
         topologies.into_iter().map(term).collect()
     }
@@ -157,7 +158,7 @@ impl State {
         &mut self,
         terms: &[PodTerm],
         namespace: Symbol,
-        existing_terms: &mut Vec<ExistingTerm>,
+        draft: &mut Draft,
     ) -> Box<[RequiredTerm]> {
         let mut compiled = Vec::new();
         for (index, term) in terms.iter().enumerate() {
@@ -166,10 +167,12 @@ impl State {
                 continue;
             }
             let query = self.query(term, exempting);
-            let topologies = self.single_topologies(&term.topology);
-            let matcher =
-                self.matcher(smallvec![query], topologies.iter().copied(), topologies.iter().copied());
-            existing_terms.extend(topologies.iter().map(|topology| ExistingTerm {
+            let topologies = self.single_topologies(&term.topology, &mut draft.uses);
+            let matcher = {
+                let topologies = || topologies.iter().copied();
+                self.matcher(smallvec![query], topologies(), topologies(), &mut draft.uses)
+            };
+            draft.existing_terms.extend(topologies.iter().map(|topology| ExistingTerm {
                 matcher,
                 topology: *topology,
                 kind: ExistingTermKind::RequiredAntiAffinity,
@@ -180,17 +183,12 @@ impl State {
         compiled.into()
     }
 
-    fn compile_preferred(
-        &mut self,
-        weight: i64,
-        term: &PodTerm,
-        existing_terms: &mut Vec<ExistingTerm>,
-    ) -> PreferredTerm {
+    fn compile_preferred(&mut self, weight: i64, term: &PodTerm, draft: &mut Draft) -> PreferredTerm {
         let query = self.query(term, false);
-        let topologies = self.combined_topologies(&term.topology);
+        let topologies = self.combined_topologies(&term.topology, &mut draft.uses);
         let ids = topologies.iter().map(|(t, _)| *t);
-        let matcher = self.matcher(smallvec![query], ids.clone(), ids);
-        existing_terms.extend(topologies.iter().map(|(topology, sign)| ExistingTerm {
+        let matcher = self.matcher(smallvec![query], ids.clone(), ids, &mut draft.uses);
+        draft.existing_terms.extend(topologies.iter().map(|(topology, sign)| ExistingTerm {
             matcher,
             topology: *topology,
             kind: ExistingTermKind::Preferred,
@@ -217,35 +215,75 @@ impl State {
         }
     }
 
-    fn topology_keys(&mut self, scope: &TopologyScope) -> Vec<Symbol> {
-        let mut keys: Vec<_> = match scope {
-            TopologyScope::Key(key) => vec![self.symbols.intern(key)],
-            TopologyScope::All => {
-                self.settings.all_topologies.iter().map(|k| self.symbols.intern(k)).collect()
-            }
+    /// Adds a query to a conjunction, unless it is there already.
+    fn add_query(&mut self, queries: &mut SmallVec<[PodQuery; 1]>, query: PodQuery) {
+        if queries.contains(&query) {
+            self.symbols.release_all(query.symbols());
+        } else {
+            queries.push(query);
+        }
+    }
+
+    fn retain_query(&mut self, query: &PodQuery) {
+        query.symbols().for_each(|symbol| self.symbols.retain(symbol));
+    }
+
+    fn topology_keys(&mut self, scope: &TopologyScope) -> SmallVec<[Symbol; 4]> {
+        let keys: BTreeSet<&str> = match scope {
+            TopologyScope::Key(key) => [key.as_str()].into(),
+            TopologyScope::All => self.settings.all_topologies.iter().map(String::as_str).collect(),
         };
+        let mut keys: SmallVec<[Symbol; 4]> = keys.into_iter().map(|k| self.symbols.intern(k)).collect();
         keys.sort_unstable();
-        keys.dedup();
         keys
     }
 
-    fn single_topologies(&mut self, scope: &TopologyScope) -> SmallVec<[TopologyId; 1]> {
-        self.topology_keys(scope).into_iter().map(|key| self.topology(vec![key])).collect()
+    fn single_topologies(&mut self, scope: &TopologyScope, uses: &mut Vec<Use>) -> SmallVec<[TopologyId; 1]> {
+        let keys = self.topology_keys(scope);
+        keys.into_iter().map(|key| self.topology([key].into(), uses)).collect()
     }
 
     /// The topologies, with signs, whose counts add up to the number of pods that share at least one
     /// domain of the scope with a node.
-    fn combined_topologies(&mut self, scope: &TopologyScope) -> SmallVec<[(TopologyId, i64); 1]> {
+    fn combined_topologies(
+        &mut self,
+        scope: &TopologyScope,
+        uses: &mut Vec<Use>,
+    ) -> SmallVec<[(TopologyId, i64); 1]> {
         let keys = self.topology_keys(scope);
         let subsets = 1..1u32 << keys.len().min(MAX_ALL_TOPOLOGIES);
         let combine = |subset: u32| {
-            let chosen: Vec<_> =
-                keys.iter().enumerate().filter(|(i, _)| subset >> i & 1 == 1).map(|(_, k)| *k).collect();
+            let chosen = keys.iter().enumerate().filter(|(i, _)| subset >> i & 1 == 1).map(|(_, k)| *k);
+            let chosen: Box<[Symbol]> = chosen.collect();
+            chosen.iter().for_each(|key| self.symbols.retain(*key));
             let sign = if chosen.len() % 2 == 1 { 1 } else { -1 };
-            (self.topology(chosen), sign)
+            (self.topology(chosen, uses), sign)
         };
-        subsets.map(combine).collect()
+        let combined = subsets.map(combine).collect();
+        self.symbols.release_all(keys);
+        combined
     }
+
+    /// The topology of these sorted label keys, which it takes over; added to `uses`.
+    pub(super) fn topology(&mut self, keys: Box<[Symbol]>, uses: &mut Vec<Use>) -> TopologyId {
+        let id = match self.topologies.table.find(&keys) {
+            Some(id) => {
+                self.symbols.release_all(keys);
+                self.topologies.table.retain(id);
+                id
+            }
+            None => self.topologies.insert(keys, self.nodes.iter().map(|(id, n)| (id, &n.labels))),
+        };
+        uses.push(Use::Topology(id));
+        id
+    }
+}
+
+/// What compiling a pod's rules collects.
+#[derive(Default)]
+struct Draft {
+    existing_terms: Vec<ExistingTerm>,
+    uses: Vec<Use>,
 }
 
 /// "All topologies" may stand for this many label keys at most: their combinations are counted.

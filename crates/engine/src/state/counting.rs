@@ -1,15 +1,18 @@
-//! Counting: which matchers and terms a pod relevant, and the counters kept right as pods come and go.
+//! Counting: which matchers and terms a pod concerns, and the counters kept right as pods come and go.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::State;
 use super::change::TrackedChange;
 use super::counter::{Counter, Tally};
-use super::intern::{Labels, Symbol};
-use super::matcher::{Candidate, Direction, MatcherId, PodQuery, TermOwners};
+use super::intern::Symbol;
+use super::lease::Use;
+use super::matcher::{Candidate, Direction, MatcherId, PodQuery, TermOwners, retain_counter};
 use super::node::NodeId;
 use super::rule_set::RuleSetId;
-use super::signature::{LabelSignature, SignatureId, SignatureKey};
+use super::selector::LabelRequirement;
+use super::signature::{LabelSet, LabelSetId, LabelSignature, PodLabels, SignatureId};
 use super::topology::{Topologies, TopologyId};
 
 impl State {
@@ -24,178 +27,226 @@ impl State {
         }
     }
 
-    /// Counts one pod in or out: in the counters of the matchers it satisfies and of the terms it carries.
+    /// Counts one pod in or out: in the counters of the matchers it satisfies and of the terms it owns.
     pub(super) fn count(&mut self, rule_set: RuleSetId, signature: SignatureId, node: NodeId, sign: i64) {
-        let signature = self.signatures.get_mut(signature);
-        let placed = signature.placed.entry(node).or_default();
-        *placed = placed.wrapping_add_signed(sign as i32);
-        if *placed == 0 {
-            signature.placed.remove(&node);
-        }
+        let signature = self.signatures.table.get_mut(signature);
+        signature.place(node, sign);
         for matcher in &signature.matched {
-            for (topology, counter) in &mut self.matchers.get_mut(*matcher).matching {
-                if let Some(domain) = self.topologies.domain(*topology, node) {
+            for matching in &mut self.matchers.table.get_mut(*matcher).matching {
+                let (topology, counter) = (matching.topology, &mut matching.counter);
+                if let Some(domain) = self.topologies.domain(topology, node) {
                     counter.add(domain, Tally::one(sign, 1));
                     if let Some(tracked) = &mut self.tracked {
-                        tracked.extend(TrackedChange::count(*matcher, *topology, domain, counter, sign));
+                        tracked.extend(TrackedChange::count(*matcher, topology, domain, counter, sign));
                     }
                 }
             }
         }
         for term in &self.rule_sets.get(rule_set).existing_terms {
             let Some(domain) = self.topologies.domain(term.topology, node) else { continue };
-            let owners = &mut self.matchers.get_mut(term.matcher).owners;
-            if let Some((_, owners)) = owners.iter_mut().find(|(t, _)| *t == term.topology) {
-                owners.of(term.kind).add(domain, Tally::one(sign, term.weight));
+            let owners = &mut self.matchers.table.get_mut(term.matcher).owners;
+            if let Some(owners) = owners.iter_mut().find(|o| o.topology == term.topology) {
+                owners.counter.of(term.kind).add(domain, Tally::one(sign, term.weight));
             }
         }
     }
 
-    /// The signature of a pod with these labels, made if need be.
-    pub(crate) fn signature_of(
-        &mut self,
-        namespace: Symbol,
-        terminating: bool,
-        labels: &Labels,
-    ) -> SignatureId {
-        let key = self.signature_key(namespace, terminating, labels);
-        if let Some(id) = self.signatures.find(&key) {
+    /// The label set of a pod with these labels, whose symbols it takes over; with one more user.
+    pub(super) fn label_set(&mut self, of: PodLabels) -> LabelSetId {
+        if let Some(id) = self.label_sets.find(&of) {
+            self.symbols.release_all(of.symbols());
+            self.label_sets.retain(id);
             return id;
         }
-        let (matched, matched_by_existing) = self.match_signature(&key);
-        self.signatures.insert(LabelSignature {
-            key,
-            matched,
-            matched_by_existing,
-            placed: Default::default(),
-        })
+        let signature = self.signature_of(&of);
+        self.label_sets.insert(LabelSet { of, signature })
     }
 
-    /// The signature of a pod with these labels, if there is one yet.
-    pub(crate) fn find_signature(
-        &self,
-        namespace: Symbol,
-        terminating: bool,
-        labels: &Labels,
-    ) -> Option<SignatureId> {
-        self.signatures.find(&self.signature_key(namespace, terminating, labels))
+    /// The signature of labels, with one more user.
+    fn signature_of(&mut self, of: &PodLabels) -> SignatureId {
+        let labels = of.labels.restricted(|key| self.mentioned.contains_key(&key));
+        let of = PodLabels { labels, ..*of };
+        if let Some(id) = self.signatures.table.find(&of) {
+            self.signatures.table.retain(id);
+            return id;
+        }
+        of.symbols().for_each(|symbol| self.symbols.retain(symbol));
+        for (key, _) in of.labels.iter() {
+            *self.mentioned.entry(key).or_default() += 1;
+        }
+        let (matched, matched_by_existing) = self.match_labels(&of);
+        let placed = FxHashMap::default();
+        self.signatures.insert(LabelSignature { of, matched, matched_by_existing, placed })
     }
 
-    fn signature_key(&self, namespace: Symbol, terminating: bool, labels: &Labels) -> SignatureKey {
-        let labels = labels.restricted(|key| self.mentioned.contains(&key));
-        SignatureKey { namespace, terminating, labels }
-    }
-
-    pub(super) fn match_signature(&self, key: &SignatureKey) -> (Vec<MatcherId>, Vec<MatcherId>) {
-        let pod = self.candidate(key);
+    /// The matchers that a signature satisfies, as a running pod and as the incoming one.
+    pub(super) fn match_labels(&self, of: &PodLabels) -> (Vec<MatcherId>, Vec<MatcherId>) {
+        let pod = self.candidate(of);
         let matching = |direction| self.matchers.matching(&self.symbols, &self.namespaces, &pod, direction);
         (matching(Direction::TermOfIncoming), matching(Direction::TermOfExisting))
     }
 
-    fn candidate<'a>(&self, key: &'a SignatureKey) -> Candidate<'a> {
-        let SignatureKey { namespace, terminating, ref labels } = *key;
+    fn candidate<'a>(&self, of: &'a PodLabels) -> Candidate<'a> {
+        let PodLabels { namespace, terminating, ref labels } = *of;
         Candidate { namespace, terminating, labels, exempt: self.is_exempt(namespace) }
     }
 
-    /// The matcher of these questions, made and counted if need be, that counts matching pods in
-    /// `matching` and owners in `owners`.
-    pub(crate) fn matcher(
+    /// The matcher of these queries, whose symbols it takes over, that counts matching pods in `matching` and
+    /// owners in `owners`. What is used is added to `uses`.
+    pub(super) fn matcher(
         &mut self,
         queries: SmallVec<[PodQuery; 1]>,
         matching: impl IntoIterator<Item = TopologyId>,
         owners: impl IntoIterator<Item = TopologyId>,
+        uses: &mut Vec<Use>,
     ) -> MatcherId {
-        let keys: Vec<_> = queries.iter().flat_map(|q| q.labels.requirements()).map(|r| r.key()).collect();
-        self.mention(&keys);
-        let (id, new) = self.matchers.intern(queries);
-        if new {
-            self.changes.epochs.terms += 1;
-            for i in 0..self.signatures.iter().count() {
-                let signature = self.signatures.get(SignatureId(i as u32));
-                let pod = self.candidate(&signature.key);
-                let matches = |direction| {
-                    self.matchers.get(id).matches(&self.symbols, &self.namespaces, &pod, direction)
-                };
-                let (matched, by_existing) =
-                    (matches(Direction::TermOfIncoming), matches(Direction::TermOfExisting));
-                // The newest matcher has the highest number: the lists stay sorted.
-                let signature = self.signatures.get_mut(SignatureId(i as u32));
-                signature.matched.extend(matched.then_some(id));
-                signature.matched_by_existing.extend(by_existing.then_some(id));
+        let id = match self.matchers.table.find(&queries) {
+            Some(id) => {
+                self.symbols.release_all(queries.iter().flat_map(PodQuery::symbols));
+                self.matchers.table.retain(id);
+                id
             }
-        }
+            None => self.add_matcher(queries),
+        };
+        uses.push(Use::Matcher(id));
         for topology in matching {
-            if self.matchers.get(id).matching_in(topology).is_none() {
+            uses.push(Use::Matching(id, topology));
+            let new = Counter::default;
+            if retain_counter(&mut self.matchers.table.get_mut(id).matching, topology, new) {
+                self.topologies.table.retain(topology);
                 let mut counter = Counter::default();
-                for (_, signature) in
-                    self.signatures.iter().filter(|(_, i)| i.matched.binary_search(&id).is_ok())
-                {
-                    count_placed(&self.topologies, topology, &mut counter, signature.placed.iter(), 1);
+                for signature in self.signatures.candidates(self.matchers.get(id).anchor()) {
+                    let signature = self.signatures.get(signature);
+                    if signature.matched.binary_search(&id).is_ok() {
+                        count_placed(&self.topologies, topology, &mut counter, signature, 1);
+                    }
                 }
-                self.matchers.get_mut(id).matching.push((topology, counter));
+                if let Some(added) = self.matchers.table.get_mut(id).matching.last_mut() {
+                    added.counter = counter;
+                }
             }
         }
         for topology in owners {
-            let owners = &mut self.matchers.get_mut(id).owners;
-            if owners.iter().all(|(t, _)| *t != topology) {
+            uses.push(Use::Owners(id, topology));
+            let owners = &mut self.matchers.table.get_mut(id).owners;
+            if retain_counter(owners, topology, TermOwners::default) {
+                self.topologies.table.retain(topology);
                 self.changes.epochs.terms += 1;
-                owners.push((topology, TermOwners::default()));
             }
         }
         id
     }
 
-    pub(super) fn mention_text<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
-        let keys: Vec<_> = keys.map(|key| self.symbols.intern(key)).collect();
+    fn add_matcher(&mut self, queries: SmallVec<[PodQuery; 1]>) -> MatcherId {
+        let requirements = queries.iter().flat_map(|q| q.labels.requirements());
+        let keys: SmallVec<[Symbol; 4]> = requirements.map(LabelRequirement::key).collect();
         self.mention(&keys);
+        self.changes.epochs.terms += 1;
+        let id = self.matchers.insert(queries);
+        for signature in self.signatures.candidates(self.matchers.get(id).anchor()) {
+            let pod = self.candidate(&self.signatures.get(signature).of);
+            let matches =
+                |direction| self.matchers.get(id).matches(&self.symbols, &self.namespaces, &pod, direction);
+            let [matched, by_existing] = [Direction::TermOfIncoming, Direction::TermOfExisting].map(matches);
+            let signature = self.signatures.table.get_mut(signature);
+            if matched {
+                insert_sorted(&mut signature.matched, id);
+            }
+            if by_existing {
+                insert_sorted(&mut signature.matched_by_existing, id);
+            }
+        }
+        id
     }
 
-    /// Takes note that some selector looks at these label keys.
-    fn mention(&mut self, keys: &[Symbol]) {
-        let new_keys: Vec<_> = keys.iter().copied().filter(|key| self.mentioned.insert(*key)).collect();
+    /// Counts that a selector looks at these label keys, each as often as it stands there.
+    pub(super) fn mention(&mut self, keys: &[Symbol]) {
+        let mut new_keys: SmallVec<[Symbol; 4]> = SmallVec::new();
+        for key in keys {
+            let n_mentions = self.mentioned.entry(*key).or_default();
+            *n_mentions += 1;
+            // A key that nothing but this selector uses is no label of any pod.
+            let n_here = keys.iter().filter(|other| *other == key).count();
+            if *n_mentions == 1 && self.symbols.n_users(*key) as usize > n_here {
+                new_keys.push(*key);
+            }
+        }
         if !new_keys.is_empty() {
             self.split_signatures(&new_keys);
         }
     }
 
-    /// Some selector mentions label keys for the first time: pods that differ in them are no longer alike.
-    fn split_signatures(&mut self, keys: &[Symbol]) {
-        let concerned = self.pods.iter().filter(|(_, p)| keys.iter().any(|k| p.labels.get(*k).is_some()));
-        for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
-            let pod = self.pods.get(id);
-            let (namespace, terminating, rule_set, node) =
-                (pod.namespace, pod.terminating, pod.rule_set, pod.node);
-            let (before, labels) = (pod.signature, pod.labels.clone());
-            let signature = self.signature_of(namespace, terminating, &labels);
-            self.pods.get_mut(id).signature = signature;
-            if let Some(node) = node {
-                self.count(rule_set, before, node, -1);
-                self.count(rule_set, signature, node, 1);
+    /// Counts that label keys are mentioned once less, each.
+    pub(super) fn unmention(&mut self, keys: impl IntoIterator<Item = Symbol>) {
+        for key in keys {
+            if let Some(n_mentions) = self.mentioned.get_mut(&key) {
+                *n_mentions -= 1;
+                if *n_mentions == 0 {
+                    self.mentioned.remove(&key);
+                }
             }
         }
     }
 
-    /// Number of counter entries that are not zero; zero once all pods have gone.
-    pub fn n_counted(&self) -> usize {
-        let matchers = self.matchers.iter().map(|(_, m)| {
-            let matching = m.matching.iter().map(|(_, c)| c.iter().count());
-            let owners = m.owners.iter().flat_map(|(_, c)| {
-                [&c.required_anti_affinity, &c.required_affinity, &c.preferred].map(|c| c.iter().count())
+    /// A selector mentions label keys for the first time: pods that differ in them are no longer alike. What is
+    /// counted stays: no matcher looks at these keys yet.
+    fn split_signatures(&mut self, keys: &[Symbol]) {
+        let has_key = |set: &LabelSet| keys.iter().any(|key| set.of.labels.get(*key).is_some());
+        let concerned: Vec<_> =
+            self.label_sets.iter().filter(|(_, set)| has_key(set)).map(|(id, _)| id).collect();
+        if concerned.is_empty() {
+            return;
+        }
+        self.signature_epoch += 1;
+        let mut moved: FxHashMap<LabelSetId, SignatureId> = FxHashMap::default();
+        for id in concerned {
+            let of = self.label_sets.get(id).of.clone();
+            let signature = self.signature_of(&of);
+            let before = std::mem::replace(&mut self.label_sets.get_mut(id).signature, signature);
+            moved.insert(id, before);
+        }
+        for pod in self.pods.iter_mut() {
+            let Some(before) = moved.get(&pod.label_set) else { continue };
+            pod.signature = self.label_sets.get(pod.label_set).signature;
+            if let Some(node) = pod.node {
+                self.signatures.table.get_mut(*before).place(node, -1);
+                self.signatures.table.get_mut(pod.signature).place(node, 1);
+            }
+        }
+        self.release_all(moved.into_values().map(Use::Signature).collect::<Vec<_>>());
+    }
+
+    /// Number of counter entries that are not zero; zero once all pods are removed.
+    pub(crate) fn n_counted(&self) -> usize {
+        let matchers = self.matchers.table.iter().map(|(_, m)| {
+            let matching = m.matching.iter().map(|m| m.counter.iter().count());
+            let owners = m.owners.iter().flat_map(|o| {
+                let owners = &o.counter;
+                [&owners.required_anti_affinity, &owners.required_affinity, &owners.preferred]
+                    .map(|c| c.iter().count())
             });
             matching.sum::<usize>() + owners.sum::<usize>()
         });
-        matchers.sum::<usize>() + self.signatures.iter().map(|(_, i)| i.placed.len()).sum::<usize>()
+        let placed = self.signatures.table.iter().map(|(_, signature)| signature.placed.len());
+        matchers.sum::<usize>() + placed.sum::<usize>()
     }
 }
 
-pub(super) fn count_placed<'a>(
+fn insert_sorted(ids: &mut Vec<MatcherId>, id: MatcherId) {
+    if let Err(i) = ids.binary_search(&id) {
+        ids.insert(i, id);
+    }
+}
+
+/// Counts the pods of a signature in a topology in (1) or out (−1).
+pub(super) fn count_placed(
     topologies: &Topologies,
     topology: TopologyId,
     counter: &mut Counter,
-    placed: impl Iterator<Item = (&'a NodeId, &'a u32)>,
+    signature: &LabelSignature,
     sign: i64,
 ) {
-    for (node, n) in placed {
+    for (node, n) in &signature.placed {
         if let Some(domain) = topologies.domain(topology, *node) {
             let n = sign * i64::from(*n);
             counter.add(domain, Tally { count: n, weight: n });

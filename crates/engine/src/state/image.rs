@@ -17,19 +17,21 @@ pub(crate) struct Images {
 pub(crate) type NodeImages = Box<[(Symbol, i64)]>;
 
 impl Images {
-    /// Takes note of a node's images.
+    /// Counts a node's images in; their symbols are the node's.
     pub(crate) fn add(&mut self, symbols: &mut Symbols, images: &[ContainerImage]) -> NodeImages {
         // A name listed twice on one node counts once, with its last size.
         let names =
             images.iter().flat_map(|image| image.names.iter().map(move |name| (name, image.size_bytes)));
-        let sizes: BTreeMap<_, _> = names.map(|(name, size)| (symbols.intern(name), size)).collect();
+        let sizes: BTreeMap<&str, i64> = names.map(|(name, size)| (name.as_str(), size)).collect();
+        let sizes: BTreeMap<Symbol, i64> =
+            sizes.into_iter().map(|(name, size)| (symbols.intern(name), size)).collect();
         for name in sizes.keys() {
             *self.n_nodes.entry(*name).or_default() += 1;
         }
         sizes.into_iter().collect()
     }
 
-    /// A node's images have gone.
+    /// Counts a node's images out.
     pub(crate) fn remove(&mut self, images: &NodeImages) {
         for (name, _) in images {
             if let Some(n) = self.n_nodes.get_mut(name) {

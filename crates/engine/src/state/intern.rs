@@ -1,44 +1,103 @@
-//! Interning: a text becomes a small number once, and is compared as a number ever after.
+//! Interning: a text becomes a small number once, and is compared as a number from then on.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// An interned text. Equal texts have equal symbols within one cluster.
+use hashbrown::HashTable;
+
+/// An interned text. Equal texts have equal symbols within one cluster, for as long as the symbol has users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Symbol(pub(crate) u32);
 
-/// The texts seen so far. They are never forgotten: the vocabulary of label keys and values is small
-/// beside the objects that use it.
+#[derive(Clone)]
+struct Entry {
+    text: Arc<str>,
+    n_users: u32,
+}
+
+/// The texts in use, each with the number of its users: every [`Symbols::intern`] is to be followed by one
+/// [`Symbols::release`].
 ///
-/// The map is keyed by what users send, so it keeps the standard library's keyed hasher.
+/// Texts are what users send: the hasher is keyed.
 #[derive(Default)]
 pub(crate) struct Symbols {
-    by_text: HashMap<Arc<str>, Symbol>,
-    texts: Vec<Arc<str>>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_text: HashTable<u32>,
+    hasher: RandomState,
 }
 
 impl Symbols {
-    /// The symbol of a text, made if need be.
-    pub(crate) fn intern(&mut self, text: &str) -> Symbol {
-        if let Some(symbol) = self.by_text.get(text) {
-            return *symbol;
-        }
-        let symbol =
-            Symbol(u32::try_from(self.texts.len()).expect("fewer than 2^32 distinct texts fit in memory"));
-        let text: Arc<str> = text.into();
-        self.texts.push(text.clone());
-        self.by_text.insert(text, symbol);
-        symbol
+    /// Number of texts.
+    pub(crate) fn len(&self) -> usize {
+        self.by_text.len()
     }
 
-    /// The symbol of a text, if it has been seen.
+    /// The symbol of a text, with one more user.
+    pub(crate) fn intern(&mut self, text: &str) -> Symbol {
+        let hash = self.hasher.hash_one(text);
+        if let Some(found) = self.by_text.find(hash, |i| *self.entries[*i as usize].text == *text) {
+            self.entries[*found as usize].n_users += 1;
+            return Symbol(*found);
+        }
+        let entry = Entry { text: text.into(), n_users: 1 };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 distinct texts fit in memory")
+            }
+        };
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.by_text.insert_unique(hash, index, |i| hasher.hash_one(&*entries[*i as usize].text));
+        Symbol(index)
+    }
+
+    /// Counts one more user.
+    pub(crate) fn retain(&mut self, symbol: Symbol) {
+        self.entries[symbol.0 as usize].n_users += 1;
+    }
+
+    /// Counts one user fewer; the last one takes the text with it.
+    pub(crate) fn release(&mut self, symbol: Symbol) {
+        let entry = &mut self.entries[symbol.0 as usize];
+        debug_assert!(entry.n_users > 0, "a symbol is released once for each time it was interned");
+        entry.n_users -= 1;
+        if entry.n_users == 0 {
+            let text = std::mem::take(&mut entry.text);
+            let hash = self.hasher.hash_one(&*text);
+            if let Ok(found) = self.by_text.find_entry(hash, |i| *i == symbol.0) {
+                found.remove();
+            }
+            self.free.push(symbol.0);
+        }
+    }
+
+    pub(crate) fn release_all(&mut self, symbols: impl IntoIterator<Item = Symbol>) {
+        symbols.into_iter().for_each(|symbol| self.release(symbol));
+    }
+
+    pub(crate) fn n_users(&self, symbol: Symbol) -> u32 {
+        self.entries[symbol.0 as usize].n_users
+    }
+
+    /// The symbol of a text, if it has users.
     pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
-        self.by_text.get(text).copied()
+        let is_it = |i: &u32| *self.entries[*i as usize].text == *text;
+        self.by_text.find(self.hasher.hash_one(text), is_it).map(|i| Symbol(*i))
     }
 
     /// The text of a symbol.
     pub(crate) fn text(&self, symbol: Symbol) -> &str {
-        &self.texts[symbol.0 as usize]
+        &self.entries[symbol.0 as usize].text
+    }
+
+    /// The text of a symbol, for those who keep it beyond the symbol.
+    pub(crate) fn shared_text(&self, symbol: Symbol) -> Arc<str> {
+        self.entries[symbol.0 as usize].text.clone()
     }
 }
 
@@ -63,6 +122,11 @@ impl Labels {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
         self.0.iter().copied()
+    }
+
+    /// Keys and values.
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.0.iter().flat_map(|(key, value)| [*key, *value])
     }
 
     /// Only the labels whose key passes.

@@ -4,7 +4,7 @@
 //! domain, the pods that match it and the pods that carry a term with it; the inverted index finds the
 //! matchers that a new pod's labels satisfy without testing every one.
 
-use std::collections::HashMap;
+use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -13,10 +13,10 @@ use super::counter::Counter;
 use super::intern::{Labels, Symbol, Symbols};
 use super::namespace::Namespaces;
 use super::selector::{LabelMatcher, LabelRequirement};
+use super::table::{Id, Keyed, Table};
 use super::topology::TopologyId;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct MatcherId(pub(crate) u32);
+pub(crate) type MatcherId = Id<Matcher>;
 
 /// The namespaces a question is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +57,11 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl PodQuery {
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let NamespaceMatcher { names, selector } = &self.namespaces;
+        names.iter().copied().chain(selector.symbols()).chain(self.labels.symbols())
+    }
+
     fn matches(
         &self,
         symbols: &Symbols,
@@ -120,13 +125,68 @@ impl TermOwners {
     }
 }
 
-/// A conjunction of questions (usually one), with its counters.
+/// A counter in a topology, and the number of rules that read it. A user of the topology.
+pub(crate) struct TopologyCounter<C> {
+    pub(crate) topology: TopologyId,
+    pub(crate) counter: C,
+    n_users: u32,
+}
+
+/// The counters of one kind, one for each topology.
+pub(crate) type TopologyCounters<C> = SmallVec<[TopologyCounter<C>; 1]>;
+
+/// Counts one more user of a counter; adds it, with one user, if it is the first.
+pub(super) fn retain_counter<C>(
+    counters: &mut TopologyCounters<C>,
+    topology: TopologyId,
+    new: impl FnOnce() -> C,
+) -> bool {
+    let known = counters.iter_mut().find(|c| c.topology == topology);
+    let is_new = known.is_none();
+    match known {
+        Some(counter) => counter.n_users += 1,
+        None => counters.push(TopologyCounter { topology, counter: new(), n_users: 1 }),
+    }
+    is_new
+}
+
+/// Counts one user fewer; returns whether that was the last one, and the counter is removed.
+pub(super) fn release_counter<C>(counters: &mut TopologyCounters<C>, topology: TopologyId) -> bool {
+    let Some(i) = counters.iter().position(|c| c.topology == topology) else { return false };
+    counters[i].n_users -= 1;
+    let is_unused = counters[i].n_users == 0;
+    if is_unused {
+        counters.swap_remove(i);
+    }
+    is_unused
+}
+
+/// A conjunction of questions (usually one), with its counters. A user of its symbols; it mentions its label keys.
 pub(crate) struct Matcher {
-    queries: SmallVec<[PodQuery; 1]>,
-    /// Pods that match, per domain of each topology somebody asks about.
-    pub(crate) matching: SmallVec<[(TopologyId, Counter); 1]>,
-    /// Pods that carry a term with this matcher, per domain of the term's topology.
-    pub(crate) owners: SmallVec<[(TopologyId, TermOwners); 1]>,
+    pub(super) queries: SmallVec<[PodQuery; 1]>,
+    /// Pods that match, per domain of each topology that rules ask about.
+    pub(crate) matching: TopologyCounters<Counter>,
+    /// Pods that own a term with this matcher, per domain of the term's topology.
+    pub(crate) owners: TopologyCounters<TermOwners>,
+}
+
+impl Keyed for Matcher {
+    type Key = [PodQuery];
+
+    fn key(&self) -> &[PodQuery] {
+        &self.queries
+    }
+}
+
+/// The requirement of a matcher that both indexes go by: one that the labels of a matching pod must show.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor<'a> {
+    /// The key with one of the values.
+    Pairs(Symbol, &'a [Symbol]),
+    /// The key.
+    Key(Symbol),
+    /// There is none.
+    None,
 }
 
 impl Matcher {
@@ -149,22 +209,25 @@ impl Matcher {
 
     /// The counter of matching pods in a topology that was asked for when the matcher was registered.
     pub(crate) fn matching_in(&self, topology: TopologyId) -> Option<&Counter> {
-        self.matching.iter().find(|(t, _)| *t == topology).map(|(_, c)| c)
+        self.matching.iter().find(|c| c.topology == topology).map(|c| &c.counter)
     }
 
     /// The counter of pods with a required anti-affinity term in a topology; none if nobody ever had one.
     pub(crate) fn owners_in(&self, topology: TopologyId) -> Option<&Counter> {
-        let owners = self.owners.iter().find(|(t, _)| *t == topology);
-        owners.map(|(_, owners)| &owners.required_anti_affinity)
+        self.owners_by(topology).map(|owners| &owners.required_anti_affinity)
     }
 
-    fn requirements(&self) -> impl Iterator<Item = &LabelRequirement> {
+    /// The counters of pods with a term in a topology; none if no rule has one.
+    pub(crate) fn owners_by(&self, topology: TopologyId) -> Option<&TermOwners> {
+        self.owners.iter().find(|c| c.topology == topology).map(|c| &c.counter)
+    }
+
+    pub(super) fn requirements(&self) -> impl Iterator<Item = &LabelRequirement> {
         self.queries.iter().flat_map(|q| q.labels.requirements())
     }
 
-    /// The requirement that the inverted index files the matcher under: one that a matching pod's labels
-    /// must show, and best the one with the fewest values.
-    fn anchor(&self) -> Option<&LabelRequirement> {
+    /// The one with the fewest values is best.
+    pub(super) fn anchor(&self) -> Anchor<'_> {
         let rank = |r: &LabelRequirement| match r {
             LabelRequirement::In(_, values) => Some(values.len()),
             LabelRequirement::Exists(_) | LabelRequirement::Gt(..) | LabelRequirement::Lt(..) => {
@@ -172,57 +235,73 @@ impl Matcher {
             }
             LabelRequirement::NotIn(..) | LabelRequirement::DoesNotExist(_) => None,
         };
-        self.requirements().filter_map(|r| Some((rank(r)?, r))).min_by_key(|(rank, _)| *rank).map(|(_, r)| r)
+        let ranked = self.requirements().filter_map(|r| Some((rank(r)?, r)));
+        match ranked.min_by_key(|(rank, _)| *rank) {
+            Some((_, LabelRequirement::In(key, values))) => Anchor::Pairs(*key, values),
+            Some((_, requirement)) => Anchor::Key(requirement.key()),
+            None => Anchor::None,
+        }
     }
 }
 
 /// All matchers, and the inverted index over them.
 #[derive(Default)]
 pub(crate) struct Matchers {
-    all: Vec<Matcher>,
-    by_queries: HashMap<SmallVec<[PodQuery; 1]>, MatcherId>,
+    pub(super) table: Table<Matcher>,
     by_pair: FxHashMap<(Symbol, Symbol), Vec<MatcherId>>,
     by_key: FxHashMap<Symbol, Vec<MatcherId>>,
     unanchored: Vec<MatcherId>,
+    /// Number of those that a change of namespace labels can concern.
+    pub(super) n_with_namespace_labels: usize,
 }
 
 impl Matchers {
-    /// The matcher of these questions, and whether it is new.
-    pub(crate) fn intern(&mut self, queries: SmallVec<[PodQuery; 1]>) -> (MatcherId, bool) {
-        if let Some(id) = self.by_queries.get(&queries) {
-            return (*id, false);
+    pub(crate) fn get(&self, id: MatcherId) -> &Matcher {
+        self.table.get(id)
+    }
+
+    pub(crate) fn any(&self, test: impl Fn(&Matcher) -> bool) -> bool {
+        self.table.iter().any(|(_, matcher)| test(matcher))
+    }
+
+    pub(super) fn insert(&mut self, queries: SmallVec<[PodQuery; 1]>) -> MatcherId {
+        let matcher = Matcher { queries, matching: SmallVec::new(), owners: SmallVec::new() };
+        self.n_with_namespace_labels += usize::from(matcher.looks_at_namespace_labels());
+        let id = self.table.insert(matcher);
+        match self.table.get(id).anchor() {
+            Anchor::Pairs(key, values) => {
+                values.iter().for_each(|value| self.by_pair.entry((key, *value)).or_default().push(id));
+            }
+            Anchor::Key(key) => self.by_key.entry(key).or_default().push(id),
+            Anchor::None => self.unanchored.push(id),
         }
-        let id = MatcherId(self.all.len() as u32);
-        let matcher =
-            Matcher { queries: queries.clone(), matching: SmallVec::new(), owners: SmallVec::new() };
-        match matcher.anchor() {
-            Some(LabelRequirement::In(key, values)) => {
-                for value in values {
-                    self.by_pair.entry((*key, *value)).or_default().push(id);
+        id
+    }
+
+    /// Counts one user fewer; returns the matcher if that was the last one.
+    pub(super) fn release(&mut self, id: MatcherId) -> Option<Matcher> {
+        fn remove<K: Eq + Hash>(index: &mut FxHashMap<K, Vec<MatcherId>>, key: K, id: MatcherId) {
+            if let Some(ids) = index.get_mut(&key) {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    index.remove(&key);
                 }
             }
-            Some(requirement) => self.by_key.entry(requirement.key()).or_default().push(id),
-            None => self.unanchored.push(id),
         }
-        self.all.push(matcher);
-        self.by_queries.insert(queries, id);
-        (id, true)
-    }
-
-    pub(crate) fn get(&self, id: MatcherId) -> &Matcher {
-        &self.all[id.0 as usize]
-    }
-
-    pub(crate) fn get_mut(&mut self, id: MatcherId) -> &mut Matcher {
-        &mut self.all[id.0 as usize]
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (MatcherId, &Matcher)> {
-        self.all.iter().enumerate().map(|(i, m)| (MatcherId(i as u32), m))
+        let matcher = self.table.release(id)?;
+        self.n_with_namespace_labels -= usize::from(matcher.looks_at_namespace_labels());
+        match matcher.anchor() {
+            Anchor::Pairs(key, values) => {
+                values.iter().for_each(|value| remove(&mut self.by_pair, (key, *value), id));
+            }
+            Anchor::Key(key) => remove(&mut self.by_key, key, id),
+            Anchor::None => self.unanchored.retain(|other| *other != id),
+        }
+        Some(matcher)
     }
 
     /// The matchers that may match a pod with these labels: a superset found by its labels alone.
-    pub(crate) fn candidates(&self, labels: &Labels) -> impl Iterator<Item = MatcherId> + '_ {
+    fn candidates(&self, labels: &Labels) -> impl Iterator<Item = MatcherId> + '_ {
         let pairs = labels.iter().collect::<SmallVec<[_; 8]>>();
         let found = pairs.into_iter().flat_map(|(key, value)| {
             let by_pair = self.by_pair.get(&(key, value)).into_iter().flatten();
@@ -232,7 +311,7 @@ impl Matchers {
     }
 
     /// The matchers that match a pod, sorted.
-    pub(crate) fn matching(
+    pub(super) fn matching(
         &self,
         symbols: &Symbols,
         namespaces: &Namespaces,
@@ -242,6 +321,7 @@ impl Matchers {
         let matches = |id: &MatcherId| self.get(*id).matches(symbols, namespaces, pod, direction);
         let mut found: Vec<_> = self.candidates(pod.labels).filter(matches).collect();
         found.sort_unstable();
+        found.dedup();
         found
     }
 }

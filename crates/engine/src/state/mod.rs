@@ -10,6 +10,7 @@ pub(crate) mod counter;
 mod counting;
 pub(crate) mod image;
 pub(crate) mod intern;
+mod lease;
 pub(crate) mod matcher;
 pub(crate) mod name_order;
 pub(crate) mod namespace;
@@ -23,28 +24,37 @@ pub(crate) mod selector;
 mod settings;
 pub(crate) mod signature;
 pub(crate) mod spread;
+mod table;
 pub(crate) mod topology;
 pub(crate) mod uid;
 mod update;
 mod workload;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::change::{Change, ChangeLog, TrackedChange};
 use self::image::Images;
 use self::intern::{Symbol, Symbols};
+use self::lease::Ended;
 use self::matcher::Matchers;
 use self::name_order::NameOrder;
 use self::namespace::Namespaces;
-use self::node::{NodeId, Nodes};
+use self::node::{Allocatable, NodeId, Nodes};
 use self::pod::{PodId, Pods};
 use self::profile::ProfileState;
-use self::rule_set::RuleSets;
-use self::signature::Signatures;
+use self::rule_set::RuleSet;
+use self::signature::{LabelSet, Signatures};
+use self::spread::DefaultSpread;
+use self::table::Table;
 use self::topology::Topologies;
 use self::workload::WorkloadSelectors;
+
+pub(crate) use self::lease::Freed;
 
 pub use self::compile::MAX_ALL_TOPOLOGIES;
 pub use self::settings::Settings;
@@ -64,7 +74,10 @@ pub(crate) struct State {
     pub(crate) topologies: Topologies,
     pub(crate) matchers: Matchers,
     pub(crate) signatures: Signatures,
-    pub(crate) rule_sets: RuleSets,
+    pub(crate) rule_sets: Table<RuleSet>,
+    pub(crate) label_sets: Table<LabelSet>,
+    default_spreads: Table<DefaultSpread>,
+    allocatables: Table<Arc<Allocatable>>,
     workloads: WorkloadSelectors,
     pub(crate) changes: ChangeLog,
     pub(crate) name_order: NameOrder,
@@ -72,8 +85,13 @@ pub(crate) struct State {
     recorded: Option<Vec<Change>>,
     /// The same for changes that can make rules of running pods hold or not.
     tracked: Option<Vec<TrackedChange>>,
-    /// Label keys that some selector mentions.
-    mentioned: FxHashSet<Symbol>,
+    /// Label keys by which selectors (and signatures: [`signature::LabelSignature`]) tell pods apart, and how many do.
+    mentioned: FxHashMap<Symbol, u32>,
+    /// Counts the times that label sets got other signatures.
+    signature_epoch: usize,
+    ended: Ended,
+    /// Rule sets and signatures that have been removed, until they are taken.
+    freed: Vec<Freed>,
     /// The empty text.
     pub(crate) empty: Symbol,
 }
@@ -99,13 +117,19 @@ impl State {
             topologies: Topologies::default(),
             matchers: Matchers::default(),
             signatures: Signatures::default(),
-            rule_sets: RuleSets::default(),
+            rule_sets: Table::default(),
+            label_sets: Table::default(),
+            default_spreads: Table::default(),
+            allocatables: Table::default(),
             workloads: WorkloadSelectors::default(),
             changes: ChangeLog::default(),
             name_order: NameOrder::default(),
             recorded: None,
             tracked: None,
-            mentioned: FxHashSet::default(),
+            mentioned: FxHashMap::default(),
+            signature_epoch: 0,
+            ended: Ended::default(),
+            freed: Vec::new(),
         }
     }
 
@@ -120,7 +144,7 @@ impl State {
 
     /// Epoch: when it changes, pods that had the same signature may have different ones.
     pub(crate) fn signature_epoch(&self) -> usize {
-        self.mentioned.len()
+        self.signature_epoch
     }
 
     pub(crate) fn find_node(&self, name: &str) -> Option<NodeId> {
@@ -133,6 +157,27 @@ impl State {
 
     pub(crate) fn node_name(&self, node: NodeId) -> &str {
         self.symbols.text(self.nodes.get(node).name)
+    }
+
+    /// Number of entries in each table.
+    pub(crate) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
+        let matchers = || self.matchers.table.iter().map(|(_, matcher)| matcher);
+        [
+            ("symbols", self.symbols.len()),
+            ("namespaces", self.namespaces.len()),
+            ("nodes", self.nodes.len()),
+            ("allocatables", self.allocatables.len()),
+            ("pods", self.pods.len()),
+            ("rule sets", self.rule_sets.len()),
+            ("label sets", self.label_sets.len()),
+            ("signatures", self.signatures.table.len()),
+            ("mentioned keys", self.mentioned.len()),
+            ("default spreads", self.default_spreads.len()),
+            ("topologies", self.topologies.table.len()),
+            ("matchers", self.matchers.table.len()),
+            ("counters", matchers().map(|m| m.matching.len() + m.owners.len()).sum()),
+        ]
+        .into()
     }
 
     /// From now on appends changes to these (with `None`, records none); returns those recorded before.

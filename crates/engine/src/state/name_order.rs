@@ -25,12 +25,12 @@ impl NameOrder {
     }
 
     /// Adds a name; tells whether all numbers changed.
-    pub(crate) fn insert(&mut self, name: &str, node: NodeId) -> bool {
+    pub(crate) fn insert(&mut self, name: Arc<str>, node: NodeId) -> bool {
         let before =
-            self.by_name.range::<str, _>((Unbounded, Excluded(name))).next_back().map(|(_, n)| self.of(*n));
+            self.by_name.range::<str, _>((Unbounded, Excluded(&*name))).next_back().map(|(_, n)| self.of(*n));
         let after =
-            self.by_name.range::<str, _>((Excluded(name), Unbounded)).next().map(|(_, n)| self.of(*n));
-        self.by_name.insert(name.into(), node);
+            self.by_name.range::<str, _>((Excluded(&*name), Unbounded)).next().map(|(_, n)| self.of(*n));
+        self.by_name.insert(name, node);
         if self.of_node.len() <= node.0 as usize {
             self.of_node.resize(node.0 as usize + 1, 0);
         }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::intern::{Labels, Symbol};
 
-/// The namespaces that exist as objects.
+/// The namespaces that exist as objects. A user of their names and labels.
 #[derive(Default)]
 pub(crate) struct Namespaces {
     labels: FxHashMap<Symbol, Labels>,
@@ -16,15 +16,15 @@ impl Namespaces {
         self.labels.get(&namespace)
     }
 
-    /// Sets or removes a namespace; tells whether anything changed.
-    pub(crate) fn set(&mut self, namespace: Symbol, labels: Option<Labels>) -> bool {
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Sets or removes a namespace; returns its labels before.
+    pub(super) fn set(&mut self, namespace: Symbol, labels: Option<Labels>) -> Option<Labels> {
         match labels {
-            Some(labels) if self.labels.get(&namespace) == Some(&labels) => false,
-            Some(labels) => {
-                self.labels.insert(namespace, labels);
-                true
-            }
-            None => self.labels.remove(&namespace).is_some(),
+            Some(labels) => self.labels.insert(namespace, labels),
+            None => self.labels.remove(&namespace),
         }
     }
 }

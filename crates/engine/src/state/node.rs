@@ -1,13 +1,15 @@
 //! Nodes.
 
+use std::sync::Arc;
+
 use berth_api::object::ResourceList;
 use berth_api::rules::{HostPort, PodRequests, TaintEffect};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use super::image::NodeImages;
 use super::intern::{Labels, Symbol, Symbols};
 use super::pod::PodId;
+use super::table::{Id, Keyed};
 
 /// A node of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,8 +21,7 @@ pub(crate) struct Resources {
     pub(crate) milli_cpu: i64,
     pub(crate) memory: i64,
     pub(crate) ephemeral_storage: i64,
-    /// Sorted by name, as text.
-    pub(crate) scalar: SmallVec<[(Symbol, i64); 2]>,
+    pub(crate) scalar: Vec<(Symbol, i64)>,
 }
 
 impl Resources {
@@ -32,22 +33,6 @@ impl Resources {
             ephemeral_storage: requests.ephemeral_storage,
             scalar: requests.scalar.iter().map(|(name, amount)| (symbols.intern(name), *amount)).collect(),
         }
-    }
-
-    /// Compiles what a node offers, and how many pods it takes.
-    pub(crate) fn of_node(symbols: &mut Symbols, list: &ResourceList) -> (Resources, i64) {
-        let mut resources = Resources::default();
-        let mut pods = 0;
-        for (name, quantity) in list {
-            match name.as_str() {
-                "cpu" => resources.milli_cpu = quantity.millis(),
-                "memory" => resources.memory = quantity.units(),
-                "ephemeral-storage" => resources.ephemeral_storage = quantity.units(),
-                "pods" => pods = quantity.units(),
-                _ => resources.scalar.push((symbols.intern(name), quantity.units())),
-            }
-        }
-        (resources, pods)
     }
 
     /// The amount of a resource other than CPU, memory and storage; none if it is not listed.
@@ -65,6 +50,42 @@ impl Resources {
                 None => self.scalar.push((*name, sign * amount)),
             }
         }
+        // Nothing keeps the name of a resource that no pod asks for.
+        if sign < 0 {
+            self.scalar.retain(|(_, sum)| *sum != 0);
+        }
+    }
+}
+
+/// What a node offers: nodes that offer the same share it. A user of the names of its resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Allocatable {
+    pub(crate) resources: Resources,
+    pub(crate) pods: i64,
+}
+
+impl Allocatable {
+    pub(super) fn compile(symbols: &mut Symbols, list: &ResourceList) -> Allocatable {
+        let mut allocatable = Allocatable::default();
+        let resources = &mut allocatable.resources;
+        for (name, quantity) in list {
+            match name.as_str() {
+                "cpu" => resources.milli_cpu = quantity.millis(),
+                "memory" => resources.memory = quantity.units(),
+                "ephemeral-storage" => resources.ephemeral_storage = quantity.units(),
+                "pods" => allocatable.pods = quantity.units(),
+                _ => resources.scalar.push((symbols.intern(name), quantity.units())),
+            }
+        }
+        allocatable
+    }
+}
+
+impl Keyed for Arc<Allocatable> {
+    type Key = Allocatable;
+
+    fn key(&self) -> &Allocatable {
+        self
     }
 }
 
@@ -76,14 +97,14 @@ pub(crate) struct TaintRecord {
     pub(crate) effect: TaintEffect,
 }
 
-/// A node and what runs on it.
+/// A node and what runs on it. A user of its symbols and of what it offers.
 pub(crate) struct NodeRecord {
     pub(crate) name: Symbol,
     pub(crate) labels: Labels,
     pub(crate) unschedulable: bool,
     pub(crate) taints: Box<[TaintRecord]>,
-    pub(crate) allocatable: Resources,
-    pub(crate) allowed_pods: i64,
+    pub(crate) allocatable: Arc<Allocatable>,
+    pub(crate) allocatable_id: Id<Arc<Allocatable>>,
     pub(crate) images: NodeImages,
     /// Sum of the requests of its pods.
     pub(crate) requested: Resources,
@@ -96,6 +117,12 @@ pub(crate) struct NodeRecord {
 }
 
 impl NodeRecord {
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let taints = self.taints.iter().flat_map(|taint| [taint.key, taint.value]);
+        let images = self.images.iter().map(|(name, _)| *name);
+        self.labels.symbols().chain(taints).chain(images).chain([self.name])
+    }
+
     /// The same node with its sums, but without the lists that no filter reads.
     pub(crate) fn without_pods(&self) -> NodeRecord {
         NodeRecord {
@@ -110,7 +137,16 @@ impl NodeRecord {
         }
     }
 
-    /// Adds (`sign` 1) or takes away (−1) what a pod uses.
+    /// Moves the pods of another record of the node here, with what they use.
+    pub(super) fn take_pods(&mut self, other: &mut NodeRecord) {
+        self.requested = std::mem::take(&mut other.requested);
+        self.non_zero_milli_cpu = other.non_zero_milli_cpu;
+        self.non_zero_memory = other.non_zero_memory;
+        self.ports = std::mem::take(&mut other.ports);
+        self.pods = std::mem::take(&mut other.pods);
+    }
+
+    /// Adds (`sign` 1) or subtracts (−1) what a pod uses.
     pub(crate) fn account(
         &mut self,
         requests: &Resources,

@@ -38,6 +38,16 @@ impl NodeMatcher {
         NodeMatcher(Some(requirements.iter().map(compile).collect()))
     }
 
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.0.iter().flatten().flat_map(|condition| {
+            let (requirement, name) = match condition {
+                NodeCondition::Label(requirement) => (Some(requirement), None),
+                NodeCondition::Name { name, .. } => (None, Some(*name)),
+            };
+            requirement.into_iter().flat_map(LabelRequirement::symbols).chain(name)
+        })
+    }
+
     pub(crate) fn matches(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
         let holds = |condition: &NodeCondition| match condition {
             NodeCondition::Label(requirement) => requirement.matches(symbols, &node.labels),
@@ -54,6 +64,10 @@ pub(crate) struct NodeSelectorMatcher(Box<[NodeMatcher]>);
 impl NodeSelectorMatcher {
     pub(crate) fn compile(symbols: &mut Symbols, terms: &[NodeTerm]) -> NodeSelectorMatcher {
         NodeSelectorMatcher(terms.iter().map(|t| NodeMatcher::compile(symbols, t)).collect())
+    }
+
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.0.iter().flat_map(NodeMatcher::symbols)
     }
 
     pub(crate) fn matches(&self, symbols: &Symbols, node: &NodeRecord) -> bool {

@@ -1,15 +1,15 @@
 //! Pods that are assigned to a node.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use berth_api::object::Pod;
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
-use super::intern::{Labels, Symbol};
+use super::intern::Symbol;
 use super::node::NodeId;
-use super::prepared::PreparedPod;
 use super::rule_set::RuleSetId;
-use super::signature::SignatureId;
+use super::signature::{LabelSetId, SignatureId};
 use super::uid::Uid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,7 +18,7 @@ pub(crate) struct PodId(pub(crate) u32);
 /// The annotation that kubelet marks its mirror pods with.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// How a pod stands against others where one has to go.
+/// By what pods are compared when one of them is to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Precedence {
     pub(crate) priority: i32,
@@ -44,46 +44,46 @@ impl Precedence {
     }
 }
 
-/// An assigned pod.
+/// An assigned pod. A user of its rule set, its label set and its node name.
 pub(crate) struct PodRecord {
-    pub(crate) namespace: Symbol,
     pub(crate) name: Box<str>,
     pub(crate) uid: Uid,
-    pub(crate) labels: Labels,
-    pub(crate) terminating: bool,
     pub(crate) precedence: Precedence,
     pub(crate) rule_set: RuleSetId,
+    pub(crate) label_set: LabelSetId,
+    /// That of the label set.
     pub(crate) signature: SignatureId,
+    /// That of the label set.
+    pub(crate) namespace: Symbol,
     /// The node it is assigned to, by name: the node may not exist (yet, or any more).
     pub(crate) node_name: Symbol,
     /// The node, when it exists: only then does the pod count anywhere.
     pub(crate) node: Option<NodeId>,
+    pub(crate) terminating: bool,
 }
 
-impl PodRecord {
-    /// Whether nothing of a pod differs that rules look at.
-    pub(crate) fn is_as(&self, pod: &PreparedPod, node_name: Symbol) -> bool {
-        self.rule_set == pod.rule_set
-            && self.node_name == node_name
-            && self.terminating == pod.terminating
-            && self.precedence == pod.precedence
-            && self.labels == pod.labels
-    }
-}
-
-/// All assigned pods.
+/// All assigned pods. Names are what users send: the hasher is keyed.
 #[derive(Default)]
 pub(crate) struct Pods {
     slots: Vec<Option<PodRecord>>,
     free: Vec<PodId>,
-    by_key: HashMap<(Symbol, Box<str>), PodId>,
+    by_key: HashTable<PodId>,
+    hasher: RandomState,
     /// Pods assigned to nodes that do not exist.
     pub(crate) unknown_node_pods: FxHashMap<Symbol, Vec<PodId>>,
 }
 
+impl PodRecord {
+    /// Whether a pod of the same name differs in nothing that rules look at.
+    pub(super) fn is_as(&self, other: &PodRecord) -> bool {
+        (self.rule_set, self.label_set, self.node_name, self.precedence)
+            == (other.rule_set, other.label_set, other.node_name, other.precedence)
+    }
+}
+
 impl Pods {
     pub(crate) fn insert(&mut self, record: PodRecord) -> PodId {
-        let key = (record.namespace, record.name.clone());
+        let hash = self.hash(record.namespace, &record.name);
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.0 as usize] = Some(record);
@@ -94,19 +94,32 @@ impl Pods {
                 PodId((self.slots.len() - 1) as u32)
             }
         };
-        self.by_key.insert(key, id);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let hash_of = |id: &PodId| {
+            slots[id.0 as usize].as_ref().map_or(0, |pod| hasher.hash_one((pod.namespace, &*pod.name)))
+        };
+        self.by_key.insert_unique(hash, id, hash_of);
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<PodRecord> {
         let record = self.slots[id.0 as usize].take()?;
-        self.by_key.remove(&(record.namespace, record.name.clone()));
+        if let Ok(found) = self.by_key.find_entry(self.hash(record.namespace, &record.name), |i| *i == id) {
+            found.remove();
+        }
         self.free.push(id);
         Some(record)
     }
 
+    fn hash(&self, namespace: Symbol, name: &str) -> u64 {
+        self.hasher.hash_one((namespace, name))
+    }
+
     pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
-        self.by_key.get(&(namespace, name.into())).copied()
+        let is_it = |id: &PodId| {
+            self.find_by_id(*id).is_some_and(|pod| pod.namespace == namespace && *pod.name == *name)
+        };
+        self.by_key.find(self.hash(namespace, name), is_it).copied()
     }
 
     /// A pod, if it exists.
@@ -121,6 +134,10 @@ impl Pods {
 
     pub(crate) fn get_mut(&mut self, id: PodId) -> &mut PodRecord {
         self.slots[id.0 as usize].as_mut().expect("pod ids are only kept for pods that exist")
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PodRecord> {
+        self.slots.iter_mut().flatten()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PodId, &PodRecord)> {

@@ -1,11 +1,16 @@
 //! Pods parsed and compiled for one cluster.
 
+use std::sync::Arc;
+
 use berth_api::object::Pod;
 
 use super::State;
 use super::intern::{Labels, Symbol};
-use super::pod::Precedence;
+use super::lease::{Lease, Use};
+use super::pod::{PodId, PodRecord, Precedence};
 use super::rule_set::RuleSetId;
+use super::signature::{LabelSetId, PodLabels};
+use super::spread::DefaultSpreadId;
 use super::uid::Uid;
 
 /// A pod, parsed and compiled for one cluster.
@@ -14,24 +19,33 @@ pub struct PreparedPod {
     pub(crate) namespace: Symbol,
     pub(crate) name: Box<str>,
     pub(crate) uid: Uid,
-    pub(crate) labels: Labels,
     pub(crate) terminating: bool,
     pub(crate) precedence: Precedence,
     /// Whether lower-priority pods may be removed for it (`spec.preemptionPolicy`).
     pub(crate) preempts: bool,
     pub(crate) rule_set: RuleSetId,
+    pub(crate) label_set: LabelSetId,
+    pub(crate) default_spread: Option<DefaultSpreadId>,
     /// The node it names itself, if any.
-    pub(crate) node_name: Option<Symbol>,
+    pub(crate) node_name: Option<Arc<str>>,
     /// Scheduling gates that hold it back.
     pub(crate) gates: Vec<String>,
     /// Its scheduler name, if no profile has it.
     pub(crate) unknown_scheduler: Option<Box<str>>,
+    /// Keeps the ids above valid, and with them the namespace.
+    _lease: Arc<Lease>,
 }
 
 impl PreparedPod {
     /// The same pod under another name: of many pods that differ in nothing else, one needs to be prepared.
     pub fn named(&self, name: &str) -> PreparedPod {
         PreparedPod { name: name.into(), uid: Uid::default(), ..self.clone() }
+    }
+
+    /// What a controller makes in its place: the same pod, not started.
+    pub(crate) fn replacement(&self) -> PreparedPod {
+        let precedence = Precedence { started: Precedence::NOT_STARTED, ..self.precedence };
+        PreparedPod { uid: Uid::default(), precedence, ..self.clone() }
     }
 
     /// Its name.
@@ -47,27 +61,70 @@ impl PreparedPod {
 
 impl State {
     /// Prepares a pod: its rules are parsed and compiled, and those seen for the first time are registered.
-    ///
-    /// What comes back can be decided and placed any number of times, whatever happens to the cluster
-    /// meanwhile.
     pub(crate) fn prepare(&mut self, pod: &Pod) -> PreparedPod {
         let rule_set = self.rule_set_of(pod);
-        let namespace = self.symbols.intern(&pod.metadata.namespace);
-        let labels = Labels::intern(&mut self.symbols, &pod.metadata.labels);
+        let label_set = self.label_set_of(pod);
+        let default_spread = self.default_spread(rule_set, label_set);
         let profile = self.rule_sets.get(rule_set).key.profile.map(|i| &self.profiles[i].profile);
         let gates = pod.spec.scheduling_gates.iter().map(|g| g.name.clone());
+        let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
         PreparedPod {
             namespace,
             name: pod.metadata.name.as_str().into(),
             uid: Uid::new(&pod.metadata.uid),
-            labels,
-            terminating: pod.metadata.deletion_timestamp.is_some(),
+            terminating,
             precedence: Precedence::of(pod),
             preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
             rule_set,
-            node_name: (!pod.spec.node_name.is_empty()).then(|| self.symbols.intern(&pod.spec.node_name)),
+            label_set,
+            default_spread,
+            node_name: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.as_str().into()),
             gates: gates.filter(|_| profile.is_none_or(|p| p.scheduling_gates)).collect(),
             unknown_scheduler: profile.is_none().then(|| pod.spec.scheduler_name.as_str().into()),
+            _lease: self.pod_lease(rule_set, label_set, default_spread),
         }
+    }
+
+    /// An assigned pod as if it were pending.
+    pub(crate) fn as_pending(&mut self, pod: PodId) -> PreparedPod {
+        let PodRecord { namespace, terminating, precedence, rule_set, label_set, .. } = *self.pods.get(pod);
+        self.rule_sets.retain(rule_set);
+        self.label_sets.retain(label_set);
+        let default_spread = self.default_spread(rule_set, label_set);
+        let record = self.pods.get(pod);
+        PreparedPod {
+            namespace,
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            terminating,
+            precedence,
+            preempts: false,
+            rule_set,
+            label_set,
+            default_spread,
+            node_name: None,
+            gates: Vec::new(),
+            unknown_scheduler: None,
+            _lease: self.pod_lease(rule_set, label_set, default_spread),
+        }
+    }
+
+    fn pod_lease(
+        &self,
+        rule_set: RuleSetId,
+        label_set: LabelSetId,
+        default_spread: Option<DefaultSpreadId>,
+    ) -> Arc<Lease> {
+        let uses = [Use::RuleSet(rule_set), Use::LabelSet(label_set)];
+        self.lease(uses.into_iter().chain(default_spread.map(Use::DefaultSpread)))
+    }
+
+    pub(super) fn label_set_of(&mut self, pod: &Pod) -> LabelSetId {
+        let of = PodLabels {
+            namespace: self.symbols.intern(&pod.metadata.namespace),
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            labels: Labels::intern(&mut self.symbols, &pod.metadata.labels),
+        };
+        self.label_set(of)
     }
 }

@@ -1,19 +1,18 @@
 //! RuleSets: pods with the same rules in the same namespace, compiled once.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use berth_api::rules::{PodRules, PodTerm};
 use smallvec::SmallVec;
 
 use super::intern::Symbol;
+use super::lease::Use;
 use super::matcher::{ExistingTermKind, MatcherId};
 use super::node::Resources;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
+use super::spread::Spread;
+use super::table::{Id, Keyed};
 use super::topology::TopologyId;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RuleSetId(pub(crate) u32);
+pub(crate) type RuleSetId = Id<RuleSet>;
 
 /// What makes pods one rule_set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +55,9 @@ pub(crate) struct ExistingTerm {
 
 /// A rule_set with its rules compiled against the cluster's symbols, topologies and matchers.
 pub(crate) struct RuleSet {
-    pub(crate) key: Arc<RuleSetKey>,
+    pub(crate) key: RuleSetKey,
+    /// Matchers, counters and topologies that it uses.
+    pub(super) uses: Box<[Use]>,
     pub(crate) requests: Resources,
     pub(crate) images: Box<[Symbol]>,
     pub(crate) node_selector: Box<[(Symbol, Symbol)]>,
@@ -72,9 +73,28 @@ pub(crate) struct RuleSet {
     /// The terms of affinity among them, as they are asked of a pod that runs: they share a matcher for the pods that
     /// match all of *these*, since what is ignored during execution must not evict anybody.
     pub(crate) executing_affinity: Box<[RequiredTerm]>,
+    /// Its own spread constraints.
+    pub(crate) spread: Box<[Spread]>,
+}
+
+impl Keyed for RuleSet {
+    type Key = RuleSetKey;
+
+    fn key(&self) -> &RuleSetKey {
+        &self.key
+    }
 }
 
 impl RuleSet {
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let selector = self.node_selector.iter().flat_map(|(key, value)| [*key, *value]);
+        let required = self.required_node_affinity.iter().flat_map(NodeSelectorMatcher::symbols);
+        let preferred = self.preferred_node_affinity.iter().flat_map(NodeMatcher::symbols);
+        let scalar = self.requests.scalar.iter().map(|(name, _)| *name);
+        let own = self.images.iter().copied().chain([self.key.namespace]);
+        own.chain(scalar).chain(selector).chain(required).chain(preferred)
+    }
+
     pub(crate) fn rules(&self) -> &PodRules {
         &self.key.rules
     }
@@ -148,32 +168,4 @@ impl RuleAt {
 pub(crate) fn anti_affinity(rule_set: &RuleSet, i: u32) -> (&RequiredTerm, &PodTerm) {
     let compiled = &rule_set.required_anti_affinity[i as usize];
     (compiled, &rule_set.rules().required_anti_affinity[compiled.index])
-}
-
-/// All rule sets.
-#[derive(Default)]
-pub(crate) struct RuleSets {
-    all: Vec<RuleSet>,
-    by_key: HashMap<Arc<RuleSetKey>, RuleSetId>,
-}
-
-impl RuleSets {
-    pub(crate) fn find(&self, key: &RuleSetKey) -> Option<RuleSetId> {
-        self.by_key.get(key).copied()
-    }
-
-    pub(crate) fn insert(&mut self, rule_set: RuleSet) -> RuleSetId {
-        let id = RuleSetId(self.all.len() as u32);
-        self.by_key.insert(rule_set.key.clone(), id);
-        self.all.push(rule_set);
-        id
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub(crate) fn get(&self, id: RuleSetId) -> &RuleSet {
-        &self.all[id.0 as usize]
-    }
 }

@@ -33,6 +33,15 @@ impl LabelRequirement {
         }
     }
 
+    /// The key and the values.
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let values = match self {
+            LabelRequirement::In(_, values) | LabelRequirement::NotIn(_, values) => &values[..],
+            _ => &[],
+        };
+        values.iter().copied().chain([self.key()])
+    }
+
     pub(crate) fn key(&self) -> Symbol {
         match self {
             LabelRequirement::In(key, _)
@@ -86,6 +95,10 @@ impl LabelMatcher {
 
     pub(crate) fn is_everything(&self) -> bool {
         self.0.as_ref().is_some_and(|all| all.is_empty())
+    }
+
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.requirements().iter().flat_map(LabelRequirement::symbols)
     }
 
     pub(crate) fn requirements(&self) -> &[LabelRequirement] {

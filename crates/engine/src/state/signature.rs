@@ -1,28 +1,53 @@
-//! Signatures: pods that no selector can tell apart.
+//! Label sets and label signatures: what pods are to selectors.
+//!
+//! Pods with the same labels share a label set. Of its labels only those tell pods apart whose keys some selector
+//! mentions: the others are left out of the signature, by which pods are matched and counted.
 
-use std::collections::HashMap;
-
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::intern::{Labels, Symbol};
-use super::matcher::MatcherId;
+use super::matcher::{Anchor, MatcherId};
 use super::node::NodeId;
+use super::table::{Id, Keyed, Table};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SignatureId(pub(crate) u32);
+pub(crate) type LabelSetId = Id<LabelSet>;
+pub(crate) type SignatureId = Id<LabelSignature>;
 
-/// What selectors see of a pod: its namespace, whether it is being deleted, and the labels whose keys
-/// some selector mentions. A label that no selector mentions tells no pods apart.
+/// What selectors could see of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SignatureKey {
+pub(crate) struct PodLabels {
     pub(crate) namespace: Symbol,
+    /// Whether the pod is being deleted.
     pub(crate) terminating: bool,
     pub(crate) labels: Labels,
 }
 
-/// An signature, the matchers it satisfies, and where its pods run.
+impl PodLabels {
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.labels.symbols().chain([self.namespace])
+    }
+}
+
+/// The labels of pods, all of them. A user of its signature and of its symbols.
+pub(crate) struct LabelSet {
+    pub(crate) of: PodLabels,
+    pub(crate) signature: SignatureId,
+}
+
+impl Keyed for LabelSet {
+    type Key = PodLabels;
+
+    fn key(&self) -> &PodLabels {
+        &self.of
+    }
+}
+
+/// The labels of pods whose keys some selector mentions, the matchers that they satisfy, and where the pods run.
+///
+/// A user of its symbols, and it mentions its keys itself: what selectors mention no longer still tells
+/// those pods apart that it has told apart before.
 pub(crate) struct LabelSignature {
-    pub(crate) key: SignatureKey,
+    pub(crate) of: PodLabels,
     /// Matchers it satisfies as a running pod (terms of the incoming pod), sorted.
     pub(crate) matched: Vec<MatcherId>,
     /// Matchers it satisfies as the incoming pod (terms of running pods), sorted.
@@ -31,34 +56,94 @@ pub(crate) struct LabelSignature {
     pub(crate) placed: FxHashMap<NodeId, u32>,
 }
 
-/// All signatures.
+impl LabelSignature {
+    pub(super) fn place(&mut self, node: NodeId, sign: i64) {
+        let placed = self.placed.entry(node).or_default();
+        *placed = placed.wrapping_add_signed(sign as i32);
+        if *placed == 0 {
+            self.placed.remove(&node);
+        }
+    }
+}
+
+impl Keyed for LabelSignature {
+    type Key = PodLabels;
+
+    fn key(&self) -> &PodLabels {
+        &self.of
+    }
+}
+
+type Ids = FxHashSet<SignatureId>;
+
+/// All signatures, and the index by which a matcher finds those that it may match.
 #[derive(Default)]
 pub(crate) struct Signatures {
-    all: Vec<LabelSignature>,
-    by_key: HashMap<SignatureKey, SignatureId>,
+    pub(super) table: Table<LabelSignature>,
+    by_label: FxHashMap<Symbol, FxHashMap<Symbol, Ids>>,
+    by_namespace: FxHashMap<Symbol, Ids>,
 }
 
 impl Signatures {
-    pub(crate) fn find(&self, key: &SignatureKey) -> Option<SignatureId> {
-        self.by_key.get(key).copied()
+    #[inline]
+    pub(crate) fn get(&self, id: SignatureId) -> &LabelSignature {
+        self.table.get(id)
     }
 
-    pub(crate) fn insert(&mut self, signature: LabelSignature) -> SignatureId {
-        let id = SignatureId(self.all.len() as u32);
-        self.by_key.insert(signature.key.clone(), id);
-        self.all.push(signature);
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LabelSignature> {
+        self.table.iter().map(|(_, signature)| signature)
+    }
+
+    pub(super) fn insert(&mut self, signature: LabelSignature) -> SignatureId {
+        let (namespace, labels) = (signature.of.namespace, signature.of.labels.clone());
+        let id = self.table.insert(signature);
+        for (key, value) in labels.iter() {
+            self.by_label.entry(key).or_default().entry(value).or_default().insert(id);
+        }
+        self.by_namespace.entry(namespace).or_default().insert(id);
         id
     }
 
-    pub(crate) fn get(&self, id: SignatureId) -> &LabelSignature {
-        &self.all[id.0 as usize]
+    /// Counts one user fewer; returns the signature if that was the last one.
+    pub(super) fn release(&mut self, id: SignatureId) -> Option<LabelSignature> {
+        let signature = self.table.release(id)?;
+        for (key, value) in signature.of.labels.iter() {
+            let Some(by_value) = self.by_label.get_mut(&key) else { continue };
+            remove_from(by_value, value, id);
+            if by_value.is_empty() {
+                self.by_label.remove(&key);
+            }
+        }
+        remove_from(&mut self.by_namespace, signature.of.namespace, id);
+        Some(signature)
     }
 
-    pub(crate) fn get_mut(&mut self, id: SignatureId) -> &mut LabelSignature {
-        &mut self.all[id.0 as usize]
+    pub(super) fn in_namespace(&self, namespace: Symbol) -> Vec<SignatureId> {
+        self.by_namespace.get(&namespace).into_iter().flatten().copied().collect()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SignatureId, &LabelSignature)> {
-        self.all.iter().enumerate().map(|(i, signature)| (SignatureId(i as u32), signature))
+    /// The signatures that a matcher may match: a superset found by one of its requirements.
+    pub(super) fn candidates(&self, anchor: Anchor<'_>) -> Vec<SignatureId> {
+        let with_key = |key: &Symbol| self.by_label.get(key).into_iter();
+        match anchor {
+            Anchor::Pairs(key, values) => {
+                let values = values.iter().flat_map(|v| with_key(&key).filter_map(|by| by.get(v))).flatten();
+                let mut found: Vec<_> = values.copied().collect();
+                found.sort_unstable();
+                found.dedup();
+                found
+            }
+            Anchor::Key(key) => with_key(&key).flat_map(|by| by.values()).flatten().copied().collect(),
+            Anchor::None => self.table.iter().map(|(id, _)| id).collect(),
+        }
+    }
+}
+
+fn remove_from(index: &mut FxHashMap<Symbol, Ids>, symbol: Symbol, id: SignatureId) {
+    if let Some(ids) = index.get_mut(&symbol) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            index.remove(&symbol);
+        }
     }
 }

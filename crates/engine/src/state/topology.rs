@@ -1,19 +1,20 @@
 //! Topologies: how node labels divide the nodes into domains.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::intern::{Labels, Symbol};
 use super::node::NodeId;
+use super::table::{Id, Keyed, Table};
 
 /// A topology known to the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TopologyId(u32);
+pub(crate) type TopologyId = Id<Topology>;
 
 impl TopologyId {
     /// The topology in which every node is a domain of its own, whatever its labels.
-    pub(crate) const NODE: TopologyId = TopologyId(0);
+    pub(crate) const NODE: TopologyId = TopologyId::FIRST;
 }
 
 /// A domain within one topology.
@@ -22,11 +23,15 @@ pub(crate) struct DomainId(pub(crate) u32);
 
 const NO_DOMAIN: u32 = u32::MAX;
 
-struct Topology {
+/// A user of its keys.
+pub(crate) struct Topology {
     /// Sorted label keys; nodes with equal values of all of them share a domain. Usually one key.
     keys: Box<[Symbol]>,
     /// Domains of a topology with several keys; with one key the value's symbol is the domain.
-    by_values: HashMap<Box<[Symbol]>, u32>,
+    by_values: HashMap<Arc<[Symbol]>, u32>,
+    /// Their values, by number of the domain; none for numbers that are free.
+    values: Vec<Option<Arc<[Symbol]>>>,
+    free: Vec<u32>,
     /// Domain of each node, `NO_DOMAIN` where it lacks a key.
     of_node: Vec<u32>,
     /// Number of nodes in each domain.
@@ -37,8 +42,8 @@ struct Topology {
 
 impl Topology {
     fn new(keys: Box<[Symbol]>) -> Topology {
-        let (by_values, of_node, n_nodes) = Default::default();
-        Topology { keys, by_values, of_node, n_nodes, shared: false }
+        let (by_values, values, free, of_node, n_nodes) = Default::default();
+        Topology { keys, by_values, values, free, of_node, n_nodes, shared: false }
     }
 
     /// Notes the domain of a node; tells whether that made the topology a shared one.
@@ -48,10 +53,17 @@ impl Topology {
             self.of_node.resize(index + 1, NO_DOMAIN);
         }
         let before = std::mem::replace(&mut self.of_node[index], domain);
+        if before == domain {
+            return false;
+        }
         if let Some(n) = self.n_nodes.get_mut(&before) {
             *n -= 1;
             if *n == 0 {
                 self.n_nodes.remove(&before);
+                if let Some(values) = self.values.get_mut(before as usize).and_then(Option::take) {
+                    self.by_values.remove(&values);
+                    self.free.push(before);
+                }
             }
         }
         if domain == NO_DOMAIN {
@@ -68,55 +80,69 @@ impl Topology {
         if let [key] = *self.keys {
             return labels.get(key).map_or(NO_DOMAIN, |value| value.0);
         }
-        let Some(values) = self.keys.iter().map(|k| labels.get(*k)).collect::<Option<Box<[Symbol]>>>() else {
+        let Some(values) = self.keys.iter().map(|k| labels.get(*k)).collect::<Option<Arc<[Symbol]>>>() else {
             return NO_DOMAIN;
         };
-        let next = self.by_values.len() as u32;
-        *self.by_values.entry(values).or_insert(next)
+        if let Some(domain) = self.by_values.get(&values) {
+            return *domain;
+        }
+        let domain = self.free.pop().unwrap_or_else(|| {
+            self.values.push(None);
+            (self.values.len() - 1) as u32
+        });
+        self.values[domain as usize] = Some(values.clone());
+        self.by_values.insert(values, domain);
+        domain
+    }
+}
+
+impl Topology {
+    #[inline]
+    fn domain_of(&self, node: NodeId) -> Option<DomainId> {
+        self.of_node.get(node.0 as usize).copied().filter(|d| *d != NO_DOMAIN).map(DomainId)
+    }
+}
+
+impl Keyed for Topology {
+    type Key = [Symbol];
+
+    fn key(&self) -> &[Symbol] {
+        &self.keys
     }
 }
 
 /// All topologies that some term or constraint speaks of.
 pub(crate) struct Topologies {
-    by_keys: HashMap<Box<[Symbol]>, TopologyId>,
-    all: Vec<Topology>,
+    pub(super) table: Table<Topology>,
 }
 
 impl Default for Topologies {
     fn default() -> Self {
-        let node = Topology::new(Box::default());
-        Topologies { by_keys: HashMap::new(), all: vec![node] }
+        let mut topologies = Topologies { table: Table::default() };
+        let node = topologies.table.insert(Topology::new(Box::default()));
+        debug_assert_eq!(node, TopologyId::NODE);
+        topologies
     }
 }
 
 impl Topologies {
-    /// The topology of these label keys (at least one), made if need be.
-    pub(crate) fn intern<'a>(
+    pub(super) fn insert<'a>(
         &mut self,
-        mut keys: Vec<Symbol>,
+        keys: Box<[Symbol]>,
         nodes: impl Iterator<Item = (NodeId, &'a Labels)>,
     ) -> TopologyId {
-        keys.sort_unstable();
-        keys.dedup();
-        let keys: Box<[Symbol]> = keys.into();
-        if let Some(id) = self.by_keys.get(&keys) {
-            return *id;
-        }
-        let mut topology = Topology::new(keys.clone());
+        let mut topology = Topology::new(keys);
         for (node, labels) in nodes {
             let domain = topology.domain(labels);
             topology.set(node, domain);
         }
-        let id = TopologyId(self.all.len() as u32);
-        self.all.push(topology);
-        self.by_keys.insert(keys, id);
-        id
+        self.table.insert(topology)
     }
 
     /// Takes note of a node's labels; `None` when the node goes. Tells whether a topology became a shared one.
     pub(crate) fn set_node(&mut self, node: NodeId, labels: Option<&Labels>) -> bool {
         let mut becomes_shared = false;
-        for topology in &mut self.all[1..] {
+        for topology in self.table.iter_mut().filter(|t| !t.keys.is_empty()) {
             let domain = labels.map_or(NO_DOMAIN, |labels| topology.domain(labels));
             becomes_shared |= topology.set(node, domain);
         }
@@ -125,7 +151,7 @@ impl Topologies {
 
     /// Whether domains may have several nodes; otherwise each is one node.
     pub(crate) fn is_shared(&self, topology: TopologyId) -> bool {
-        self.all[topology.0 as usize].shared
+        self.table.get(topology).shared
     }
 
     /// The domain a node is in; none when it lacks a key.
@@ -134,12 +160,16 @@ impl Topologies {
         if topology == TopologyId::NODE {
             return Some(DomainId(node.0));
         }
-        let domain = *self.all[topology.0 as usize].of_node.get(node.0 as usize)?;
-        (domain != NO_DOMAIN).then_some(DomainId(domain))
+        self.table.get(topology).domain_of(node)
+    }
+
+    /// The same for a topology that may have been removed: then none.
+    pub(crate) fn find_domain(&self, topology: TopologyId, node: NodeId) -> Option<DomainId> {
+        self.table.find_by_id(topology)?.domain_of(node)
     }
 
     /// The label keys of a topology.
     pub(crate) fn keys(&self, topology: TopologyId) -> &[Symbol] {
-        &self.all[topology.0 as usize].keys
+        &self.table.get(topology).keys
     }
 }

@@ -3,78 +3,93 @@
 //! Every update keeps the counters right at a cost that follows the terms concerned: adding or removing
 //! a pod touches the matchers it satisfies and the terms it owns, and nothing else.
 
+use std::sync::Arc;
+
 use berth_api::object::{Namespace, Node, Pod, Service};
-use berth_api::rules::{Selector, TaintEffect};
+use berth_api::rules::{Requirement, Selector, TaintEffect};
 
 use super::State;
 use super::change::{Change, NodeParts, PodAt, TrackedChange};
 use super::counting::count_placed;
 use super::intern::{Labels, Symbol};
-use super::node::{NodeId, NodeRecord, Resources, TaintRecord};
-use super::pod::{PodId, PodRecord};
+use super::lease::Use;
+use super::node::{Allocatable, NodeId, NodeRecord, Resources, TaintRecord};
+use super::pod::{PodId, PodRecord, Precedence};
 use super::prepared::PreparedPod;
-use super::topology::TopologyId;
+use super::signature::PodLabels;
+use super::uid::Uid;
 
 impl State {
     /// Adds or changes a namespace.
     pub(crate) fn set_namespace(&mut self, namespace: &Namespace) {
         let name = self.symbols.intern(&namespace.metadata.name);
         let labels = Labels::intern(&mut self.symbols, &namespace.metadata.labels);
-        self.change_namespace(name, Some(labels));
+        let is_changed = self.namespaces.labels(name) != Some(&labels);
+        if let Some(before) = self.namespaces.set(name, Some(labels)) {
+            self.symbols.release_all(before.symbols().chain([name]));
+        }
+        if is_changed {
+            self.namespace_changed(name);
+        }
     }
 
-    /// Removes a namespace. Pods in it stay: they go by themselves.
+    /// Removes a namespace. Pods in it stay until they are removed themselves.
     pub(crate) fn remove_namespace(&mut self, name: &str) {
-        let name = self.symbols.intern(name);
-        self.change_namespace(name, None);
+        let Some(name) = self.symbols.get(name) else { return };
+        if let Some(before) = self.namespaces.set(name, None) {
+            self.namespace_changed(name);
+            self.symbols.release_all(before.symbols().chain([name]));
+        }
     }
 
-    fn change_namespace(&mut self, name: Symbol, labels: Option<Labels>) {
-        if !self.namespaces.set(name, labels) {
+    fn namespace_changed(&mut self, name: Symbol) {
+        if self.recorded.is_some() {
+            self.record(Change::NamespaceChanged(self.symbols.shared_text(name)));
+        }
+        if self.matchers.n_with_namespace_labels == 0 {
             return;
         }
-        self.record(Change::NamespaceChanged(name));
-        self.changes.epochs.layout += 1;
-        if !self.matchers.iter().any(|(_, m)| m.looks_at_namespace_labels()) {
-            return;
-        }
-        let concerned: Vec<_> =
-            self.signatures.iter().filter(|(_, i)| i.key.namespace == name).map(|(id, _)| id).collect();
-        for id in concerned {
-            let (matched, matched_by_existing) = self.match_signature(&self.signatures.get(id).key);
-            let before = std::mem::take(&mut self.signatures.get_mut(id).matched);
+        for id in self.signatures.in_namespace(name) {
+            let signature = self.signatures.get(id);
+            let (matched, matched_by_existing) = self.match_labels(&signature.of);
+            if (&matched, &matched_by_existing) == (&signature.matched, &signature.matched_by_existing) {
+                continue;
+            }
+            self.changes.epochs.layout += 1;
+            let signature = self.signatures.table.get_mut(id);
+            signature.matched_by_existing = matched_by_existing;
+            let before = std::mem::replace(&mut signature.matched, matched.clone());
             let gained = matched.iter().filter(|m| before.binary_search(m).is_err()).map(|m| (*m, 1));
             let lost = before.iter().filter(|m| matched.binary_search(m).is_err()).map(|m| (*m, -1));
             for (matcher, sign) in gained.chain(lost) {
-                let placed = self.signatures.get(id).placed.iter();
-                for (topology, counter) in &mut self.matchers.get_mut(matcher).matching {
-                    count_placed(&self.topologies, *topology, counter, placed.clone(), sign);
+                let signature = self.signatures.get(id);
+                for matching in &mut self.matchers.table.get_mut(matcher).matching {
+                    let (topology, counter) = (matching.topology, &mut matching.counter);
+                    count_placed(&self.topologies, topology, counter, signature, sign);
                 }
                 self.track(|| TrackedChange::Matches(matcher, id));
             }
-            let signature = self.signatures.get_mut(id);
-            signature.matched = matched;
-            signature.matched_by_existing = matched_by_existing;
         }
     }
 
     /// Adds or changes a service, whose selector default spread constraints use.
     pub(crate) fn set_service(&mut self, service: &Service) {
-        let namespace = self.symbols.intern(&service.metadata.namespace);
-        let selector =
-            (!service.spec.selector.is_empty()).then(|| service.spec.selector.clone().into_iter().collect());
-        self.mention_text(service.spec.selector.keys());
-        self.changes.epochs.layout += 1;
-        self.workloads.set_service(namespace, &service.metadata.name, selector);
-        self.record(Change::SelectorChanged);
+        let requirement =
+            |(key, value): (&String, &String)| Requirement::In(key.clone(), vec![value.clone()]);
+        let requirements: Vec<_> = service.spec.selector.iter().map(requirement).collect();
+        let selector = (!requirements.is_empty()).then(|| Selector::new(requirements));
+        self.change_service(&service.metadata.namespace, &service.metadata.name, selector);
     }
 
     /// Removes a service.
     pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) {
-        let namespace = self.symbols.intern(namespace);
-        self.changes.epochs.layout += 1;
-        self.workloads.set_service(namespace, name, None);
-        self.record(Change::SelectorChanged);
+        self.change_service(namespace, name, None);
+    }
+
+    fn change_service(&mut self, namespace: &str, name: &str, selector: Option<Selector>) {
+        self.mention_selector(selector.as_ref());
+        let before = self.workloads.set_service(namespace, name, selector);
+        self.selector_changed(namespace, before);
     }
 
     /// Sets (or with `None` removes) the selector of a `ReplicationController`, `ReplicaSet` or
@@ -86,19 +101,80 @@ impl State {
         name: &str,
         selector: Option<Selector>,
     ) {
-        let namespace = self.symbols.intern(namespace);
-        let keys: Vec<_> =
-            selector.iter().flat_map(|s| s.requirements()).map(|r| r.key().to_owned()).collect();
-        self.mention_text(keys.iter());
+        self.mention_selector(selector.as_ref());
+        let before = self.workloads.set_owner(kind, namespace, name, selector);
+        self.selector_changed(namespace, before);
+    }
+
+    fn mention_selector(&mut self, selector: Option<&Selector>) {
+        let requirements = selector.into_iter().flat_map(Selector::requirements);
+        let keys: Vec<_> = requirements.map(|r| self.symbols.intern(r.key())).collect();
+        self.mention(&keys);
+    }
+
+    fn selector_changed(&mut self, namespace: &str, before: Option<Selector>) {
         self.changes.epochs.layout += 1;
-        self.workloads.set_owner(kind, namespace, name, selector);
+        if let Some(namespace) = self.symbols.get(namespace) {
+            self.resolve_defaults_again(namespace);
+        }
+        let requirements = before.iter().flat_map(Selector::requirements);
+        let keys: Vec<_> = requirements.filter_map(|r| self.symbols.get(r.key())).collect();
+        self.unmention(keys.iter().copied());
+        self.symbols.release_all(keys);
         self.record(Change::SelectorChanged);
     }
 
-    /// Adds or changes a node. Pods that were waiting for it begin to count.
+    /// Adds or changes a node. Pods that are assigned to it by name begin to count.
     pub(crate) fn set_node(&mut self, node: &Node) {
+        let name = self.symbols.intern(&node.metadata.name);
+        let mut record = self.node_record(name, node);
+        if let Some(id) = self.nodes.find(name) {
+            let before = self.nodes.get(id);
+            let parts = NodeParts {
+                labels: before.labels != record.labels,
+                taints: before.taints != record.taints,
+                allocatable: before.allocatable_id != record.allocatable_id,
+                unschedulable: before.unschedulable != record.unschedulable,
+                has_pods: !before.pods.is_empty(),
+            };
+            if before.images != record.images {
+                self.changes.epochs.images += 1;
+            }
+            self.changes.push(id);
+            if parts.labels {
+                self.count_node(id, -1);
+                self.set_topologies(id, Some(&record.labels));
+            }
+            record.take_pods(self.nodes.get_mut(id));
+            let before = std::mem::replace(self.nodes.get_mut(id), record);
+            if parts.labels {
+                self.count_node(id, 1);
+            }
+            self.release_node(before);
+            if parts.any() {
+                self.changes.places += u64::from(parts.labels || parts.taints || parts.unschedulable);
+                self.record_node(id, |name| Change::NodeChanged(name, parts));
+            }
+            return;
+        }
+        let labels = record.labels.clone();
+        let (id, reused) = self.nodes.insert(record);
+        self.set_topologies(id, Some(&labels));
+        if self.name_order.insert(self.symbols.shared_text(name), id) || reused {
+            self.changes.epochs.layout += 1;
+        }
+        self.changes.epochs.images += 1;
+        self.changes.push(id);
+        self.changes.places += 1;
+        self.record_node(id, Change::NodeAdded);
+        for pod in self.pods.unknown_node_pods.remove(&name).unwrap_or_default() {
+            self.attach(pod, id);
+        }
+    }
+
+    /// A node without pods; its images count.
+    fn node_record(&mut self, name: Symbol, node: &Node) -> NodeRecord {
         let symbols = &mut self.symbols;
-        let name = symbols.intern(&node.metadata.name);
         let labels = Labels::intern(symbols, &node.metadata.labels);
         let taints = node.spec.taints.iter().map(|t| TaintRecord {
             key: symbols.intern(&t.key),
@@ -108,75 +184,43 @@ impl State {
         let taints = taints.collect();
         // As the API server defaults it: a node that says only what it has offers all of it.
         let offered = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
-        let (allocatable, allowed_pods) =
-            offered.map(|list| Resources::of_node(symbols, list)).unwrap_or_default();
-
-        if let Some(id) = self.nodes.find(name) {
-            let record = self.nodes.get(id);
-            let parts = NodeParts {
-                labels: record.labels != labels,
-                taints: record.taints != taints,
-                allocatable: record.allocatable != allocatable || record.allowed_pods != allowed_pods,
-                unschedulable: record.unschedulable != node.spec.unschedulable,
-                has_pods: !record.pods.is_empty(),
-            };
-            self.images.remove(&self.nodes.get(id).images);
-            let images = self.images.add(&mut self.symbols, &node.status.images);
-            if self.nodes.get(id).images != images {
-                self.changes.epochs.images += 1;
+        let allocatable = offered.map(|list| Allocatable::compile(symbols, list)).unwrap_or_default();
+        let images = self.images.add(symbols, &node.status.images);
+        let allocatable_id = match self.allocatables.find(&allocatable) {
+            Some(id) => {
+                symbols.release_all(allocatable.resources.scalar.iter().map(|(name, _)| *name));
+                self.allocatables.retain(id);
+                id
             }
-            self.changes.push(id);
-            if parts.labels {
-                self.count_node(id, -1);
-                self.set_topologies(id, Some(&labels));
-                self.nodes.get_mut(id).labels = labels;
-                self.count_node(id, 1);
-            }
-            let record = self.nodes.get_mut(id);
-            record.unschedulable = node.spec.unschedulable;
-            record.taints = taints;
-            record.allocatable = allocatable;
-            record.allowed_pods = allowed_pods;
-            record.images = images;
-            if parts.any() {
-                self.changes.places += u64::from(parts.labels || parts.taints || parts.unschedulable);
-                self.record(Change::NodeChanged(name, parts));
-            }
-            return;
-        }
-
-        let images = self.images.add(&mut self.symbols, &node.status.images);
-        let (id, reused) = self.nodes.insert(NodeRecord {
+            None => self.allocatables.insert(Arc::new(allocatable)),
+        };
+        NodeRecord {
             name,
             labels,
             unschedulable: node.spec.unschedulable,
             taints,
-            allocatable,
-            allowed_pods,
+            allocatable: self.allocatables.get(allocatable_id).clone(),
+            allocatable_id,
             images,
             requested: Resources::default(),
             non_zero_milli_cpu: 0,
             non_zero_memory: 0,
             ports: Vec::new(),
             pods: Vec::new(),
-        });
-        let labels = self.nodes.get(id).labels.clone();
-        self.set_topologies(id, Some(&labels));
-        if self.name_order.insert(&node.metadata.name, id) || reused {
-            self.changes.epochs.layout += 1;
         }
-        self.changes.epochs.images += 1;
-        self.changes.push(id);
-        self.changes.places += 1;
-        self.record(Change::NodeAdded(name));
-        for pod in self.pods.unknown_node_pods.remove(&name).unwrap_or_default() {
-            self.attach(pod, id);
+    }
+
+    fn release_node(&mut self, record: NodeRecord) {
+        self.images.remove(&record.images);
+        self.symbols.release_all(record.symbols());
+        if let Some(allocatable) = self.allocatables.release(record.allocatable_id) {
+            self.symbols.release_all(allocatable.resources.scalar.iter().map(|(name, _)| *name));
         }
     }
 
     /// Removes a node. Its pods stay assigned to it by name, and count nowhere.
     pub(crate) fn remove_node(&mut self, name: &str) {
-        let Some(id) = self.symbols.get(name).and_then(|name| self.nodes.find(name)) else { return };
+        let Some(id) = self.find_node(name) else { return };
         for pod in self.nodes.get(id).pods.clone() {
             self.detach(pod);
             let name = self.pods.get(pod).node_name;
@@ -187,7 +231,7 @@ impl State {
         self.changes.epochs.images += 1;
         self.changes.push(id);
         if let Some(record) = self.nodes.remove(id) {
-            self.images.remove(&record.images);
+            self.release_node(record);
         }
         self.changes.places += 1;
         self.record(Change::NodeRemoved);
@@ -203,39 +247,56 @@ impl State {
             self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
             return false;
         }
-        let mut prepared = self.prepare(pod);
-        match prepared.node_name.take() {
-            Some(node) => self.assign(&prepared, node),
-            None => false,
-        }
+        let rule_set = self.rule_set_of(pod);
+        let label_set = self.label_set_of(pod);
+        let node_name = self.symbols.intern(&pod.spec.node_name);
+        let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
+        self.assign_record(PodRecord {
+            name: pod.metadata.name.as_str().into(),
+            uid: Uid::new(&pod.metadata.uid),
+            precedence: Precedence::of(pod),
+            rule_set,
+            label_set,
+            signature: self.label_sets.get(label_set).signature,
+            namespace,
+            node_name,
+            node: None,
+            terminating,
+        })
     }
 
-    /// Assigns a pod to a node; tells whether the node is known, so that the pod counts.
-    pub(crate) fn assign(&mut self, pod: &PreparedPod, node_name: Symbol) -> bool {
-        if let Some(there) = self.pods.find(pod.namespace, &pod.name) {
-            let record = self.pods.get(there);
-            if record.is_as(pod, node_name) {
-                let counts = record.node.is_some();
-                if record.uid != pod.uid {
-                    self.pods.get_mut(there).uid = pod.uid.clone();
-                }
+    /// Assigns a pod to a node; returns whether the node is known, so that the pod counts.
+    pub(crate) fn assign(&mut self, pod: &PreparedPod, node_name: &str) -> bool {
+        self.rule_sets.retain(pod.rule_set);
+        self.label_sets.retain(pod.label_set);
+        let record = PodRecord {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            precedence: pod.precedence,
+            rule_set: pod.rule_set,
+            label_set: pod.label_set,
+            signature: self.label_sets.get(pod.label_set).signature,
+            namespace: pod.namespace,
+            node_name: self.symbols.intern(node_name),
+            node: None,
+            terminating: pod.terminating,
+        };
+        self.assign_record(record)
+    }
+
+    fn assign_record(&mut self, record: PodRecord) -> bool {
+        if let Some(there) = self.pods.find(record.namespace, &record.name) {
+            let before = self.pods.get_mut(there);
+            if before.is_as(&record) {
+                let counts = before.node.is_some();
+                before.uid = record.uid.clone();
+                self.release_pod(&record);
                 return counts;
             }
             self.remove_record(there);
         }
-        let signature = self.signature_of(pod.namespace, pod.terminating, &pod.labels);
-        let id = self.pods.insert(PodRecord {
-            namespace: pod.namespace,
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            labels: pod.labels.clone(),
-            terminating: pod.terminating,
-            precedence: pod.precedence,
-            rule_set: pod.rule_set,
-            signature,
-            node_name,
-            node: None,
-        });
+        let node_name = record.node_name;
+        let id = self.pods.insert(record);
         match self.nodes.find(node_name) {
             Some(node) => {
                 self.attach(id, node);
@@ -246,6 +307,11 @@ impl State {
                 false
             }
         }
+    }
+
+    fn release_pod(&mut self, record: &PodRecord) {
+        self.symbols.release(record.node_name);
+        self.release_all([Use::RuleSet(record.rule_set), Use::LabelSet(record.label_set)]);
     }
 
     /// Removes a pod, if it is there.
@@ -266,14 +332,14 @@ impl State {
         if self.pods.get(id).node.is_some() {
             self.detach(id);
         }
-        if let Some(record) = self.pods.remove(id)
-            && let Some(unknown_node_pods) = self.pods.unknown_node_pods.get_mut(&record.node_name)
-        {
+        let Some(record) = self.pods.remove(id) else { return };
+        if let Some(unknown_node_pods) = self.pods.unknown_node_pods.get_mut(&record.node_name) {
             unknown_node_pods.retain(|p| *p != id);
             if unknown_node_pods.is_empty() {
                 self.pods.unknown_node_pods.remove(&record.node_name);
             }
         }
+        self.release_pod(&record);
     }
 
     fn attach(&mut self, pod: PodId, node: NodeId) {
@@ -301,8 +367,17 @@ impl State {
     fn record_pod(&mut self, pod: PodId, change: impl FnOnce(PodAt) -> Change) {
         if self.recorded.is_some() {
             let PodRecord { rule_set, signature, node_name, .. } = *self.pods.get(pod);
-            let places = self.changes.places;
-            self.record(change(PodAt { rule_set, signature, node: node_name, places }));
+            self.rule_sets.retain(rule_set);
+            self.signatures.table.retain(signature);
+            let _lease = self.lease([Use::RuleSet(rule_set), Use::Signature(signature)]);
+            let (node, places) = (self.symbols.shared_text(node_name), self.changes.places);
+            self.record(change(PodAt { rule_set, signature, node, places, _lease }));
+        }
+    }
+
+    fn record_node(&mut self, node: NodeId, change: impl FnOnce(Arc<str>) -> Change) {
+        if self.recorded.is_some() {
+            self.record(change(self.symbols.shared_text(self.nodes.get(node).name)));
         }
     }
 
@@ -320,9 +395,5 @@ impl State {
         let rules = compiled.rules();
         self.nodes.get_mut(node).account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
         self.count(rule_set, signature, node, sign);
-    }
-
-    pub(crate) fn topology(&mut self, keys: Vec<Symbol>) -> TopologyId {
-        self.topologies.intern(keys, self.nodes.iter().map(|(id, n)| (id, &n.labels)))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::OwnerReference;
-use berth_api::rules::{Requirement, Selector};
+use berth_api::rules::Selector;
 
 use super::intern::{Labels, Symbol, Symbols};
 
@@ -11,39 +11,33 @@ use super::intern::{Labels, Symbol, Symbols};
 const OWNER_KINDS: [(&str, &str); 3] =
     [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")];
 
-/// Selectors of services and of pods' owners.
+/// Selectors of services and of pods' owners, by namespace.
 #[derive(Default)]
 pub(crate) struct WorkloadSelectors {
-    services: HashMap<Symbol, BTreeMap<String, Vec<(String, String)>>>,
-    owners: HashMap<(String, Symbol, String), Selector>,
+    services: HashMap<String, BTreeMap<String, Selector>>,
+    owners: HashMap<String, BTreeMap<(String, String), Selector>>,
 }
 
 impl WorkloadSelectors {
-    pub(crate) fn set_service(
+    /// Sets or removes the selector of a service; returns the one before.
+    pub(super) fn set_service(
         &mut self,
-        namespace: Symbol,
-        name: &str,
-        selector: Option<Vec<(String, String)>>,
-    ) {
-        let services = self.services.entry(namespace).or_default();
-        match selector {
-            Some(selector) => _ = services.insert(name.to_owned(), selector),
-            None => _ = services.remove(name),
-        }
-    }
-
-    pub(crate) fn set_owner(
-        &mut self,
-        kind: &str,
-        namespace: Symbol,
+        namespace: &str,
         name: &str,
         selector: Option<Selector>,
-    ) {
-        let key = (kind.to_owned(), namespace, name.to_owned());
-        match selector {
-            Some(selector) => _ = self.owners.insert(key, selector),
-            None => _ = self.owners.remove(&key),
-        }
+    ) -> Option<Selector> {
+        set(&mut self.services, namespace, name.to_owned(), selector)
+    }
+
+    /// Sets or removes the selector of an owner; returns the one before.
+    pub(super) fn set_owner(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        selector: Option<Selector>,
+    ) -> Option<Selector> {
+        set(&mut self.owners, namespace, (kind.to_owned(), name.to_owned()), selector)
     }
 
     /// Whether an owner is of a kind whose selector counts.
@@ -59,19 +53,35 @@ impl WorkloadSelectors {
         labels: &Labels,
         owner: Option<&(String, String)>,
     ) -> Selector {
-        let has = |(k, v): &(String, String)| {
-            let found = symbols.get(k).and_then(|k| labels.get(k));
-            found.is_some_and(|found| symbols.text(found) == v)
-        };
-        let services = self.services.get(&namespace).into_iter().flat_map(|s| s.values());
-        let merged: BTreeMap<_, _> = services.filter(|s| s.iter().all(has)).flatten().cloned().collect();
-        let equal = |(k, v)| Requirement::In(k, vec![v]);
-        let mut requirements: Vec<_> = merged.into_iter().map(equal).collect();
-        if let Some((kind, name)) = owner
-            && let Some(selector) = self.owners.get(&(kind.clone(), namespace, name.clone()))
+        let namespace = symbols.text(namespace);
+        let label = |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
+        let services = self.services.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let matching = services.filter(|selector| selector.matches(label));
+        let mut requirements: Vec<_> = matching.flat_map(Selector::requirements).cloned().collect();
+        if let Some(owner) = owner
+            && let Some(selector) = self.owners.get(namespace).and_then(|owners| owners.get(owner))
         {
             requirements.extend_from_slice(selector.requirements());
         }
         Selector::new(requirements)
+    }
+}
+
+fn set<K: Ord>(
+    all: &mut HashMap<String, BTreeMap<K, Selector>>,
+    namespace: &str,
+    key: K,
+    selector: Option<Selector>,
+) -> Option<Selector> {
+    match selector {
+        Some(selector) => all.entry(namespace.to_owned()).or_default().insert(key, selector),
+        None => {
+            let of_namespace = all.get_mut(namespace)?;
+            let before = of_namespace.remove(&key);
+            if of_namespace.is_empty() {
+                all.remove(namespace);
+            }
+            before
+        }
     }
 }

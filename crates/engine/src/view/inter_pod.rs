@@ -33,7 +33,7 @@ impl Source {
         if self.kind == Kind::Matching {
             return matcher.matching_in(self.topology);
         }
-        let (_, owners) = matcher.owners.iter().find(|(t, _)| *t == self.topology)?;
+        let owners = matcher.owners_by(self.topology)?;
         Some(match self.kind {
             Kind::RequiredAntiAffinity => &owners.required_anti_affinity,
             Kind::RequiredAffinity => &owners.required_affinity,
@@ -86,7 +86,7 @@ impl InterPod {
         let against = || {
             signature.matched_by_existing.iter().flat_map(|matcher| {
                 let owners = &state.matchers.get(*matcher).owners;
-                owners.iter().map(|(topology, _)| (*matcher, *topology))
+                owners.iter().map(|owners| (*matcher, owners.topology))
             })
         };
         let mut rules = InterPod::default();

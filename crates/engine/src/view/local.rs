@@ -94,8 +94,7 @@ impl<'a> LocalRules<'a> {
 
 fn hash(node: &NodeRecord) -> u64 {
     let mut hasher = FxHasher::default();
-    let (allocatable, requested) = (&node.allocatable, &node.requested);
-    (allocatable.milli_cpu, allocatable.memory, requested.milli_cpu, requested.memory).hash(&mut hasher);
+    (node.allocatable_id, node.requested.milli_cpu, node.requested.memory).hash(&mut hasher);
     (node.pods.len(), node.taints.first().map(|taint| taint.key)).hash(&mut hasher);
     hasher.finish()
 }
@@ -107,8 +106,8 @@ fn is_like(a: &NodeRecord, b: &NodeRecord) -> bool {
         labels: _,
         unschedulable,
         taints,
-        allocatable,
-        allowed_pods,
+        allocatable: _,
+        allocatable_id,
         images,
         requested,
         non_zero_milli_cpu,
@@ -116,8 +115,8 @@ fn is_like(a: &NodeRecord, b: &NodeRecord) -> bool {
         ports,
         pods,
     } = a;
-    (*unschedulable, *allowed_pods, pods.len()) == (b.unschedulable, b.allowed_pods, b.pods.len())
+    (*unschedulable, *allocatable_id, pods.len()) == (b.unschedulable, b.allocatable_id, b.pods.len())
         && (*non_zero_milli_cpu, *non_zero_memory) == (b.non_zero_milli_cpu, b.non_zero_memory)
-        && (allocatable, requested) == (&b.allocatable, &b.requested)
+        && *requested == b.requested
         && (taints, images, ports) == (&b.taints, &b.images, &b.ports)
 }

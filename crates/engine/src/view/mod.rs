@@ -15,6 +15,8 @@ mod inter_pod;
 mod local;
 mod spread;
 
+use std::collections::hash_map::Entry;
+
 use berth_api::config::Plugin;
 use berth_api::rules::NodeSelectorRule;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,22 +26,29 @@ use crate::context::{Context, CycleState, NodeRef};
 use crate::nomination::{NominatedPods, Nominations};
 use crate::plugins::pod_topology_spread::natural_logarithm;
 use crate::plugins::{self, MAX_NODE_SCORE};
+use crate::state::Freed;
 use crate::state::State;
 use crate::state::change::Epochs;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::{RuleSet, RuleSetId};
 use crate::state::signature::SignatureId;
+use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
 use cells::{CellKey, Cells, Features, Place};
 use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
 use local::LocalRules;
 use spread::Constraints;
 
-/// The views of the rule sets in use; those that were not used for the longest time are dropped.
+type ViewKey = (RuleSetId, SignatureId);
+
+/// The views of the rule sets in use, by rule set and signature of their pods; those that were not used for the longest
+/// time are dropped.
 #[derive(Default)]
 pub(crate) struct Views {
-    by_rule_set: FxHashMap<(RuleSetId, SignatureId), Box<View>>,
+    all: FxHashMap<ViewKey, View>,
+    by_rule_set: FxHashMap<RuleSetId, FxHashSet<SignatureId>>,
+    by_signature: FxHashMap<SignatureId, FxHashSet<RuleSetId>>,
     /// Decisions so far.
     n_decisions: u64,
     /// Start of the log of changes. Views that have not read the entries before it are dropped.
@@ -63,7 +72,7 @@ struct View {
     epochs: Epochs,
     /// Whether images of the rule set are on any node.
     has_images: bool,
-    /// Topologies whose domains make the cells.
+    /// Topologies whose domains make the cells. Those of other rule sets' terms may have been removed since.
     topologies: SmallVec<[TopologyId; 2]>,
     inter_pod: InterPod,
     constraints: Constraints,
@@ -75,7 +84,7 @@ impl Views {
     /// the pod is one that no view fits.
     pub(crate) fn best(
         &mut self,
-        state: &mut State,
+        state: &State,
         nominations: &Nominations,
         pod: &PreparedPod,
     ) -> Option<(NodeId, i64)> {
@@ -84,22 +93,19 @@ impl Views {
         }
         if self.log_start != state.changes.start() {
             self.log_start = state.changes.start();
-            self.by_rule_set.retain(|_, view| state.changes.since(view.seen).is_some());
+            self.drop_where(|view| state.changes.since(view.seen).is_none());
         }
-        let signature = state.signature_of(pod.namespace, pod.terminating, &pod.labels);
+        let signature = state.label_sets.get(pod.label_set).signature;
         let key = (pod.rule_set, signature);
-        let known = self.by_rule_set.remove(&key);
-        let known = known.and_then(|mut view| view.catch_up(state).then_some(view));
-        let mut view = match known {
-            Some(view) => view,
-            None => {
-                // A view serves pods of every priority: nominated pods are looked up at each decision.
-                let cycle = CycleState::without_nominated(state, pod);
-                self.make_room(state.nodes.len());
-                Box::new(View::new(state, cycle)?)
-            }
-        };
+        let is_current = |view: &mut View| view.has_spread_of(state, pod) && view.catch_up(state);
+        if !self.all.get_mut(&key).is_some_and(is_current) {
+            // A view serves pods of every priority: nominated pods are looked up at each decision.
+            self.remove(key);
+            self.make_room(state.nodes.len());
+            self.insert(key, View::new(state, CycleState::without_nominated(state, pod))?);
+        }
         self.n_decisions += 1;
+        let view = self.all.get_mut(&key)?;
         view.used = self.n_decisions;
         let excluded =
             if nominations.is_empty() { Vec::new() } else { view.exclude_nominated(state, nominations, pod) };
@@ -107,20 +113,65 @@ impl Views {
         if !excluded.is_empty() {
             view.update_changed(state, excluded.into_iter());
         }
-        self.by_rule_set.insert(key, view);
         best
     }
 
     /// Drops an eighth of the views if there is no room for another one.
     fn make_room(&mut self, n_nodes: usize) {
         let max = MIN_VIEWS.max(MAX_VIEW_NODES / (n_nodes + NODES_PER_VIEW));
-        if self.by_rule_set.len() >= max {
-            let mut used: Vec<u64> = self.by_rule_set.values().map(|view| view.used).collect();
+        if self.all.len() >= max {
+            let mut used: Vec<u64> = self.all.values().map(|view| view.used).collect();
             let n_dropped = used.len() - (max - max / 8);
             let (_, newest_dropped, _) = used.select_nth_unstable(n_dropped);
             let newest_dropped = *newest_dropped;
-            self.by_rule_set.retain(|_, view| view.used > newest_dropped);
+            self.drop_where(|view| view.used <= newest_dropped);
         }
+    }
+
+    fn insert(&mut self, key: ViewKey, view: View) {
+        self.by_rule_set.entry(key.0).or_default().insert(key.1);
+        self.by_signature.entry(key.1).or_default().insert(key.0);
+        self.all.insert(key, view);
+    }
+
+    fn remove(&mut self, key: ViewKey) {
+        if self.all.remove(&key).is_none() {
+            return;
+        }
+        if let Entry::Occupied(mut signatures) = self.by_rule_set.entry(key.0) {
+            signatures.get_mut().remove(&key.1);
+            if signatures.get().is_empty() {
+                signatures.remove();
+            }
+        }
+        if let Entry::Occupied(mut rule_sets) = self.by_signature.entry(key.1) {
+            rule_sets.get_mut().remove(&key.0);
+            if rule_sets.get().is_empty() {
+                rule_sets.remove();
+            }
+        }
+    }
+
+    /// Drops the views of a rule set or a signature that has been removed from the state.
+    pub(crate) fn drop_views(&mut self, freed: Freed) {
+        let keys: Vec<ViewKey> = match freed {
+            Freed::RuleSet(id) => self.by_rule_set.get(&id).into_iter().flatten().map(|s| (id, *s)).collect(),
+            Freed::Signature(id) => {
+                self.by_signature.get(&id).into_iter().flatten().map(|r| (*r, id)).collect()
+            }
+        };
+        keys.into_iter().for_each(|key| self.remove(key));
+    }
+
+    fn drop_where(&mut self, is_dropped: impl Fn(&View) -> bool) {
+        let dropped: Vec<ViewKey> =
+            self.all.iter().filter(|(_, view)| is_dropped(view)).map(|(key, _)| *key).collect();
+        dropped.into_iter().for_each(|key| self.remove(key));
+    }
+
+    /// Number of views.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
     }
 }
 
@@ -168,6 +219,14 @@ impl View {
         Some(view)
     }
 
+    /// Whether a pod's spread constraints are those of the view. The default ones may have been resolved anew, and
+    /// their matchers freed.
+    fn has_spread_of(&self, state: &State, pod: &PreparedPod) -> bool {
+        let places = |s: &Spread| (s.matcher, s.topology);
+        pod.default_spread.is_none()
+            || state.spread_of(pod).iter().map(places).eq(self.cycle.spread.iter().map(places))
+    }
+
     /// Looks at the nodes that have changed; tells whether that was enough.
     fn catch_up(&mut self, state: &State) -> bool {
         let now = state.changes.epochs;
@@ -203,7 +262,7 @@ impl View {
     /// them; returns which.
     fn exclude_nominated(
         &mut self,
-        state: &mut State,
+        state: &State,
         nominations: &Nominations,
         pod: &PreparedPod,
     ) -> Vec<NodeId> {
@@ -250,7 +309,7 @@ impl View {
                 place.sum = sum;
                 place.key.clear();
                 for topology in &self.topologies {
-                    place.key.push(state.topologies.domain(*topology, id));
+                    place.key.push(state.topologies.find_domain(*topology, id));
                 }
             }
             put(&mut self.cells, id, sum.map(|_| &place));
@@ -443,12 +502,12 @@ mod tests {
         let pods: Vec<_> = (0..=MIN_VIEWS).map(prepare).collect();
         let mut views = Views::default();
         for pod in &pods {
-            assert!(views.best(&mut state, &Nominations::default(), pod).is_some());
+            assert!(views.best(&state, &Nominations::default(), pod).is_some());
         }
-        assert_eq!(views.by_rule_set.len(), pods.len());
+        assert_eq!(views.len(), pods.len());
         views.make_room(MAX_VIEW_NODES);
-        let n_dropped = pods.len() - views.by_rule_set.len();
-        assert!(n_dropped > 0 && views.by_rule_set.len() < MIN_VIEWS);
-        assert!(views.by_rule_set.values().all(|view| view.used > n_dropped as u64));
+        let n_dropped = pods.len() - views.len();
+        assert!(n_dropped > 0 && views.len() < MIN_VIEWS);
+        assert!(views.all.values().all(|view| view.used > n_dropped as u64));
     }
 }

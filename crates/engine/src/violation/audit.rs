@@ -13,7 +13,6 @@ use crate::plugins::{self, Filter};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
-use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RuleAt;
 use crate::state::rule_set::{RuleSet, RuleSetId};
 use crate::state::signature::SignatureId;
@@ -39,27 +38,13 @@ pub(crate) fn audit(
     nominations: &Nominations,
     mut progress: impl FnMut(usize, usize),
 ) -> Vec<Violation> {
-    let mut alike = group_alike(state);
-    // Spread constraints seen for the first time may tell pods apart that were alike.
-    loop {
-        let signature_epoch = state.signature_epoch();
-        for pods in alike.values() {
-            if let Some((first, _)) = pods.first() {
-                let prepared = state.pods.get(*first).as_pending();
-                CycleState::new(state, nominations, &prepared);
-            }
-        }
-        if state.signature_epoch() == signature_epoch {
-            break;
-        }
-        alike = group_alike(state);
-    }
+    let alike = group_alike(state);
     let n_pods = alike.values().map(Vec::len).sum();
     let cache = WitnessCache::default();
     let (mut found, mut n_judged) = (Vec::new(), 0);
     for ((rule_set, signature), pods) in alike {
         let Some((first, _)) = pods.first() else { continue };
-        let prepared = state.pods.get(*first).as_pending();
+        let prepared = state.as_pending(*first);
         let cycle = CycleState::new(state, nominations, &prepared);
         let group = Group { state, rule_set, signature, cycle: &cycle, cache: &cache };
         group.judge(&pods, &mut found);
@@ -140,25 +125,6 @@ impl State {
             term: term.to_owned(),
             required_during_execution,
             verdict,
-        }
-    }
-}
-
-impl PodRecord {
-    /// The pod as if it were to be placed anew.
-    pub(super) fn as_pending(&self) -> PreparedPod {
-        PreparedPod {
-            namespace: self.namespace,
-            name: self.name.clone(),
-            uid: self.uid.clone(),
-            labels: self.labels.clone(),
-            terminating: self.terminating,
-            precedence: self.precedence,
-            preempts: false,
-            rule_set: self.rule_set,
-            node_name: None,
-            gates: Vec::new(),
-            unknown_scheduler: None,
         }
     }
 }

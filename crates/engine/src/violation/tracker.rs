@@ -28,8 +28,8 @@ pub(crate) struct ViolationTracker {
     owners: FxHashMap<Place, FxHashSet<PodId>>,
     /// The places of each of them.
     places_of: FxHashMap<PodId, SmallVec<[Place; 2]>>,
-    /// By number of the matcher, how many entries of `owners` it has.
-    n_owned: Vec<u32>,
+    /// How many entries of `owners` a matcher has.
+    n_owned: FxHashMap<MatcherId, u32>,
     /// Pods to be evaluated.
     pods: FxHashSet<PodId>,
     /// Places where owners are to be evaluated.
@@ -114,10 +114,10 @@ impl ViolationTracker {
                     if !self.is_owned(matcher) {
                         continue;
                     }
-                    for (topology, _) in &state.matchers.get(matcher).matching {
+                    for topology in state.matchers.get(matcher).matching.iter().map(|c| c.topology) {
                         for node in state.signatures.get(signature).placed.keys() {
-                            if let Some(domain) = state.topologies.domain(*topology, *node) {
-                                self.places.insert((matcher, *topology, domain));
+                            if let Some(domain) = state.topologies.domain(topology, *node) {
+                                self.places.insert((matcher, topology, domain));
                             }
                         }
                     }
@@ -128,7 +128,7 @@ impl ViolationTracker {
     }
 
     fn is_owned(&self, matcher: MatcherId) -> bool {
-        self.n_owned.get(matcher.0 as usize).is_some_and(|n| *n > 0)
+        self.n_owned.contains_key(&matcher)
     }
 
     fn place(&mut self, state: &State, id: PodId, pod: &PodRecord) {
@@ -142,11 +142,7 @@ impl ViolationTracker {
         places.dedup();
         for place in &places {
             self.owners.entry(*place).or_default().insert(id);
-            let index = place.0.0 as usize;
-            if self.n_owned.len() <= index {
-                self.n_owned.resize(index + 1, 0);
-            }
-            self.n_owned[index] += 1;
+            *self.n_owned.entry(place.0).or_default() += 1;
         }
         if !places.is_empty() {
             self.places_of.insert(id, places);
@@ -155,7 +151,12 @@ impl ViolationTracker {
 
     fn displace(&mut self, id: PodId) {
         for place in self.places_of.remove(&id).into_iter().flatten() {
-            self.n_owned[place.0.0 as usize] -= 1;
+            if let Some(n_owned) = self.n_owned.get_mut(&place.0) {
+                *n_owned -= 1;
+                if *n_owned == 0 {
+                    self.n_owned.remove(&place.0);
+                }
+            }
             if let Some(owners) = self.owners.get_mut(&place) {
                 owners.remove(&id);
                 if owners.is_empty() {
@@ -175,10 +176,10 @@ impl ViolationTracker {
             if !self.is_owned(matcher) {
                 continue;
             }
-            for (topology, counter) in &state.matchers.get(matcher).matching {
+            for matching in &state.matchers.get(matcher).matching {
                 // Where several match, each has another one.
-                let alone = counter.iter().filter(|(_, tally)| tally.count == 1);
-                self.places.extend(alone.map(|(domain, _)| (matcher, *topology, domain)));
+                let alone = matching.counter.iter().filter(|(_, tally)| tally.count == 1);
+                self.places.extend(alone.map(|(domain, _)| (matcher, matching.topology, domain)));
             }
         }
         for place in std::mem::take(&mut self.places) {

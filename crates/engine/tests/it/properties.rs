@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use berth_api::config::Profile;
 use berth_api::object::Pod;
+use berth_api::rules::Selector;
 use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, Settings,
     Victims, WakeConditions,
@@ -41,8 +42,7 @@ impl History {
 
     /// Runs the operations side by side; tells the first disagreement.
     fn run(&self, operations: &[Operation]) -> Result<(), String> {
-        let (mut cluster, mut world) =
-            (Cluster::new(settings(&self.profile, &self.options)), World::default());
+        let (mut cluster, mut world) = (self.cluster(), World::default());
         cluster.record_changes(true);
         let (mut placed, mut n_operations, mut asked) = (0, 0, VecDeque::new());
         let mut parked: VecDeque<Parked> = VecDeque::new();
@@ -93,16 +93,65 @@ impl History {
             }
             placed += 1;
         }
+        // What only pending pods and recorded changes used is gone with the next update.
+        drop(parked);
+        cluster.record_changes(false);
+        cluster.remove_node("unknown");
+        self.check_tables(&cluster, &world)?;
+        self.remove_all(&mut cluster, &world);
+        same("tables of an empty cluster", &self.cluster().table_sizes(), &cluster.table_sizes())?;
+        same("counts of an empty cluster", &0, &cluster.n_counted())
+    }
+
+    fn cluster(&self) -> Cluster {
+        Cluster::new(settings(&self.profile, &self.options))
+    }
+
+    /// Every table has the size that it has in a cluster with the same objects and no history. Signatures may still
+    /// tell pods apart that selectors told apart which are gone: at most as many as there are label sets.
+    fn check_tables(&self, cluster: &Cluster, world: &World) -> Result<(), String> {
+        let mut fresh = self.cluster();
+        world.namespaces.iter().for_each(|n| fresh.set_namespace(n));
+        world.services.iter().for_each(|s| fresh.set_service(s));
+        for workload in &world.workloads {
+            let selector = Selector::parse(Some(&workload.selector)).ok();
+            fresh.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
+        }
+        world.nodes.iter().for_each(|n| fresh.set_node(n));
+        world.pods.iter().for_each(|p| _ = fresh.set_pod(p));
+        for pod in &world.nominated {
+            let prepared = fresh.prepare(pod);
+            fresh.nominate(&prepared, &pod.spec.node_name);
+        }
+        let (mut expected, mut sizes) = (fresh.table_sizes(), cluster.table_sizes());
+        for table in ["signatures", "mentioned keys"] {
+            let (needed, n) = (expected.remove(table), sizes.remove(table));
+            if n < needed || (table == "signatures" && n > Some(sizes["label sets"])) {
+                return Err(format!("{n:?} {table}, of {needed:?} that are needed"));
+            }
+        }
+        expected.remove("views");
+        sizes.remove("views");
+        same("tables", &expected, &sizes)
+    }
+
+    fn remove_all(&self, cluster: &mut Cluster, world: &World) {
+        world
+            .nominated
+            .iter()
+            .for_each(|p| _ = cluster.clear_nomination(&p.metadata.namespace, &p.metadata.name));
+        for workload in &world.workloads {
+            cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, None);
+        }
         // In an order that is not the one they came in.
         let mut keys: Vec<_> = world.pods.iter().map(|pod| pod.metadata.namespaced_name()).collect();
         keys.sort_by_key(|k| (k.name().len() % 3, k.name().to_owned(), k.namespace().to_owned()));
         keys.iter().for_each(|k| cluster.remove_pod(k.namespace(), k.name()));
-        match (cluster.n_pods(), cluster.n_counted()) {
-            (0, 0) => Ok(()),
-            (pods, counted) => {
-                Err(format!("with all pods removed, {pods} pods and {counted} counts are left"))
-            }
+        world.nodes.iter().for_each(|n| cluster.remove_node(&n.metadata.name));
+        for service in &world.services {
+            cluster.remove_service(&service.metadata.namespace, &service.metadata.name);
         }
+        world.namespaces.iter().for_each(|n| cluster.remove_namespace(&n.metadata.name));
     }
 }
 

@@ -85,8 +85,8 @@ pub(crate) fn shortages(
     node: &NodeRecord,
 ) -> SmallVec<[Shortage; 2]> {
     let mut shortages = SmallVec::new();
-    if n_pods + 1 > node.allowed_pods {
-        let (resource, allocatable) = (None, node.allowed_pods);
+    if n_pods + 1 > node.allocatable.pods {
+        let (resource, allocatable) = (None, node.allocatable.pods);
         shortages.push(Shortage { resource, name: PODS, requested: 1, used: n_pods, allocatable });
     }
     let mut check = |resource, name, requested: i64, used: i64, allocatable: i64| {
@@ -94,7 +94,7 @@ pub(crate) fn shortages(
             shortages.push(Shortage { resource, name, requested, used, allocatable });
         }
     };
-    let (offered, used) = (&node.allocatable, &node.requested);
+    let (offered, used) = (&node.allocatable.resources, &node.requested);
     check(None, "cpu", requests.milli_cpu, used.milli_cpu, offered.milli_cpu);
     check(None, "memory", requests.memory, used.memory, offered.memory);
     let storage = (requests.ephemeral_storage, used.ephemeral_storage, offered.ephemeral_storage);

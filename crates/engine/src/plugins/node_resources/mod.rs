@@ -67,7 +67,7 @@ impl ScoredResource {
     /// not request.
     fn utilization(&self, node: NodeRef<'_>, non_zero: bool) -> Option<Utilization> {
         let node = node.record;
-        let (offered, requested) = (&node.allocatable, &node.requested);
+        let (offered, requested) = (&node.allocatable.resources, &node.requested);
         let (allocatable, used) = match self.kind {
             ResourceKind::Cpu if non_zero => (offered.milli_cpu, node.non_zero_milli_cpu),
             ResourceKind::Memory if non_zero => (offered.memory, node.non_zero_memory),

@@ -28,6 +28,7 @@ mod unneeded;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -74,7 +75,7 @@ type PodName = (Symbol, Box<str>);
 struct Step {
     /// As it was.
     pod: PreparedPod,
-    node: Symbol,
+    node: Arc<str>,
     target: Target,
     /// Before it went.
     savepoint: Savepoint,
@@ -100,7 +101,7 @@ struct Plan<'a, 'o> {
     steps: Vec<Step>,
     gone: HashSet<PodName>,
     /// Pods that would have to go and cannot, with their nodes and the reason.
-    nowhere: HashMap<PodName, (PreparedPod, Symbol, String)>,
+    nowhere: HashMap<PodName, (PreparedPod, Arc<str>, String)>,
     /// By index of the rule, whose going it was that cured it.
     cured: FxHashMap<usize, PodName>,
     guarded: FxHashSet<PodId>,
@@ -178,7 +179,7 @@ impl State {
                 namespace: self.symbols.text(pod.namespace).to_owned(),
                 name: pod.name.to_string(),
                 uid: pod.uid.to_string(),
-                node: self.symbols.text(node).to_owned(),
+                node: node.to_string(),
                 priority: pod.precedence.priority,
             };
             Some(Remedy { victim, cures, verdict, target })
@@ -190,7 +191,7 @@ impl State {
 /// A pod that goes or would go: from where, where to, and what that cures.
 struct Part {
     pod: PreparedPod,
-    node: Symbol,
+    node: Arc<str>,
     target: Target,
     cures: Vec<ViolationKey>,
 }
@@ -292,10 +293,8 @@ impl Plan<'_, '_> {
     /// Lets a pod go, and puts its replacement where it fits. Tells whether it went.
     fn evict(&mut self, id: PodId, needs_match: bool) -> bool {
         let savepoint = self.speculation.savepoint();
-        let record = self.speculation.state().pods.get(id);
-        let (pod, node) = (record.as_pending(), record.node_name);
+        let (pod, node, replacement) = self.speculation.remove(id);
         let name = (pod.namespace, pod.name.clone());
-        let replacement = self.speculation.remove(id);
         let mut judged = self.speculation.judge();
         let target = if self.options.seek_targets {
             let (target, by_coming) = self.speculation.seek(&replacement);

@@ -4,6 +4,8 @@
 //! pods are not told of it, and a watch of violations has nothing to tell when it is over.
 
 use super::super::types::Target;
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::super::tracker::{Evaluated, ViolationTracker};
@@ -12,13 +14,11 @@ use crate::decision::{Outcome, Run};
 use crate::nomination::Nominations;
 use crate::state::State;
 use crate::state::change::Change;
-use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
-use crate::state::pod::{PodId, Precedence};
+use crate::state::pod::PodId;
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RuleSetId;
 use crate::state::signature::SignatureId;
-use crate::state::uid::Uid;
 use crate::view::Views;
 
 /// Why a pod that fits somewhere has no place all the same.
@@ -42,7 +42,7 @@ pub(super) struct Speculation<'a> {
 }
 
 enum Done {
-    Removed(PreparedPod, Symbol),
+    Removed(PreparedPod, Arc<str>),
     Placed(PreparedPod),
 }
 
@@ -78,7 +78,7 @@ impl<'a> Speculation<'a> {
     pub(super) fn undo_to(&mut self, savepoint: Savepoint) {
         while self.done.len() > savepoint.0 {
             match self.done.pop() {
-                Some(Done::Removed(pod, node)) => _ = self.state.assign(&pod, node),
+                Some(Done::Removed(pod, node)) => _ = self.state.assign(&pod, &node),
                 Some(Done::Placed(pod)) => self.state.forget(&pod),
                 None => break,
             }
@@ -90,26 +90,27 @@ impl<'a> Speculation<'a> {
         self.tracker.refresh(self.state)
     }
 
-    /// Takes a pod away. Returns what its controller would make in its place: the same pod without a node.
-    pub(super) fn remove(&mut self, id: PodId) -> PreparedPod {
-        let record = self.state.pods.get(id);
-        let (pod, node) = (record.as_pending(), record.node_name);
+    /// Removes a pod. Returns it with its node, and what its controller would make in its place: the same pod
+    /// without a node.
+    pub(super) fn remove(&mut self, id: PodId) -> (PreparedPod, Arc<str>, PreparedPod) {
+        let pod = self.state.as_pending(id);
+        let node = self.state.symbols.shared_text(self.state.pods.get(id).node_name);
         self.state.remove_record(id);
-        self.done.push(Done::Removed(pod.clone(), node));
-        let precedence = Precedence { started: Precedence::NOT_STARTED, ..pod.precedence };
-        PreparedPod { uid: Uid::default(), precedence, ..pod }
+        self.done.push(Done::Removed(pod.clone(), node.clone()));
+        let replacement = pod.replacement();
+        (pod, node, replacement)
     }
 
     /// Puts a pod on a node.
-    pub(super) fn place(&mut self, pod: &PreparedPod, node: Symbol) {
+    pub(super) fn place(&mut self, pod: &PreparedPod, node: &str) {
         self.state.assign(pod, node);
         self.done.push(Done::Placed(pod.clone()));
     }
 
     /// Whether all rules let a pod go to a node.
-    pub(super) fn fits_on(&mut self, pod: &PreparedPod, node: Symbol) -> bool {
+    pub(super) fn fits_on(&self, pod: &PreparedPod, node: &str) -> bool {
         let cycle = CycleState::new(self.state, self.nominations, pod);
-        let (state, node) = (&*self.state, self.state.nodes.find(node));
+        let (state, node) = (&*self.state, self.state.find_node(node));
         node.is_some_and(|node| Context::with_any_profile(state, &cycle).is_some_and(|c| c.admits(node)))
     }
 
@@ -131,7 +132,7 @@ impl<'a> Speculation<'a> {
 
     /// The node that the scheduler would choose.
     fn first_choice(&mut self, pod: &PreparedPod) -> Result<NodeId, String> {
-        let signature = self.state.signature_of(pod.namespace, pod.terminating, &pod.labels);
+        let signature = self.state.label_sets.get(pod.label_set).signature;
         let alike = (pod.rule_set, signature);
         let rule_set = self.state.rule_sets.get(pod.rule_set);
         if rule_set.key.profile.is_some() && rule_set.fits_a_view() {
@@ -170,11 +171,11 @@ impl<'a> Speculation<'a> {
     /// Puts a pod on a node, unless that breaks a rule.
     fn try_on(&mut self, pod: &PreparedPod, node: NodeId) -> Option<(Target, Evaluated)> {
         let savepoint = self.savepoint();
-        let name = self.state.nodes.get(node).name;
-        self.place(pod, name);
+        let name = self.state.node_name(node).to_owned();
+        self.place(pod, &name);
         let judged = self.judge();
         if judged.began.is_empty() {
-            return Some((Target::Node(self.state.symbols.text(name).to_owned()), judged));
+            return Some((Target::Node(name), judged));
         }
         self.undo_to(savepoint);
         self.judge();

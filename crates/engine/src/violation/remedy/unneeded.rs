@@ -83,9 +83,8 @@ impl Plan<'_, '_> {
         let Some(id) = self.speculation.state().pods.find(step.pod.namespace, &step.pod.name) else {
             return false;
         };
-        let replacement = self.speculation.remove(id);
+        let (.., replacement) = self.speculation.remove(id);
         let Target::Node(node) = &step.target else { return true };
-        let Some(node) = self.speculation.state().symbols.get(node) else { return false };
         let fits = self.speculation.fits_on(&replacement, node);
         self.speculation.place(&replacement, node);
         fits
