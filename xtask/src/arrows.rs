@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-admission", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
     ("berth-schema", &["berth-api"]),
     ("berth-apiserver", &["berth-api", "berth-schema", "berth-serve"]),
-    ("berth-controllers", &["berth-api"]),
+    ("berth-controllers", &["berth-api", "berth-client"]),
     ("berth-kubelet", &["berth-api", "berth-engine", "berth-client"]),
     (
         "berth-cli",

@@ -89,6 +89,36 @@ impl CallError {
         self.code() == Some(404)
     }
 
+    /// What the server said; the whole error if it said nothing.
+    pub fn message(&self) -> String {
+        match self {
+            CallError::Status { message, .. } if !message.is_empty() => message.clone(),
+            error => error.to_string(),
+        }
+    }
+
+    fn reason(&self) -> &str {
+        match self {
+            CallError::Status { reason, .. } => reason,
+            _ => "",
+        }
+    }
+
+    /// Whether an object of this name exists already.
+    pub fn is_already_exists(&self) -> bool {
+        self.is_conflict() && self.reason() == "AlreadyExists"
+    }
+
+    /// Whether a precondition (uid, resourceVersion) did not hold.
+    pub fn is_stale(&self) -> bool {
+        self.is_conflict() && !self.is_already_exists()
+    }
+
+    /// Whether the namespace is being deleted: nothing can be created in it.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.code() == Some(403) && self.message().contains("being terminated")
+    }
+
     /// Whether the object is not what the request took it for, or exists already.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)

@@ -1,4 +1,4 @@
-//! Requests to the API server, and what their failures mean.
+//! Requests of the controllers to the API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use berth_api::object::NamespacedName;
 use berth_api::resource::Resource;
-use http::Request;
+use berth_client::call::{self, CallError};
+use http::{Method, Request};
 use kube::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,77 +18,14 @@ use super::view::{ObjectMeta, PartialObjectMetadata};
 
 /// Requests under way at one time, of all controllers together.
 const MAX_IN_FLIGHT: usize = 64;
-/// Longest time that an answer may take.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client for the controllers.
 #[derive(Clone)]
 pub(crate) struct Api {
     client: Client,
     in_flight: Arc<Semaphore>,
-}
-
-/// A request that did not succeed.
-#[derive(Debug, thiserror::Error)]
-#[error("{verb} {kind} {key}: {failure}")]
-pub(crate) struct ApiError {
-    verb: &'static str,
-    kind: &'static str,
-    key: NamespacedName,
-    failure: Failure,
-}
-
-/// Why it did not.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("{0}")]
-    Client(kube::Error),
-    #[error("no answer within {} s", ANSWER_WITHIN.as_secs())]
-    TimedOut,
-}
-
-impl ApiError {
-    fn status(&self) -> Option<&kube::core::Status> {
-        match &self.failure {
-            Failure::Client(kube::Error::Api(status)) => Some(status),
-            _ => None,
-        }
-    }
-
-    /// HTTP status code; `None` when the server did not answer.
-    fn code(&self) -> Option<u16> {
-        self.status().map(|status| status.code)
-    }
-
-    fn reason(&self) -> &str {
-        self.status().map_or("", |status| &status.reason)
-    }
-
-    /// What the server said.
-    pub(crate) fn message(&self) -> String {
-        match self.status() {
-            Some(status) if !status.message.is_empty() => status.message.clone(),
-            _ => self.failure.to_string(),
-        }
-    }
-
-    pub(crate) fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
-    }
-
-    /// A precondition (uid, resourceVersion) did not hold.
-    pub(crate) fn is_conflict(&self) -> bool {
-        self.code() == Some(409) && self.reason() != "AlreadyExists"
-    }
-
-    pub(crate) fn is_already_exists(&self) -> bool {
-        self.code() == Some(409) && self.reason() == "AlreadyExists"
-    }
-
-    /// The namespace is going away: nothing can be created in it.
-    pub(crate) fn is_namespace_terminating(&self) -> bool {
-        self.code() == Some(403) && self.message().contains("being terminated")
-    }
 }
 
 /// What must still hold for a status to be written.
@@ -148,7 +86,7 @@ impl Api {
         Api { client, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
     }
 
-    /// The client itself, for streams.
+    /// The client itself, for watches.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -158,9 +96,8 @@ impl Api {
         &self,
         kind: &'static Resource,
         key: &NamespacedName,
-    ) -> Result<Option<T>, ApiError> {
-        let path = kind.object_path(key.namespace(), key.name());
-        match self.send("get", kind.kind, key, Request::get(path), Vec::new()).await {
+    ) -> Result<Option<T>, CallError> {
+        match self.send(call::get(&kind.object_path(key.namespace(), key.name()))).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -173,11 +110,8 @@ impl Api {
         kind: &'static Resource,
         namespace: &str,
         object: Vec<u8>,
-    ) -> Result<T, ApiError> {
-        let key = NamespacedName::new(namespace, "");
-        let request =
-            Request::post(kind.path(namespace)).header(http::header::CONTENT_TYPE, "application/json");
-        self.send("create", kind.kind, &key, request, object).await
+    ) -> Result<T, CallError> {
+        self.send(call::with_body(Method::POST, &kind.path(namespace), "application/json", object)).await
     }
 
     /// Applies a JSON merge patch to an object, or to its subresource.
@@ -189,7 +123,7 @@ impl Api {
         key: &NamespacedName,
         subresource: &str,
         patch: &Value,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, CallError> {
         self.patch_as("application/merge-patch+json", kind, key, subresource, patch).await
     }
 
@@ -199,7 +133,7 @@ impl Api {
         kind: &'static Resource,
         meta: &ObjectMeta,
         status: &impl Serialize,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         let content = "application/strategic-merge-patch+json";
         self.patch_as::<PartialObjectMetadata>(content, kind, &meta.namespaced_name(), "status", &patch)
@@ -209,19 +143,18 @@ impl Api {
 
     async fn patch_as<T: DeserializeOwned>(
         &self,
-        content: &str,
+        content: &'static str,
         kind: &'static Resource,
         key: &NamespacedName,
         subresource: &str,
         patch: &Value,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, CallError> {
         let mut path = kind.object_path(key.namespace(), key.name());
         if !subresource.is_empty() {
             path.push('/');
             path.push_str(subresource);
         }
-        let request = Request::patch(path).header(http::header::CONTENT_TYPE, content);
-        self.send("patch", kind.kind, key, request, patch.to_string().into_bytes()).await
+        self.send(call::with_body(Method::PATCH, &path, content, patch.to_string().into_bytes())).await
     }
 
     /// Writes the status of an object. Fields that are `null` in `status` are taken away.
@@ -231,7 +164,7 @@ impl Api {
         meta: &ObjectMeta,
         status: &impl Serialize,
         precondition: Precondition,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let mut patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         if precondition == Precondition::Version {
             patch["metadata"]["resourceVersion"] = meta.resource_version.as_str().into();
@@ -245,43 +178,25 @@ impl Api {
         kind: &'static Resource,
         key: &NamespacedName,
         options: DeleteOptions<'_>,
-    ) -> Result<(), ApiError> {
-        match self.delete_at(kind.kind, kind.object_path(key.namespace(), key.name()), key, options).await {
+    ) -> Result<(), CallError> {
+        match self.delete_at(&kind.object_path(key.namespace(), key.name()), options).await {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,
         }
     }
 
-    /// Deletes what is at a URL path.
-    pub(crate) async fn delete_at(
-        &self,
-        kind: &'static str,
-        path: String,
-        key: &NamespacedName,
-        options: DeleteOptions<'_>,
-    ) -> Result<(), ApiError> {
-        let request = Request::delete(path).header(http::header::CONTENT_TYPE, "application/json");
+    /// Deletes the object or the collection at a URL path.
+    pub(crate) async fn delete_at(&self, path: &str, options: DeleteOptions<'_>) -> Result<(), CallError> {
         let body = options.to_json().to_string().into_bytes();
-        self.send::<serde::de::IgnoredAny>("delete", kind, key, request, body).await.map(drop)
+        let request = call::with_body(Method::DELETE, path, "application/json", body);
+        self.send::<serde::de::IgnoredAny>(request).await.map(drop)
     }
 
-    /// Sends any request; `kind` and `key` are for the error.
-    pub(crate) async fn send<T: DeserializeOwned>(
-        &self,
-        verb: &'static str,
-        kind: &'static str,
-        key: &NamespacedName,
-        request: http::request::Builder,
-        body: Vec<u8>,
-    ) -> Result<T, ApiError> {
-        let failed = |failure| ApiError { verb, kind, key: key.clone(), failure };
-        let request =
-            request.body(body).map_err(|error| failed(Failure::Client(kube::Error::HttpError(error))))?;
+    /// Sends any request.
+    pub(crate) async fn send<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
         // The semaphore is never closed; without a permit the request is merely not held back.
         let _permit = self.in_flight.acquire().await.ok();
-        // A server that hangs must not hold a worker for ever.
-        let answer = tokio::time::timeout(ANSWER_WITHIN, self.client.request(request)).await;
-        answer.map_err(|_| failed(Failure::TimedOut))?.map_err(|error| failed(Failure::Client(error)))
+        call::json(&self.client, request, TIMEOUT).await
     }
 }
 

@@ -1,36 +1,28 @@
-//! Keeps a [`Cache`] equal to what the API server has: one list, then a watch that is resumed where it broke off.
+//! Keeps a [`Cache`] equal to the objects of the API server.
 //!
-//! A watch that is too old (410) starts over with a list; what changed meanwhile reaches the handlers as changes, so they
-//! need not know. Failures back off with jitter. Handlers run in the informer's task and must be quick: they put
-//! keys into queues, no more.
+//! After a list that replaces an earlier one, what changed meanwhile reaches the handlers as changes. Handlers run in the
+//! informer's task and must be quick: they add keys to queues.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
-use bytes::BytesMut;
-use futures::StreamExt;
-use http::Request;
-use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use berth_client::watch::read_object;
+use berth_client::{KubeObject, StreamEvent, WatchOptions, watch_with};
+use kube::Client;
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::api::{ANSWER_WITHIN, Api, ApiError};
 use super::cache::{Cache, Cached, Change};
-use super::view::PartialObjectMetadata;
+use super::view::{ObjectMeta, PartialObjectMetadata};
 
-/// Objects in one page of a list.
-const PAGE: usize = 500;
-/// The server ends a watch after this time, give or take: so that one that died unnoticed is replaced.
-const WATCH_SECONDS: u64 = 300;
-/// A watch without any sign for this long is dead: bookmarks come every minute.
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS * 2 + 30);
-/// Longest line of a watch: no object is larger.
-const MAX_LINE: usize = 16 << 20;
+/// The first back-off of a watch. Controllers react to each other's changes, so it is short.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
 
 /// Called with every change after it is in the cache.
 pub(crate) type Handler<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
@@ -46,69 +38,45 @@ pub(crate) struct Informer<T> {
     synced: watch::Sender<bool>,
 }
 
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
-}
-
-/// An object of a list that may be unlike what its view expects.
+/// An object, or the metadata of one that is not as its view expects.
 enum Readable<T> {
     Yes(T),
-    No(String),
+    No(PartialObjectMetadata),
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // By way of a value: a failure half-way through would leave the list's text half-read.
         let value = Value::deserialize(deserializer)?;
-        Ok(T::deserialize(value).map_or_else(|error| Readable::No(error.to_string()), Readable::Yes))
+        match T::deserialize(&value) {
+            Ok(object) => Ok(Readable::Yes(object)),
+            Err(_) => PartialObjectMetadata::deserialize(&value).map(Readable::No).map_err(D::Error::custom),
+        }
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ListMeta {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    token: String,
+impl<T: Cached> Readable<T> {
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Readable::Yes(object) => object.meta(),
+            Readable::No(object) => &object.metadata,
+        }
+    }
 }
 
-#[derive(Deserialize)]
-struct WatchEvent<T> {
-    #[serde(rename = "type")]
-    kind: EventKind,
-    object: T,
+impl<T: Cached> KubeObject for Readable<T> {
+    fn resource_version(&self) -> &str {
+        &self.meta().resource_version
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.meta().namespace, &self.meta().name)
+    }
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "UPPERCASE")]
-enum EventKind {
-    Added,
-    Modified,
-    Deleted,
-    Bookmark,
-    Error,
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ErrorStatus {
-    code: u16,
-    message: String,
-}
-
-/// Why a watch ended before its time.
-#[derive(Debug, thiserror::Error)]
-enum WatchEnd {
-    #[error("the version to resume from is too old")]
-    TooOld,
-    #[error("{0}")]
-    Failed(String),
+/// Reads a line of a watch.
+fn read<T: DeserializeOwned>(line: &[u8]) -> Result<Readable<T>, serde_json::Error> {
+    read_object(line).map(Readable::Yes).or_else(|_| read_object(line).map(Readable::No))
 }
 
 impl<T: Cached> Informer<T> {
@@ -136,158 +104,58 @@ impl<T: Cached> Informer<T> {
 
 impl<T: Cached + DeserializeOwned> Informer<T> {
     /// Lists and watches until `stop`.
-    pub(crate) async fn run(self, api: Api, stop: CancellationToken) {
-        tokio::select! {
-            () = self.follow(&api) => {}
-            () = stop.cancelled() => {}
-        }
+    pub(crate) async fn run(self, client: Client, stop: CancellationToken) {
+        // Events are applied where they are read; nothing is sent.
+        let (sender, _receiver) = mpsc::channel::<Infallible>(1);
+        let listed = Mutex::default();
+        let apply = |event| {
+            self.apply(event, &mut listed.lock().unwrap_or_else(PoisonError::into_inner));
+            None
+        };
+        let options = WatchOptions { first_retry: FIRST_RETRY, ..WatchOptions::new(self.path.as_str()) };
+        let watch = watch_with(client, options, sender, |line, _| read(line), apply);
+        let _ = stop.run_until_cancelled(watch).await;
     }
 
-    async fn follow(&self, api: &Api) {
-        let mut backoff = Backoff::default();
-        loop {
-            let mut version = match self.list(api).await {
-                Ok(version) => version,
-                Err(error) => {
-                    tracing::warn!(resource = self.name, %error, "list failed, will be tried again");
-                    backoff.wait().await;
-                    continue;
+    /// `listed`: the objects of the list that is being read.
+    fn apply(&self, event: StreamEvent<Readable<T>>, listed: &mut HashSet<NamespacedName>) {
+        match event {
+            StreamEvent::Init => listed.clear(),
+            StreamEvent::InitApply(object) => {
+                if let Readable::Yes(object) = &object {
+                    listed.insert(object.meta().namespaced_name());
                 }
-            };
-            self.synced.send_replace(true);
-            loop {
-                let before = version.clone();
-                let result = self.watch(api, &mut version).await;
-                if version != before {
-                    backoff = Backoff::default();
-                }
-                match result {
-                    // The server ended it, as agreed; one that ends every watch at once is not asked in a loop.
-                    Ok(()) if version != before => {}
-                    Ok(()) => backoff.wait().await,
-                    Err(WatchEnd::TooOld) => break,
-                    Err(error) => {
-                        tracing::debug!(resource = self.name, %error, "watch broke off, resuming");
-                        backoff.wait().await;
-                    }
-                }
+                self.put_readable(object);
             }
-        }
-    }
-
-    /// Lists everything into the cache; returns the version to watch from.
-    async fn list(&self, api: &Api) -> Result<String, ApiError> {
-        let mut listed = HashSet::new();
-        let mut token = String::new();
-        loop {
-            let mut path = format!("{}?limit={PAGE}", self.path);
-            if !token.is_empty() {
-                path.push_str("&continue=");
-                path.extend(url_encoded(&token));
-            }
-            let page: List<Readable<T>> = api
-                .send("list", self.name, &NamespacedName::new("", ""), Request::get(path), Vec::new())
-                .await?;
-            for object in page.items {
-                match object {
-                    Readable::Yes(object) => {
-                        listed.insert(object.meta().namespaced_name());
-                        self.put(object);
-                    }
-                    Readable::No(error) => {
-                        tracing::warn!(
-                            resource = self.name,
-                            error,
-                            "an object cannot be read and is left out"
-                        );
-                    }
-                }
-            }
-            token = page.metadata.token;
-            if token.is_empty() {
-                for key in self.cache.missing_from(&listed) {
+            StreamEvent::InitDone => {
+                for key in self.cache.missing_from(&std::mem::take(listed)) {
                     self.remove(&key);
                 }
-                return Ok(page.metadata.resource_version);
+                self.synced.send_replace(true);
             }
+            StreamEvent::Apply(object) => self.put_readable(object),
+            StreamEvent::Delete(Readable::Yes(object)) => {
+                // The handlers receive the last state, too: it may differ from what was known.
+                let object = Arc::new(object);
+                let key = object.meta().namespaced_name();
+                listed.remove(&key);
+                let old = self.cache.remove(&key);
+                self.notify(&Change { old: Some(old.as_ref().unwrap_or(&object)), new: None });
+            }
+            StreamEvent::Delete(Readable::No(object)) => self.remove(&object.metadata.namespaced_name()),
         }
     }
 
-    async fn watch(&self, api: &Api, version: &mut String) -> Result<(), WatchEnd> {
-        let failed = |error: &dyn std::fmt::Display| WatchEnd::Failed(error.to_string());
-        let seconds = WATCH_SECONDS + fastrand::u64(..WATCH_SECONDS);
-        let path = format!(
-            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
-            self.path
-        );
-        let request = Request::get(path).header(http::header::ACCEPT_ENCODING, "identity");
-        let request = request.body(kube::client::Body::empty()).map_err(|e| failed(&e))?;
-        let response = tokio::time::timeout(ANSWER_WITHIN, api.client().send(request)).await;
-        let response = response.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
-        match response.status().as_u16() {
-            200 => {}
-            410 => return Err(WatchEnd::TooOld),
-            code => return Err(WatchEnd::Failed(format!("the server answered {code}"))),
-        }
-        let mut body = response.into_body().into_data_stream();
-        let mut buffer = BytesMut::new();
-        loop {
-            let Ok(chunk) = tokio::time::timeout(SILENCE, body.next()).await else {
-                return Err(WatchEnd::Failed("nothing heard for too long".to_owned()));
-            };
-            let Some(chunk) = chunk else { return Ok(()) };
-            let searched = buffer.len();
-            buffer.extend_from_slice(&chunk.map_err(|e| failed(&e))?);
-            let mut from = searched;
-            while let Some(end) = buffer[from..].iter().position(|&byte| byte == b'\n') {
-                let line = buffer.split_to(from + end + 1);
-                from = 0;
-                if line.len() > 1 {
-                    self.apply(&line, version)?;
-                }
-            }
-            if buffer.len() > MAX_LINE {
-                return Err(WatchEnd::Failed("a line without an end".to_owned()));
+    /// An object that this controller cannot read counts as deleted; it must not hide the others.
+    fn put_readable(&self, object: Readable<T>) {
+        match object {
+            Readable::Yes(object) => self.put(object),
+            Readable::No(object) => {
+                let key = object.metadata.namespaced_name();
+                tracing::warn!(resource = self.name, %key, "an object cannot be read and is ignored");
+                self.remove(&key);
             }
         }
-    }
-
-    fn apply(&self, line: &[u8], version: &mut String) -> Result<(), WatchEnd> {
-        let event = match serde_json::from_slice::<WatchEvent<T>>(line) {
-            Ok(event) => event,
-            // One object that nobody here can read must not keep the others from coming.
-            Err(error) => {
-                tracing::warn!(resource = self.name, %error, "an object cannot be read and is left out");
-                let event: WatchEvent<PartialObjectMetadata> =
-                    serde_json::from_slice(line).map_err(|error| WatchEnd::Failed(error.to_string()))?;
-                self.remove(&event.object.metadata.namespaced_name());
-                *version = event.object.metadata.resource_version;
-                return Ok(());
-            }
-        };
-        if event.kind == EventKind::Error {
-            let status: WatchEvent<ErrorStatus> =
-                serde_json::from_slice(line).map_err(|error| WatchEnd::Failed(error.to_string()))?;
-            return Err(match status.object.code {
-                410 => WatchEnd::TooOld,
-                code => WatchEnd::Failed(format!("{code} {}", status.object.message)),
-            });
-        }
-        let seen = event.object.meta().resource_version.clone();
-        match event.kind {
-            EventKind::Added | EventKind::Modified => self.put(event.object),
-            EventKind::Deleted => {
-                // The last state goes through the handlers too: it may differ from what was known.
-                let object = Arc::new(event.object);
-                let old = self.cache.remove(&object.meta().namespaced_name());
-                self.tell(&Change { old: Some(old.as_ref().unwrap_or(&object)), new: None });
-            }
-            EventKind::Bookmark | EventKind::Error | EventKind::Unknown => {}
-        }
-        if !seen.is_empty() {
-            *version = seen;
-        }
-        Ok(())
     }
 
     fn put(&self, object: T) {
@@ -299,54 +167,26 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
         if old.as_ref().is_some_and(same) {
             return;
         }
-        // Deleted and made anew under the same name while nobody watched: two changes.
+        // Deleted and created again under the same name while the watch was interrupted: two changes.
         if let Some(gone) = old.as_ref().filter(|old| old.meta().uid != new.meta().uid) {
-            self.tell(&Change { old: Some(gone), new: None });
-            self.tell(&Change { old: None, new: Some(&new) });
+            self.notify(&Change { old: Some(gone), new: None });
+            self.notify(&Change { old: None, new: Some(&new) });
         } else {
-            self.tell(&Change { old: old.as_ref(), new: Some(&new) });
+            self.notify(&Change { old: old.as_ref(), new: Some(&new) });
         }
     }
 
     fn remove(&self, key: &NamespacedName) {
         if let Some(old) = self.cache.remove(key) {
-            self.tell(&Change { old: Some(&old), new: None });
+            self.notify(&Change { old: Some(&old), new: None });
         }
     }
 
-    fn tell(&self, change: &Change<'_, T>) {
+    fn notify(&self, change: &Change<'_, T>) {
         for handler in &self.handlers {
             handler(change);
         }
     }
-}
-
-/// Waits longer after each failure in a row, with jitter so that many watches do not come back at once.
-#[derive(Default)]
-struct Backoff {
-    failures: u32,
-}
-
-impl Backoff {
-    async fn wait(&mut self) {
-        let longest = (100_u64 << self.failures.min(8)).min(20_000);
-        self.failures = self.failures.saturating_add(1);
-        tokio::time::sleep(Duration::from_millis(longest / 2 + fastrand::u64(..=longest / 2))).await;
-    }
-}
-
-/// A text as part of a URL's query.
-pub(crate) fn url_encoded(text: &str) -> impl Iterator<Item = char> + '_ {
-    text.bytes().flat_map(|byte| {
-        let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit & 15)]);
-        let escaped = if plain {
-            [Some(char::from(byte)), None, None]
-        } else {
-            [Some('%'), Some(hex(byte >> 4)), Some(hex(byte))]
-        };
-        escaped.into_iter().flatten()
-    })
 }
 
 #[cfg(test)]

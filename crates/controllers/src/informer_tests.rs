@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use http::{Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::json;
 
@@ -56,7 +56,7 @@ async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     });
     let cache = informer.cache();
     let stop = CancellationToken::new();
-    let running = tokio::spawn(informer.run(Api::new(client), stop.clone()));
+    let running = tokio::spawn(informer.run(client, stop.clone()));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while !left.lock().unwrap().is_empty() {
         assert!(
@@ -78,7 +78,8 @@ async fn a_watch_goes_on_where_it_broke_off_and_starts_over_when_it_must() {
     let ok = StatusCode::OK;
     let gone = json!({"kind": "Status", "code": 410, "message": "too old"});
     let (told, held) = told(vec![
-        Answer("limit=500", ok, list("", "more/x", vec![pod("a", "1", "3")])),
+        Answer("sendInitialEvents=true", StatusCode::BAD_REQUEST, String::new()),
+        Answer("limit=500", ok, list("10", "more/x", vec![pod("a", "1", "3")])),
         Answer("continue=more%2Fx", ok, list("10", "", vec![pod("b", "2", "4")])),
         Answer(
             "resourceVersion=10",
@@ -125,6 +126,7 @@ async fn an_object_that_cannot_be_read_keeps_no_other_from_coming() {
     };
     let ok = StatusCode::OK;
     let (told, held) = told(vec![
+        Answer("sendInitialEvents=true", StatusCode::BAD_REQUEST, String::new()),
         Answer("limit=500", ok, list("5", "", vec![odd("x", "1"), pod("a", "1", "2")])),
         Answer(
             "resourceVersion=5",

@@ -213,7 +213,7 @@ impl Tasks {
     ) {
         garbage_collector.follow(kind, &mut informer);
         self.synced.push(informer.synced());
-        self.set.spawn(informer.run(self.api.clone(), self.stop.clone()));
+        self.set.spawn(informer.run(self.api.client().clone(), self.stop.clone()));
     }
 
     /// Waits until all caches are filled; false if it was stopped before.

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use berth_api::object::NamespacedName;
 use berth_api::resource::{NAMESPACES, Resource, SERVICE_ACCOUNTS};
-use http::Request;
+use http::Method;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
+use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::cache::{Cache, Cached, Index};
 use super::informer::Informer;
 use super::queue::{Next, Queue, work};
 use super::resources::stored;
 use super::view::{Condition, ObjectMeta, PartialObjectMetadata, Pod, nullable, set_condition};
+use berth_client::call::{self, CallError};
 
 /// The finalizer that this controller takes off.
 const FINALIZER: &str = "kubernetes";
@@ -115,7 +116,7 @@ impl Namespaces {
         work("namespaces", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(namespace) = self.namespaces.get(&key) else { return Ok(Next::Wait) };
         if !namespace.metadata.is_deleting() {
             return self.ensure_service_account(&key).await;
@@ -132,7 +133,7 @@ impl Namespaces {
         Ok(Next::Wait)
     }
 
-    async fn ensure_service_account(&self, key: &NamespacedName) -> Result<Next, ApiError> {
+    async fn ensure_service_account(&self, key: &NamespacedName) -> Result<Next, CallError> {
         let name = key.name();
         if self.service_accounts.contains(&NamespacedName::new(name, SERVICE_ACCOUNT)) {
             return Ok(Next::Wait);
@@ -156,15 +157,14 @@ impl Namespaces {
     async fn delete_content(
         &self,
         namespace: &str,
-    ) -> Result<Vec<(&'static Resource, Vec<PartialObjectMetadata>)>, ApiError> {
+    ) -> Result<Vec<(&'static Resource, Vec<PartialObjectMetadata>)>, CallError> {
         let mut left = Vec::new();
         for kind in stored().filter(|kind| kind.namespaced) {
             let mut objects = self.list(kind, namespace).await?;
             if objects.iter().any(|object| !object.metadata.is_deleting()) {
                 let options =
                     DeleteOptions { propagation: Some(Propagation::Background), ..Default::default() };
-                let key = NamespacedName::new(namespace, "");
-                self.api.delete_at(kind.kind, kind.path(namespace), &key, options).await?;
+                self.api.delete_at(&kind.path(namespace), options).await?;
                 objects = self.list(kind, namespace).await?;
             }
             if !objects.is_empty() {
@@ -179,15 +179,14 @@ impl Namespaces {
         &self,
         kind: &'static Resource,
         namespace: &str,
-    ) -> Result<Vec<PartialObjectMetadata>, ApiError> {
+    ) -> Result<Vec<PartialObjectMetadata>, CallError> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default, deserialize_with = "nullable")]
             items: Vec<PartialObjectMetadata>,
         }
         let path = format!("{}?limit=100", kind.path(namespace));
-        let key = NamespacedName::new(namespace, "");
-        let list: List = self.api.send("list", kind.kind, &key, Request::get(path), Vec::new()).await?;
+        let list: List = self.api.send(call::get(&path)).await?;
         Ok(list.items)
     }
 
@@ -195,7 +194,7 @@ impl Namespaces {
         &self,
         namespace: &Namespace,
         left: &[(&'static Resource, Vec<PartialObjectMetadata>)],
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let mut conditions = namespace.status.conditions.clone();
         for condition in left_conditions(left, Timestamp::now()) {
             set_condition(&mut conditions, condition);
@@ -211,15 +210,15 @@ impl Namespaces {
     }
 
     /// Takes the finalizer off, which lets the server drop the namespace.
-    async fn finalize(&self, key: &NamespacedName) -> Result<(), ApiError> {
+    async fn finalize(&self, key: &NamespacedName) -> Result<(), CallError> {
         let Some(mut namespace): Option<Value> = self.api.get(&NAMESPACES, key).await? else { return Ok(()) };
         if let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
         let path = format!("{}/{}/finalize", NAMESPACES.path(""), key.name());
-        let request = Request::put(path).header(http::header::CONTENT_TYPE, "application/json");
         let body = namespace.to_string().into_bytes();
-        match self.api.send::<PartialObjectMetadata>("finalize", NAMESPACES.kind, key, request, body).await {
+        let request = call::with_body(Method::PUT, &path, "application/json", body);
+        match self.api.send::<PartialObjectMetadata>(request).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

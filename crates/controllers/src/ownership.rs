@@ -8,9 +8,10 @@ use std::sync::Arc;
 use berth_api::resource::Resource;
 use serde_json::json;
 
-use super::api::{Api, ApiError};
+use super::api::Api;
 use super::cache::{Cache, Cached, Index};
 use super::view::{ObjectMeta, OwnerReference, PartialObjectMetadata, WorkloadSelector};
+use berth_client::call::CallError;
 
 /// A controller as the owner of what it makes.
 #[derive(Clone, Copy)]
@@ -67,7 +68,7 @@ pub(crate) async fn claim<T: Cached>(
     dependents: &'static Resource,
     cache: &Cache<T>,
     adoptable: impl Fn(&T) -> bool,
-) -> Result<Vec<Arc<T>>, ApiError> {
+) -> Result<Vec<Arc<T>>, CallError> {
     let mut claimed = Vec::new();
     let mut checked = false;
     let owned = cache.by(&Index::Controller(owner.meta.uid.clone()));
@@ -104,7 +105,7 @@ pub(crate) async fn claim<T: Cached>(
 }
 
 /// Asks the server, as the cache may not know of a deletion yet.
-async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, ApiError> {
+async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, CallError> {
     let live: Option<PartialObjectMetadata> = api.get(owner.kind, &owner.meta.namespaced_name()).await?;
     Ok(live.is_some_and(|live| live.metadata.uid == owner.meta.uid && !live.metadata.is_deleting()))
 }
@@ -114,7 +115,7 @@ async fn write_owners(
     kind: &'static Resource,
     meta: &ObjectMeta,
     owners: impl Iterator<Item = OwnerReference>,
-) -> Result<(), ApiError> {
+) -> Result<(), CallError> {
     let owners: Vec<OwnerReference> = owners.collect();
     let patch = json!({"metadata": {
         "uid": meta.uid,

@@ -6,10 +6,11 @@ use berth_api::resource::PODS;
 use futures::future::join_all;
 use serde_json::{Map, Value, json};
 
-use super::api::{Api, ApiError, DeleteOptions};
+use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::ownership::Owner;
 use super::view::{PartialObjectMetadata, Pod};
+use berth_client::call::CallError;
 
 /// Most pods made or deleted in one sync.
 pub(crate) const BURST: usize = 500;
@@ -55,7 +56,7 @@ pub(crate) struct Batch {
     /// Failed without an answer about the pod itself, or not tried after a failure: they will not appear.
     pub(crate) n_missing: usize,
     /// The first failure.
-    pub(crate) error: Option<ApiError>,
+    pub(crate) error: Option<CallError>,
 }
 
 /// Makes pods, first one, then two, four and so on while all goes well: a template that the server refuses costs one
@@ -108,7 +109,7 @@ pub(crate) async fn delete_pod(
     recorder: &Recorder,
     about: &Reference,
     pod: &Pod,
-) -> Result<(), ApiError> {
+) -> Result<(), CallError> {
     let key = pod.metadata.namespaced_name();
     match api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
         Ok(()) => {
@@ -116,7 +117,7 @@ pub(crate) async fn delete_pod(
             Ok(())
         }
         // Another pod has its name by now.
-        Err(error) if error.is_conflict() => Ok(()),
+        Err(error) if error.is_stale() => Ok(()),
         Err(error) => {
             recorder.warning(about, "FailedDelete", format!("Error deleting: {}", error.message()));
             Err(error)
@@ -130,7 +131,7 @@ pub(crate) async fn delete_pods(
     recorder: &Recorder,
     about: &Reference,
     pods: &[Arc<Pod>],
-) -> Vec<(Arc<Pod>, ApiError)> {
+) -> Vec<(Arc<Pod>, CallError)> {
     let deleted = pods.iter().map(|pod| async move {
         delete_pod(api, recorder, about, pod).await.err().map(|error| (pod.clone(), error))
     });

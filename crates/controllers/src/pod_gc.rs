@@ -10,11 +10,12 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::api::{Api, ApiError, DeleteOptions};
+use super::api::{Api, DeleteOptions};
 use super::cache::Cache;
 use super::disruption::disruption_target;
 use super::options::ControllerOptions;
 use super::view::{Node, PartialObjectMetadata, Pod};
+use berth_client::call::CallError;
 
 /// The collector.
 pub(crate) struct PodGc {
@@ -90,7 +91,7 @@ impl PodGc {
         }
     }
 
-    async fn fail_and_delete(&self, pod: &Pod) -> Result<(), ApiError> {
+    async fn fail_and_delete(&self, pod: &Pod) -> Result<(), CallError> {
         if !pod.is_terminal() {
             let message = "PodGC: node no longer exists";
             let condition = disruption_target("DeletionByPodGC", message, Timestamp::now());
@@ -100,15 +101,15 @@ impl PodGc {
         self.delete(pod).await
     }
 
-    async fn delete(&self, pod: &Pod) -> Result<(), ApiError> {
+    async fn delete(&self, pod: &Pod) -> Result<(), CallError> {
         let options =
             DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::of_uid(&pod.metadata.uid) };
         self.api.delete(&PODS, &pod.metadata.namespaced_name(), options).await
     }
 
-    fn report(&self, pod: &Pod, result: Result<(), ApiError>) {
+    fn report(&self, pod: &Pod, result: Result<(), CallError>) {
         match result {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => {
+            Err(error) if !error.is_not_found() && !error.is_stale() => {
                 tracing::warn!(pod = %pod.metadata.namespaced_name(), %error, "not collected, will be tried again");
             }
             _ => {}

@@ -202,7 +202,7 @@ pub(crate) async fn work<K, F, S>(
     stop: CancellationToken,
 ) where
     K: Clone + Eq + Hash + std::fmt::Display,
-    F: Future<Output = Result<Next, super::api::ApiError>>,
+    F: Future<Output = Result<Next, berth_client::call::CallError>>,
     S: Fn(K) -> F,
 {
     let worker = || async {
@@ -226,7 +226,7 @@ pub(crate) async fn work<K, F, S>(
                 }
                 Err(error) => {
                     // Two writers met, or the cache is a little behind: the next look is a fresh one.
-                    if error.is_conflict() || error.is_not_found() {
+                    if error.is_stale() || error.is_not_found() {
                         tracing::debug!(controller = name, %key, %error, "looking again");
                     } else {
                         tracing::warn!(controller = name, %key, %error, "will be tried again");

@@ -9,11 +9,12 @@ use berth_api::object::NamespacedName;
 use berth_api::resource::CONTROLLER_REVISIONS;
 use serde_json::{Value, json};
 
-use super::api::{Api, ApiError, DeleteOptions};
+use super::api::{Api, DeleteOptions};
 use super::cache::Cache;
 use super::ownership::{Owner, claim};
 use super::template::{same_template, template_hash};
 use super::view::{ControllerRevision, WorkloadSelector};
+use berth_client::call::CallError;
 
 /// Label of a pod that says which revision it is of.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
@@ -72,7 +73,7 @@ pub(crate) async fn history(
     selector: &WorkloadSelector,
     template: &Value,
     collisions: Option<i32>,
-) -> Result<History, ApiError> {
+) -> Result<History, CallError> {
     let mut all = claim(api, owner, selector, &CONTROLLER_REVISIONS, cache, |_| true).await?;
     all.sort_by(|a, b| (a.revision, &a.metadata.name).cmp(&(b.revision, &b.metadata.name)));
     match wanted(&all, template) {
@@ -107,7 +108,7 @@ async fn make(
     template: &Value,
     number: i64,
     mut collisions: Option<i32>,
-) -> Result<(ControllerRevision, Option<i32>), ApiError> {
+) -> Result<(ControllerRevision, Option<i32>), CallError> {
     let mut data = template.clone();
     if let Some(data) = data.as_object_mut() {
         data.insert("$patch".to_owned(), "replace".into());
@@ -154,7 +155,7 @@ pub(crate) async fn truncate(
     history: &History,
     limit: Option<i32>,
     live: &BTreeSet<&str>,
-) -> Result<(), ApiError> {
+) -> Result<(), CallError> {
     for revision in beyond_limit(&history.all, &history.update.metadata.name, limit, live) {
         let options = DeleteOptions::of_uid(&revision.metadata.uid);
         api.delete(&CONTROLLER_REVISIONS, &revision.metadata.namespaced_name(), options).await?;

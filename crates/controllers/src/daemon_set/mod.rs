@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
 use self::plan::{by_node, plan};
-use super::api::{Api, ApiError, Precondition};
+use super::api::{Api, Precondition};
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
@@ -27,6 +27,7 @@ use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::revisions::{History, REVISION_LABEL, history, truncate};
 use super::view::{ControllerRevision, DaemonSet, Node, Pod};
+use berth_client::call::CallError;
 
 /// Events of pods and nodes come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -129,7 +130,7 @@ impl DaemonSets {
         work("daemonsets", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(set) = self.sets.get(&key) else {
             self.expectations.forget(&key);
             self.lock_failures().retain(|(of, _), _| *of != key);
@@ -203,7 +204,7 @@ impl DaemonSets {
         set: &DaemonSet,
         hash: &str,
         plan: &plan::Plan,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let about = Reference::new(&DAEMON_SETS, &set.metadata);
         let create_on = &plan.create_on[..plan.create_on.len().min(BURST)];
         let mut delete = plan.delete.clone();
@@ -238,7 +239,7 @@ impl DaemonSets {
         error.map_or(Ok(()), Err)
     }
 
-    async fn truncate(&self, set: &DaemonSet, pods: &[Arc<Pod>], history: &History) -> Result<(), ApiError> {
+    async fn truncate(&self, set: &DaemonSet, pods: &[Arc<Pod>], history: &History) -> Result<(), CallError> {
         let live: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
         truncate(&self.api, history, set.spec.revision_history_limit, &live).await
     }

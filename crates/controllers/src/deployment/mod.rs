@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, Plan, plan};
-use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
+use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
@@ -26,6 +26,7 @@ use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::template::{POD_TEMPLATE_HASH, same_template};
 use super::view::{Deployment, PartialObjectMetadata, Pod, ReplicaSet};
+use berth_client::call::CallError;
 
 /// The controller.
 pub(crate) struct Deployments {
@@ -104,7 +105,7 @@ impl Deployments {
         work("deployments", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(deployment) = self.deployments.get(&key) else { return Ok(Next::Wait) };
         let owner = Owner { kind: &DEPLOYMENTS, meta: &deployment.metadata };
         let selector = &deployment.spec.selector;
@@ -125,7 +126,7 @@ impl Deployments {
                     let object = new_replica_set(&deployment, &name, &hash, replicas, &annotations);
                     let created = self.create(&deployment, &name, replicas, object, &mut status).await;
                     if let Err(error) = &created
-                        && !error.is_conflict()
+                        && !error.is_stale()
                     {
                         let message = error.message();
                         status::tell_create_failed(&deployment, &mut status, message, Timestamp::now());
@@ -174,7 +175,7 @@ impl Deployments {
                 break;
             }
         }
-        if status != deployment.status && result.as_ref().err().is_none_or(|error| !error.is_conflict()) {
+        if status != deployment.status && result.as_ref().err().is_none_or(|error| !error.is_stale()) {
             self.api.write_status(&DEPLOYMENTS, &meta, &status, Precondition::Version).await?;
         }
         result?;
@@ -189,7 +190,7 @@ impl Deployments {
         replicas: i32,
         object: Value,
         status: &mut super::view::DeploymentStatus,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let namespace = &deployment.metadata.namespace;
         match self
             .api

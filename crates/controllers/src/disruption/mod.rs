@@ -11,7 +11,7 @@ use berth_api::resource::POD_DISRUPTION_BUDGETS;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::api::{Api, ApiError, Precondition};
+use super::api::{Api, Precondition};
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::fenceposts::clamp;
@@ -22,6 +22,7 @@ use super::view::{
     Condition, Deployment, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet,
     StatefulSet,
 };
+use berth_client::call::CallError;
 
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -161,7 +162,7 @@ impl DisruptionBudgets {
         work("poddisruptionbudgets", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(budget) = self.budgets.get(&key) else { return Ok(Next::Wait) };
         let mut pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
         pods.retain(|pod| budget.spec.selector.matches(&pod.metadata.labels));

@@ -19,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::graph::{Graph, Node, ORPHAN, Uid};
 use self::plan::{Action, OwnerState, owner_state, plan, without};
-use super::api::{Api, ApiError, DeleteOptions};
+use super::api::{Api, DeleteOptions};
 use super::cache::Cached;
 use super::informer::Informer;
 use super::queue::{Next, Queue, work};
 use super::view::{OwnerReference, PartialObjectMetadata};
+use berth_client::call::CallError;
 
 /// Absent owners that are remembered.
 const MAX_ABSENT: usize = 10_000;
@@ -100,7 +101,7 @@ impl GarbageCollector {
         work("garbage-collector", queue, n_workers, |item| self.sync(item), stop).await;
     }
 
-    async fn sync(&self, Item(uid): Item) -> Result<Next, ApiError> {
+    async fn sync(&self, Item(uid): Item) -> Result<Next, CallError> {
         let Some((node, mut owners)) = ({
             let graph = self.shared.graph();
             graph.node(&uid).map(|node| {
@@ -154,7 +155,7 @@ impl GarbageCollector {
         kind: &'static Resource,
         dependent: &Node,
         owner: &OwnerReference,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool, CallError> {
         if self.lock_absent().contains(&owner.uid) {
             return Ok(true);
         }
@@ -173,7 +174,7 @@ impl GarbageCollector {
     }
 
     /// Takes an owner out of its dependents' references, then the finalizer off the owner.
-    async fn orphan(&self, owner: &Node) -> Result<(), ApiError> {
+    async fn orphan(&self, owner: &Node) -> Result<(), CallError> {
         let dependents: Vec<Node> = self.shared.graph().dependents(&owner.uid).cloned().collect();
         let freed = dependents.iter().map(|dependent| {
             let others = dependent.owners.iter().filter(|other| other.uid != owner.uid);
@@ -184,7 +185,7 @@ impl GarbageCollector {
         self.write(owner, "finalizers", json!(without(owner, ORPHAN))).await
     }
 
-    async fn write(&self, node: &Node, field: &str, value: Value) -> Result<(), ApiError> {
+    async fn write(&self, node: &Node, field: &str, value: Value) -> Result<(), CallError> {
         let patch = json!({"metadata": {
             "uid": node.uid,
             "resourceVersion": node.resource_version,

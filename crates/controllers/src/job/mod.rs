@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use self::count::{INDEX, TRACKING, is_tracked};
 use self::per_index::{FAILURES, Failures, IGNORED};
 use self::plan::{Plan, Uncounted, plan};
-use super::api::{Api, ApiError, DeleteOptions, Precondition, Propagation};
+use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
@@ -29,6 +29,7 @@ use super::pod_control::{create_pods, delete_pod, object_at, pod_from_template};
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::view::{Job, PartialObjectMetadata, Pod};
+use berth_client::call::CallError;
 
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -103,7 +104,7 @@ impl Jobs {
         work("jobs", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(job) = self.jobs.get(&key) else {
             self.expectations.forget(&key);
             return self.release_pods_of_gone(&key).await;
@@ -144,12 +145,12 @@ impl Jobs {
     }
 
     /// Takes the finalizer off pods that are counted.
-    async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), ApiError> {
+    async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), CallError> {
         let released = join_all(pods.iter().map(|pod| self.release_one(pod))).await;
         released.into_iter().collect()
     }
 
-    async fn release_one(&self, pod: &Pod) -> Result<(), ApiError> {
+    async fn release_one(&self, pod: &Pod) -> Result<(), CallError> {
         let kept: Vec<&str> =
             pod.metadata.finalizers.iter().map(String::as_str).filter(|name| *name != TRACKING).collect();
         let patch = json!({"metadata": {
@@ -168,7 +169,7 @@ impl Jobs {
     }
 
     /// Pods whose Job is gone would wait for it for ever.
-    async fn release_pods_of_gone(&self, key: &NamespacedName) -> Result<Next, ApiError> {
+    async fn release_pods_of_gone(&self, key: &NamespacedName) -> Result<Next, CallError> {
         let pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
         let is_left = |pod: &Arc<Pod>| {
             let owner = pod.metadata.controller();
@@ -182,7 +183,7 @@ impl Jobs {
         Ok(Next::Wait)
     }
 
-    async fn delete(&self, key: &NamespacedName, about: &Reference, plan: &Plan) -> Result<(), ApiError> {
+    async fn delete(&self, key: &NamespacedName, about: &Reference, plan: &Plan) -> Result<(), CallError> {
         let uids = plan.delete.iter().map(|(pod, _)| pod.metadata.uid.clone());
         self.expectations.expect_deletions(key, uids);
         let deleted = plan.delete.iter().map(|(pod, uncounted)| async move {
@@ -213,7 +214,7 @@ impl Jobs {
         job: &Job,
         about: &Reference,
         plan: &Plan,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         if plan.create.is_empty() {
             return Ok(());
         }

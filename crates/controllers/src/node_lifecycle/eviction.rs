@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, ApiError, DeleteOptions};
+use crate::api::{Api, DeleteOptions};
 use crate::cache::{Cache, Index};
 use crate::disruption::disruption_target;
 use crate::events::{Recorder, Reference};
@@ -19,6 +19,7 @@ use crate::informer::Informer;
 use crate::queue::{Next, Queue, work};
 use crate::replica_set::until;
 use crate::view::{Node, NodeTaint, Pod};
+use berth_client::call::CallError;
 
 /// When a pod has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +112,7 @@ impl TaintEviction {
         work("taint-eviction", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(pod) = self.pods.get(&key).filter(|pod| pod.is_active()) else { return Ok(Next::Wait) };
         let node = NamespacedName::new("", pod.spec.node_name.as_str());
         let Some(node) = self.nodes.get(&node) else { return Ok(Next::Wait) };
@@ -126,18 +127,18 @@ impl TaintEviction {
         }
     }
 
-    async fn evict(&self, pod: &Pod) -> Result<(), ApiError> {
+    async fn evict(&self, pod: &Pod) -> Result<(), CallError> {
         let key = pod.metadata.namespaced_name();
         let about = Reference::new(&PODS, &pod.metadata);
         self.recorder.normal(&about, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
         let message = "Taint manager: deleting due to NoExecute taint";
         let condition = disruption_target("DeletionByTaintManager", message, Timestamp::now());
         match self.api.merge_status(&PODS, &pod.metadata, &json!({"conditions": [condition]})).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+            Err(error) if error.is_not_found() || error.is_stale() => return Ok(()),
             result => result?,
         }
         match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
-            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) if error.is_stale() => Ok(()),
             result => result,
         }
     }

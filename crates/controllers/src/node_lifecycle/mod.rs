@@ -21,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 use self::health::{Heard, unknown_conditions};
 use self::taints::{Evict, wanted_taints};
 use self::zones::Zones;
-use super::api::{Api, ApiError};
+use super::api::Api;
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
 use super::options::ControllerOptions;
 use super::queue::{Next, Queue, work};
 use super::view::{Condition, Lease, Node, PartialObjectMetadata, Pod};
+use berth_client::call::CallError;
 
 /// Where nodes renew their leases.
 const NODE_LEASES: &str = "kube-node-lease";
@@ -88,7 +89,7 @@ impl NodeLifecycle {
     }
 
     /// Sets the taints of a node that has changed.
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(node) = self.nodes.get(&key) else { return Ok(Next::Wait) };
         // A turn is taken once; after it the node keeps what it has.
         let never = self.lock_decisions().get(key.name()) == Some(&Evict::Never);
@@ -176,7 +177,7 @@ impl NodeLifecycle {
         join_all(told).await;
     }
 
-    async fn set_taints(&self, node: &Node, evict: Evict) -> Result<(), ApiError> {
+    async fn set_taints(&self, node: &Node, evict: Evict) -> Result<(), CallError> {
         let Some(taints) = wanted_taints(node, evict, Timestamp::now()) else { return Ok(()) };
         let patch = json!({
             "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},

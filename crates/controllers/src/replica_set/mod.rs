@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Failure, Plan};
-use super::api::{Api, ApiError, Precondition};
+use super::api::{Api, Precondition};
 use super::cache::{Cache, Change, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
@@ -21,6 +21,7 @@ use super::ownership::{Owner, claim};
 use super::pod_control::{create_pods, delete_pods, pod_from_template};
 use super::queue::{Next, Queue, work};
 use super::view::{Pod, ReplicaSet};
+use berth_client::call::CallError;
 
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -82,7 +83,7 @@ impl ReplicaSets {
         work(self.kind.plural, queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(replica_set) = self.replica_sets.get(&key) else {
             self.expectations.forget(&key);
             return Ok(Next::Wait);
@@ -125,7 +126,7 @@ impl ReplicaSets {
         owner: Owner<'_>,
         replica_set: &ReplicaSet,
         n: usize,
-    ) -> Option<(&'static str, ApiError)> {
+    ) -> Option<(&'static str, CallError)> {
         let pod = pod_from_template(&replica_set.spec.template, owner);
         let body = serde_json::to_vec(&pod).unwrap_or_default();
         self.expectations.expect_creations(key, n);
@@ -140,7 +141,7 @@ impl ReplicaSets {
         key: &NamespacedName,
         owner: Owner<'_>,
         pods: &[Arc<Pod>],
-    ) -> Option<(&'static str, ApiError)> {
+    ) -> Option<(&'static str, CallError)> {
         self.expectations.expect_deletions(key, pods.iter().map(|pod| pod.metadata.uid.clone()));
         let about = Reference::new(self.kind, owner.meta);
         let failed = delete_pods(&self.api, &self.recorder, &about, pods).await;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
-use super::api::{Api, ApiError, DeleteOptions, Precondition};
+use super::api::{Api, DeleteOptions, Precondition};
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::informer::Informer;
@@ -26,6 +26,7 @@ use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::revisions::{History, REVISION_LABEL, history, truncate};
 use super::view::{ControllerRevision, PartialObjectMetadata, Pod, StatefulSet};
+use berth_client::call::CallError;
 
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -90,7 +91,7 @@ impl StatefulSets {
         work("statefulsets", queue, n_workers, |key| self.sync(key), stop).await;
     }
 
-    async fn sync(&self, key: NamespacedName) -> Result<Next, ApiError> {
+    async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(set) = self.sets.get(&key) else { return Ok(Next::Wait) };
         let owner = Owner { kind: &STATEFUL_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
@@ -142,7 +143,7 @@ impl StatefulSets {
         set: &StatefulSet,
         ordinal: i64,
         revision: &ControllerRevision,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let about = Reference::new(&STATEFUL_SETS, &set.metadata);
         let namespace = &set.metadata.namespace;
         for claim in identity::claims(set, ordinal) {
@@ -170,7 +171,7 @@ impl StatefulSets {
         }
     }
 
-    fn tell_failed(&self, about: &Reference, ordinal: i64, set: &StatefulSet, error: &ApiError) {
+    fn tell_failed(&self, about: &Reference, ordinal: i64, set: &StatefulSet, error: &CallError) {
         if !error.is_namespace_terminating() {
             let (pod, set) = (identity::pod_name(set, ordinal), &set.metadata.name);
             let message = format!("create Pod {pod} in StatefulSet {set} failed error: {}", error.message());
@@ -178,7 +179,7 @@ impl StatefulSets {
         }
     }
 
-    async fn delete(&self, set: &StatefulSet, pod: &Pod, condemned: bool) -> Result<(), ApiError> {
+    async fn delete(&self, set: &StatefulSet, pod: &Pod, condemned: bool) -> Result<(), CallError> {
         let key = pod.metadata.namespaced_name();
         let ordinal = set.ordinal_of(key.name());
         if let Some(ordinal) = ordinal
@@ -202,7 +203,7 @@ impl StatefulSets {
             }
         }
         match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
-            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) if error.is_stale() => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
                 let about = Reference::new(&STATEFUL_SETS, &set.metadata);
@@ -219,7 +220,7 @@ impl StatefulSets {
         set: &StatefulSet,
         pods: &[Arc<Pod>],
         history: &History,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CallError> {
         let mut live: BTreeSet<&str> =
             pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
         live.insert(&set.status.current_revision);
