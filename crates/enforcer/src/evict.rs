@@ -1,8 +1,8 @@
-//! An eviction: asking the API server to let a pod go, and finding out whether it took notice.
+//! An eviction: the request, and what became of it.
 //!
-//! The request names the pod's uid, so that no pod of the same name goes in its place, and goes through the Eviction
-//! API, so that PodDisruptionBudgets hold. One request is sent; when it is answered with anything but success or
-//! "not now", the pod is looked up before anything else is done. Whoever asked decides whether to ask again.
+//! The request names the pod's uid, so that it never evicts another pod of the same name, and uses the Eviction API, which
+//! checks PodDisruptionBudgets. If the response is neither a success nor a rejection, the pod is looked up before anything
+//! else is done. The caller decides about retries.
 
 use std::time::Duration;
 
@@ -24,23 +24,23 @@ pub const CONDITION_REASON: &str = "AffinityBroken";
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
-/// What is said to the pod once it goes is said once more if that fails, and no more.
+/// Attempts to write the condition of an evicted pod.
 const CONDITION_ATTEMPTS: usize = 2;
 
-/// How an eviction ended.
+/// The result of an eviction.
 #[derive(Debug)]
 pub(crate) enum EvictionOutcome {
-    /// The pod goes, or has gone.
+    /// The pod is evicted.
     Evicted,
-    /// The pod went, or goes, for another reason; nothing was carried out.
-    Gone,
-    /// Nothing was sent: this process does not lead any more.
+    /// The pod was deleted for another reason.
+    Deleted,
+    /// Nothing was sent: this process lost the leadership.
     NotSent,
-    /// A PodDisruptionBudget does not allow it now, or the server has too much to do.
+    /// A PodDisruptionBudget does not allow it now, or the server is overloaded.
     Refused(CallError),
-    /// The pod stays. If it is not certain, the request may still be carried out.
+    /// The pod is not evicted. If that is not certain, the request may still be carried out.
     Failed { error: CallError, is_certain: bool },
-    /// The server did not say, and nobody waits for it any more.
+    /// The server did not answer before lookups were abandoned.
     Unknown(CallError),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Eviction {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// What the pod's condition says.
+    /// Message of the pod's condition.
     pub(crate) message: String,
 }
 
@@ -61,28 +61,28 @@ pub(crate) struct Evictor {
     pub(crate) leadership: Leadership,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
-    /// Ends waiting for a server that does not answer.
+    /// Stops lookups on a server that does not answer.
     pub(crate) stop: CancellationToken,
 }
 
-/// What a looked up pod turns out to be.
-enum Seen {
-    /// It is gone, another one has its name, or it is being deleted.
-    Going,
-    Stays,
-    /// The server did not say.
+/// A pod that was looked up.
+enum Found {
+    /// Deleted, being deleted, or replaced by another pod of its name.
+    Deleted,
+    Exists,
+    /// The server did not answer.
     Unknown,
 }
 
 impl Evictor {
     pub(crate) async fn evict(&self, eviction: &Eviction) -> EvictionOutcome {
-        // The last moment: a leader whose lease may have been taken must not send anything.
+        // Checked right before sending: a leader whose lease may have been taken must not send.
         if !self.leadership.leads() {
             return EvictionOutcome::NotSent;
         }
         let error = match self.send(eviction).await {
             Ok(()) => {
-                self.tell_pod(eviction).await;
+                self.write_condition(eviction).await;
                 return EvictionOutcome::Evicted;
             }
             Err(error) if error.code() == Some(429) => return EvictionOutcome::Refused(error),
@@ -90,10 +90,10 @@ impl Evictor {
         };
         let is_certain = error.is_refusal();
         match self.look_up(eviction).await {
-            Seen::Going if is_certain => EvictionOutcome::Gone,
-            Seen::Going => EvictionOutcome::Evicted,
-            Seen::Stays => EvictionOutcome::Failed { error, is_certain },
-            Seen::Unknown => EvictionOutcome::Unknown(error),
+            Found::Deleted if is_certain => EvictionOutcome::Deleted,
+            Found::Deleted => EvictionOutcome::Evicted,
+            Found::Exists => EvictionOutcome::Failed { error, is_certain },
+            Found::Unknown => EvictionOutcome::Unknown(error),
         }
     }
 
@@ -112,10 +112,9 @@ impl Evictor {
         call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
     }
 
-    /// Says in the pod's status why it goes. Only now, when it does: the server says so itself while it evicts, in
-    /// general words, and a pod whose eviction was refused is no target of anything. A pod that is gone already is
-    /// not told.
-    async fn tell_pod(&self, eviction: &Eviction) {
+    /// Writes the reason into the pod's status, after the API server accepted the eviction: a pod with a rejected eviction
+    /// must not have the condition.
+    async fn write_condition(&self, eviction: &Eviction) {
         let path = format!("{}/status", eviction.path());
         let body = condition(eviction, jiff::Timestamp::now()).to_string().into_bytes();
         let content_type = "application/strategic-merge-patch+json";
@@ -133,23 +132,23 @@ impl Evictor {
         }
     }
 
-    /// Asks until there is an answer, or nobody waits for one any more.
-    async fn look_up(&self, eviction: &Eviction) -> Seen {
+    /// Asks until there is an answer, or lookups are abandoned.
+    async fn look_up(&self, eviction: &Eviction) -> Found {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             self.metrics.lookups.inc();
             let request = call::get(&eviction.path());
             let error = match call::json::<Pod>(&self.client, request, self.timeout).await {
-                Ok(pod) if pod.metadata.uid != eviction.uid => return Seen::Going,
-                Ok(pod) if pod.metadata.deletion_timestamp.is_some() => return Seen::Going,
-                Ok(_) => return Seen::Stays,
-                Err(error) if error.is_not_found() => return Seen::Going,
+                Ok(pod) if pod.metadata.uid != eviction.uid => return Found::Deleted,
+                Ok(pod) if pod.metadata.deletion_timestamp.is_some() => return Found::Deleted,
+                Ok(_) => return Found::Exists,
+                Err(error) if error.is_not_found() => return Found::Deleted,
                 Err(error) => error,
             };
             tracing::debug!(pod = eviction.path(), "looking up a pod: {error}");
             let wait = backoff.failed(fastrand::f64());
             tokio::select! {
-                () = self.stop.cancelled() => return Seen::Unknown,
+                () = self.stop.cancelled() => return Found::Unknown,
                 () = tokio::time::sleep(error.retry_after().unwrap_or(wait)) => {}
             }
         }

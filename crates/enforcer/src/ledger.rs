@@ -1,8 +1,8 @@
-//! The ledger: what brakes remember, in a ConfigMap, so that no budget starts anew with a process.
+//! The ledger: the state of the limiter in a ConfigMap, so that a restart never resets the limits.
 //!
-//! An eviction is sent only after it has been written down. A process that is killed in between has counted those it
-//! was about to send, never one too few. Writes name the version they replace: of two that take themselves for the leader one
-//! fails, and reads what the other one wrote.
+//! An eviction is sent only after it was written to the ledger. If the enforcer is killed in between, the ledger already
+//! counts the evictions that it was about to send. Writes have a resource version: if two processes consider themselves
+//! leader, one of the writes fails, and that process reads the ledger again.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use berth_client::call::{self, CallError};
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use crate::limiter::Memory;
+use crate::limiter::LimiterState;
 
-/// The key of `data` that it stands under.
+/// The key in `data`.
 const KEY: &str = "ledger.json";
 
-/// Where the ledger is.
+/// Reads and writes the ledger.
 #[derive(Clone)]
-pub(crate) struct LedgerPlace {
+pub(crate) struct LedgerClient {
     pub(crate) client: kube::Client,
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) timeout: Duration,
 }
 
-/// The ledger as it is on the server.
+/// The ledger as the API server has it.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    pub(crate) memory: Memory,
-    /// The ConfigMap; none if there is none.
+    pub(crate) memory: LimiterState,
+    /// The ConfigMap; none if it does not exist.
     object: Option<Value>,
 }
 
@@ -40,20 +40,20 @@ impl Ledger {
     }
 }
 
-impl LedgerPlace {
+impl LedgerClient {
     fn collection(&self) -> String {
         CONFIG_MAPS.path(&self.namespace)
     }
 
-    /// Reads what is written. What does not make sense is logged and counts as empty: it is the next write's to mend.
+    /// Reads the ledger. Invalid content is logged and counts as empty; the next write replaces it.
     pub(crate) async fn read(&self) -> Result<Ledger, CallError> {
         let path = format!("{}/{}", self.collection(), self.name);
         match call::json::<Value>(&self.client, call::get(&path), self.timeout).await {
             Ok(object) => {
                 let text = object["data"][KEY].as_str().unwrap_or("{}");
                 let memory = serde_json::from_str(text).unwrap_or_else(|error| {
-                    tracing::warn!(path, "what is written there is no ledger, and is replaced: {error}");
-                    Memory::default()
+                    tracing::warn!(path, "the ledger is invalid and will be replaced: {error}");
+                    LimiterState::default()
                 });
                 Ok(Ledger { memory, object: Some(object) })
             }
@@ -62,11 +62,11 @@ impl LedgerPlace {
         }
     }
 
-    /// Writes `memory` in the place of `before`.
+    /// Replaces `before` by `memory`.
     ///
     /// # Errors
-    /// [`CallError::is_conflict`]: somebody else has written meanwhile. Otherwise it is not known whether it is written.
-    pub(crate) async fn write(&self, before: Ledger, memory: Memory) -> Result<Ledger, CallError> {
+    /// [`CallError::is_conflict`]: another process wrote the ledger meanwhile. Otherwise the result is unknown.
+    pub(crate) async fn write(&self, before: Ledger, memory: LimiterState) -> Result<Ledger, CallError> {
         let text = serde_json::to_string(&memory).unwrap_or_else(|_| "{}".to_owned());
         let (method, path, mut object) = match &before.object {
             Some(object) => (Method::PUT, format!("{}/{}", self.collection(), self.name), object.clone()),
@@ -91,8 +91,8 @@ impl LedgerPlace {
                 "labels": {"app.kubernetes.io/managed-by": "berth"},
                 "annotations": {
                     "kubernetes.io/description":
-                        "Evictions that Berth's enforcer counts against its limits. To forget them, delete this while \
-                         no enforcer runs.",
+                        "Evictions that the limits of Berth's enforcer count. To reset the limits, stop the enforcer and \
+                         delete this ConfigMap.",
                 },
             },
         })

@@ -1,14 +1,14 @@
-//! The enforcer: rules required during execution go on being held after a pod was placed, by eviction.
+//! The enforcer: evicts running pods that violate rules required during execution.
 //!
-//! The engine says which running pods break such a rule, who would have to go so that it holds again, and where to;
-//! this crate adds what takes time: `patience` before a rule counts as broken for good, `brakes` on how many go,
-//! and the Eviction API (`evict`). Its shape is the scheduler's: one task owns everything that is known; what the
-//! server tells and what became of requests reaches it through channels; requests run in tasks of their own, a bounded
-//! number at a time.
+//! The engine reports violations, selects the pods to be evicted, and checks that a feasible node exists. This crate adds
+//! what takes time: grace periods (`grace_timers`), limits of evictions (`limiter`), and the Eviction API (`evict`). Like
+//! in the scheduler, one task owns the state; watch events and results of requests reach it through channels; requests
+//! run in tasks of their own, a bounded number at a time.
 //!
-//! An eviction comes about in steps, and each is judged anew on the state as it is then: a rule is broken for its
-//! grace; the engine names a pod whose going cures it, and a place where that pod fits with all its rules; the brakes
-//! let it go; that is written down in the `ledger`; the pod is named once more, and the request is sent.
+//! An eviction takes several steps, and each evaluates the current state again: a rule is violated for its grace period;
+//! the engine selects a pod whose eviction fixes the rule, and a node where that pod fits with all its rules; the limits
+//! allow the eviction; the enforcer records it in the `ledger`; the engine selects the pod once more, and the request is
+//! sent. This crate never selects victims itself.
 
 mod enforcer;
 mod evict;
@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
 pub use limiter::LEAST_CLUSTER_LIMIT;
-pub use options::{BrakeOptions, EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces};
+pub use options::{EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, LimitOptions};
 
-/// What an enforcer looks like at a moment.
+/// The state of an enforcer at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Sources whose list is not complete; the enforcer evicts nothing until all are.
@@ -39,36 +39,36 @@ pub struct Snapshot {
     pub n_nodes: usize,
     /// Assigned pods in the state.
     pub n_pods: usize,
-    /// Rules required during execution that are broken now.
-    pub n_broken: usize,
-    /// Of these, the ones that have been for longer than their grace.
+    /// Rules required during execution that are violated now.
+    pub n_violated: usize,
+    /// Of these, the ones whose grace period is over.
     pub n_due: usize,
-    /// Rules that broke, so far.
+    /// Violations that began, so far.
     pub n_began: u64,
-    /// Rules that hold again or whose pods went, so far.
+    /// Violations that ended, so far: the rule holds again, or its pod was deleted.
     pub n_ended: u64,
-    /// Pods that were told to go and have not gone yet.
-    pub n_going: usize,
+    /// Pods that are evicted and not deleted yet.
+    pub n_evicting: usize,
     /// Pods evicted so far.
     pub n_evicted: u64,
-    /// Evictions refused so far: by a PodDisruptionBudget, or because the server had too much to do.
+    /// Evictions rejected so far: by a PodDisruptionBudget, or because the server was overloaded.
     pub n_refused: u64,
-    /// Evictions that failed otherwise, so far.
+    /// Evictions that failed for other reasons, so far.
     pub n_failed: u64,
-    /// Pods that would have been evicted so far, if this were no dry run.
+    /// Pods that would have been evicted so far without `dry_run`.
     pub n_would_evict: u64,
-    /// Pods or rules for which nobody goes now, though they are due, by reason.
+    /// Due pods or rules without an eviction now, by reason.
     pub held: BTreeMap<&'static str, usize>,
-    /// Whether more of the cluster would go than may.
-    pub is_brake_engaged: bool,
+    /// Whether the cluster limit stops all evictions.
+    pub is_stopped: bool,
     /// Differences between the state and full lists that were repaired, so far.
     pub n_drifted: u64,
-    /// Events dropped so far, because they were too many.
+    /// Events dropped so far, because there were too many.
     pub n_events_dropped: u64,
 }
 
 impl Snapshot {
-    /// Whether everything has been listed.
+    /// Whether all sources are listed.
     pub fn is_ready(&self) -> bool {
         self.pending_sources.is_empty()
     }
@@ -80,14 +80,14 @@ impl berth_serve::health::Readiness for Snapshot {
     }
 }
 
-/// An enforcer that runs.
+/// The handle of a running enforcer.
 pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
 
-/// Starts an enforcer. It runs until `stop`, then waits for evictions under way and gives its lease back.
+/// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.
 ///
 /// # Errors
-/// There is no client to be made of `config`, or the address to listen on cannot be used. That the server does not
-/// answer is no error: it is tried again until it does.
+/// `config` is not valid for a client, or the address to listen on cannot be used. A server that does not answer is no
+/// error: the enforcer retries until it does.
 pub async fn start(
     config: kube::Config,
     options: EnforcerOptions,
@@ -96,10 +96,10 @@ pub async fn start(
     enforcer::start(config, options, stop).await
 }
 
-/// As [`start`], and waits until it has stopped.
+/// As [`start`], and waits until the enforcer has stopped.
 ///
 /// # Errors
-/// As [`start`], or it broke down.
+/// As [`start`], or the enforcer panicked.
 pub async fn run(
     config: kube::Config,
     options: EnforcerOptions,

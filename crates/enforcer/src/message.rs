@@ -1,8 +1,8 @@
-//! What people read: in conditions, events and the log.
+//! Messages in conditions, events and the log.
 
 use berth_engine::{Remedy, Target, Verdict};
 
-/// What is broken, why, and because of whom, in one line.
+/// The violated rule, the reason, and the conflicting pods, in one line.
 pub(crate) fn verdict(verdict: &Verdict) -> String {
     let mut text = String::new();
     if let Some(term) = &verdict.term {
@@ -28,11 +28,11 @@ pub(crate) fn verdict(verdict: &Verdict) -> String {
     text
 }
 
-/// Why a pod goes, and where to.
+/// Why a pod is evicted, and the feasible node.
 pub(crate) fn evicted(remedy: &Remedy) -> String {
     let why = verdict(&remedy.verdict);
     match &remedy.target {
-        Target::Node(node) => format!("{why}. It, or what takes its place, fits on {node}"),
+        Target::Node(node) => format!("{why}. The pod (or its replacement) fits on {node}"),
         Target::Nowhere(_) | Target::NotAsked => why,
     }
 }

@@ -67,10 +67,10 @@ pub(crate) struct Metrics {
     ended: Family<RuleLabels, Counter>,
     due: Gauge,
     evictions: Family<ResultLabels, Counter>,
-    going: Gauge,
+    evicting: Gauge,
     held: Family<ReasonLabels, Gauge>,
-    brake: Gauge,
-    judging: Histogram,
+    stopped: Gauge,
+    selection: Histogram,
     pub(crate) lookups: Counter,
     pub(crate) ledger_failures: Counter,
     cache_size: Family<TypeLabels, Gauge>,
@@ -83,7 +83,7 @@ pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
     match rule {
         ViolatedRule::PodAffinity => "pod_affinity",
         ViolatedRule::PodAntiAffinity => "pod_anti_affinity",
-        // The other rules are none of execution, and never told.
+        // Other rules are not required during execution and are never reported.
         _ => "node_affinity",
     }
 }
@@ -97,11 +97,11 @@ impl Metrics {
             ended: Family::default(),
             due: Gauge::default(),
             evictions: Family::default(),
-            going: Gauge::default(),
+            evicting: Gauge::default(),
             held: Family::default(),
-            brake: Gauge::default(),
+            stopped: Gauge::default(),
             // 10 us to 5 s.
-            judging: Histogram::new(exponential_buckets(0.000_01, 2.0, 20)),
+            selection: Histogram::new(exponential_buckets(0.000_01, 2.0, 20)),
             lookups: Counter::default(),
             ledger_failures: Counter::default(),
             cache_size: Family::default(),
@@ -112,48 +112,48 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("berth_enforcer");
         registry.register(
             "violations",
-            "Rules required during execution that are broken now",
+            "Rules required during execution that are violated now",
             m.broken.clone(),
         );
-        registry.register("violations_began", "Rules that broke", m.began.clone());
-        registry.register("violations_ended", "Rules that hold again, or whose pods went", m.ended.clone());
+        registry.register("violations_began", "Violations that began", m.began.clone());
         registry.register(
-            "violations_due",
-            "Rules that have been broken for longer than their grace",
-            m.due.clone(),
+            "violations_ended",
+            "Violations that ended: the rule holds again, or its pod was deleted",
+            m.ended.clone(),
         );
-        registry.register("evictions", "Evictions, by how they ended", m.evictions.clone());
+        registry.register("violations_due", "Violations whose grace period is over", m.due.clone());
+        registry.register("evictions", "Evictions, by result", m.evictions.clone());
         registry.register(
             "evictions_in_flight",
-            "Pods that were told to go and have not gone",
-            m.going.clone(),
+            "Pods that are evicted and not deleted yet",
+            m.evicting.clone(),
         );
-        registry.register("held", "Pods or rules for which nobody goes now, by reason", m.held.clone());
-        registry.register("brake_engaged", "1 while too much of the cluster would go", m.brake.clone());
+        registry.register("held", "Due pods or rules without an eviction now, by reason", m.held.clone());
         registry.register(
-            "judgement_duration_seconds",
-            "Time to find out who would have to go, and where to",
-            m.judging.clone(),
+            "brake_engaged",
+            "1 while the cluster limit stops all evictions",
+            m.stopped.clone(),
         );
+        registry.register("judgement_duration_seconds", "Time of a victim selection", m.selection.clone());
         registry.register(
             "eviction_lookups",
-            "Pods looked up because it was not known whether they were evicted",
+            "Lookups of pods whose eviction had an unknown result",
             m.lookups.clone(),
         );
         registry.register(
             "ledger_failures",
-            "Reads and writes of the ledger that failed",
+            "Failed reads and writes of the ledger",
             m.ledger_failures.clone(),
         );
         registry.register("cache_size", "Objects in the state, by type", m.cache_size.clone());
         registry.register(
             "state_differences",
-            "Differences between the state and fresh lists that were found and mended, by kind",
+            "Differences between the state and full lists that were repaired, by kind",
             m.differences.clone(),
         );
         registry.register(
             "events_dropped",
-            "Events that were not written, for they were too many",
+            "Events that were dropped because there were too many",
             m.events_dropped.clone(),
         );
         registry.register("leader", "1 while this process leads", m.leads.clone());
@@ -176,28 +176,28 @@ impl Metrics {
         self.evictions.get_or_create(&ResultLabels { result: result.name() }).inc();
     }
 
-    pub(crate) fn judged(&self, duration: Duration) {
-        self.judging.observe(duration.as_secs_f64());
+    pub(crate) fn selected(&self, duration: Duration) {
+        self.selection.observe(duration.as_secs_f64());
     }
 
     pub(crate) fn drifted(&self, kind: &'static str, n: u64) {
         self.differences.get_or_create(&KindLabels { kind }).inc_by(n);
     }
 
-    /// What a snapshot shows.
-    pub(crate) fn show(&self, before: &BTreeMap<&'static str, usize>, shown: &Snapshot) {
-        self.due.set(shown.n_due as i64);
-        self.going.set(shown.n_going as i64);
-        self.brake.set(i64::from(shown.is_brake_engaged));
-        self.leads.set(i64::from(shown.leads));
-        self.events_dropped.set(shown.n_events_dropped as i64);
-        for reason in before.keys().filter(|reason| !shown.held.contains_key(*reason)) {
+    /// Sets the gauges to a snapshot; `before` is the previous [`Snapshot::held`].
+    pub(crate) fn update(&self, before: &BTreeMap<&'static str, usize>, snapshot: &Snapshot) {
+        self.due.set(snapshot.n_due as i64);
+        self.evicting.set(snapshot.n_evicting as i64);
+        self.stopped.set(i64::from(snapshot.is_stopped));
+        self.leads.set(i64::from(snapshot.leads));
+        self.events_dropped.set(snapshot.n_events_dropped as i64);
+        for reason in before.keys().filter(|reason| !snapshot.held.contains_key(*reason)) {
             self.held.get_or_create(&ReasonLabels { reason }).set(0);
         }
-        for (reason, n) in &shown.held {
+        for (reason, n) in &snapshot.held {
             self.held.get_or_create(&ReasonLabels { reason }).set(*n as i64);
         }
-        for (r#type, n) in [("nodes", shown.n_nodes), ("pods", shown.n_pods)] {
+        for (r#type, n) in [("nodes", snapshot.n_nodes), ("pods", snapshot.n_pods)] {
             self.cache_size.get_or_create(&TypeLabels { r#type }).set(n as i64);
         }
     }

@@ -1,4 +1,4 @@
-//! What an enforcer is started with.
+//! Options of an enforcer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use berth_client::lease::LeaseOptions;
 use berth_engine::{Settings, ViolatedRule};
 
-pub use crate::limiter::BrakeOptions;
+pub use crate::limiter::LimitOptions;
 
-/// The annotation by which a pod says how long its rules may be broken before it goes, such as `90s`.
+/// The annotation of a pod with the grace period of its rules, such as `90s`.
 pub const GRACE_ANNOTATION: &str = "scheduling.berth.dev/eviction-grace";
 
-/// How long a rule may be broken before somebody goes for it, by its kind.
+/// Grace periods: how long a rule may be violated before a pod is evicted, by kind of rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graces {
     /// Of node affinity.
@@ -23,7 +23,7 @@ pub struct Graces {
 }
 
 impl Default for Graces {
-    /// At once; 5 minutes, so that a restart of the needed pod evicts nobody; and 30 seconds.
+    /// None; 5 minutes, so that a restart of the required pod causes no eviction; and 30 seconds.
     fn default() -> Self {
         Graces {
             node_affinity: Duration::ZERO,
@@ -38,54 +38,53 @@ impl Graces {
         match rule {
             ViolatedRule::PodAffinity => self.pod_affinity,
             ViolatedRule::PodAntiAffinity => self.pod_anti_affinity,
-            // The other rules are none of execution, and never told.
+            // Other rules are not required during execution and are never reported.
             _ => self.node_affinity,
         }
     }
 }
 
-/// What an enforcer is started with.
+/// Options of an enforcer.
 #[derive(Clone, Debug)]
 pub struct EnforcerOptions {
-    /// How rules are read, and by which profiles a place is looked for.
+    /// How rules are read, and the profiles for the search of feasible nodes.
     pub settings: Settings,
-    /// How long a rule may be broken.
+    /// Grace periods.
     pub graces: Graces,
-    /// Whether pods go that have no place to go to.
+    /// Whether to evict pods even where no feasible node exists.
     pub evict_without_target: bool,
-    /// Whether nothing is written at all: no evictions, events, conditions, leases and ledgers. It then leads nobody.
+    /// Whether to write nothing: no evictions, events, conditions, leases and ledger.
     pub dry_run: bool,
-    /// How many evictions are too many.
-    pub brakes: BrakeOptions,
+    /// Limits of evictions.
+    pub limits: LimitOptions,
     /// Pods in these namespaces are never evicted, besides those of the settings.
     pub exempt_namespaces: Vec<String>,
-    /// Namespace of the ConfigMap that keeps the account of evictions.
+    /// Namespace of the ledger's ConfigMap.
     pub ledger_namespace: String,
-    /// Name of that ConfigMap.
+    /// Name of the ledger's ConfigMap.
     pub ledger_name: String,
-    /// Evictions under way at one time.
+    /// Evictions in flight at one time.
     pub eviction_concurrency: usize,
-    /// How long one request may take before it counts as unanswered. With leader election it is cut to the time
-    /// between the end of a leadership and the earliest beginning of the next.
+    /// Timeout of a request. With leader election it is at most the time between the end of a leadership and the earliest
+    /// beginning of the next.
     pub request_timeout: Duration,
-    /// The wait before a refused or failed eviction is tried again for the first time.
+    /// The back-off after the first rejection or failure of an eviction.
     pub first_backoff: Duration,
-    /// The longest such wait.
+    /// The longest back-off.
     pub longest_backoff: Duration,
-    /// How often pods that have no place to go to are looked at again, if anything changed.
+    /// How often pods without a feasible node are evaluated again.
     pub look_again: Duration,
     /// Leader election; none: this process is the only enforcer.
     pub leader_election: Option<LeaseOptions>,
     /// Where `/healthz`, `/readyz` and `/metrics` are served; none: nowhere. Port 0 takes a free one.
     pub listen: Option<SocketAddr>,
-    /// How often the state is compared with a fresh list.
+    /// How often the state is compared with full lists.
     pub resync_interval: Duration,
-    /// How long to wait before a difference that was found is looked at again: changes on their way arrive meanwhile.
+    /// How long after a difference was found it is checked again. Events that are under way arrive meanwhile.
     pub resync_grace: Duration,
-    /// How long to wait for evictions under way when stopping.
+    /// How long to wait for evictions in flight when stopping.
     pub stop_timeout: Duration,
-    /// A watch that is silent for longer is started again; see
-    /// [`WatchOptions::idle_timeout`](berth_client::WatchOptions).
+    /// See [`WatchOptions::idle_timeout`](berth_client::WatchOptions).
     pub watch_idle_timeout: Duration,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
@@ -98,7 +97,7 @@ impl Default for EnforcerOptions {
             graces: Graces::default(),
             evict_without_target: false,
             dry_run: false,
-            brakes: BrakeOptions::default(),
+            limits: LimitOptions::default(),
             exempt_namespaces: Vec::new(),
             ledger_namespace: "kube-system".to_owned(),
             ledger_name: "berth-enforcer".to_owned(),
@@ -118,16 +117,16 @@ impl Default for EnforcerOptions {
     }
 }
 
-/// Why an enforcer cannot be started, or had to end.
+/// Why an enforcer cannot start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum EnforcerError {
-    /// No client.
+    /// The client configuration is not valid.
     #[error(transparent)]
     Connect(#[from] berth_client::connect::ConnectError),
     /// The address for `/metrics` and its like cannot be used.
     #[error(transparent)]
     Listen(#[from] berth_serve::ListenError),
-    /// The enforcer's own task broke down.
+    /// The enforcer's task panicked.
     #[error("the enforcer ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),
 }

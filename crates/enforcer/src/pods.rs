@@ -1,4 +1,4 @@
-//! What the enforcer itself knows of pods that run: whose they are, how patient they are, when they appeared.
+//! The enforcer's own data about running pods: their workload, grace period and age.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::options::GRACE_ANNOTATION;
 /// Namespace and name.
 type Key = (Box<str>, Box<str>);
 
-/// The owner whose work a pod does, or the pod itself.
+/// The controller of a pod, or the pod itself.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Workload {
     /// `namespace/Kind/name`.
@@ -22,36 +22,35 @@ pub(crate) struct Workload {
     pub(crate) controller: Option<ObjectReference>,
 }
 
-/// A pod that runs.
+/// A running pod.
 #[derive(Debug)]
-pub(crate) struct PodFacts {
+pub(crate) struct RunningPod {
     pub(crate) uid: Box<str>,
     pub(crate) workload: Arc<Workload>,
-    /// What its annotation says.
+    /// The grace period of its annotation.
     pub(crate) grace: Option<Duration>,
-    /// When it appeared: by this process' clock if it saw it, otherwise by the server's.
+    /// When it was first seen; for pods older than this process, when the API server created it.
     pub(crate) seen_at: Timestamp,
-    /// Whether it is on its way out; it is none of its workload's pods any more then.
-    ends: bool,
+    /// Whether it is being deleted. It does not count for its workload then.
+    is_terminating: bool,
 }
 
-/// What is new about a pod that was told.
+/// Whether the grace period of a pod changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum PodNews {
-    Nothing,
-    /// Its grace is another one.
-    Grace,
-    /// Its grace is another one, which cannot be read, and counts as not given.
-    BadGrace(String),
+pub(crate) enum GraceChange {
+    Unchanged,
+    Changed,
+    /// It changed to an invalid value, which is ignored.
+    Invalid(String),
 }
 
-/// Pods on nodes that have not ended, by namespace and name.
+/// Pods on nodes that have not terminated, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    pods: HashMap<Key, PodFacts>,
-    /// The workloads of these pods, with how many each has besides those that end.
+    pods: HashMap<Key, RunningPod>,
+    /// The workloads of these pods, with their number of pods that are not terminating.
     workloads: HashMap<Arc<Workload>, usize>,
-    n_stay: usize,
+    n_running: usize,
 }
 
 /// `90s`, `5m`, `1h30m` or a bare `0`; never negative.
@@ -89,12 +88,12 @@ impl Workload {
 }
 
 impl Pods {
-    /// A pod as it is now. `seen_at` is when it appeared, should it be new.
-    pub(crate) fn set(&mut self, pod: &Pod, seen_at: Timestamp) -> PodNews {
+    /// A pod was added or changed. `seen_at` is for a new one.
+    pub(crate) fn set(&mut self, pod: &Pod, seen_at: Timestamp) -> GraceChange {
         let metadata = &pod.metadata;
         if pod.spec.node_name.is_empty() || pod.is_terminal() {
             self.remove(&metadata.namespace, &metadata.name, &metadata.uid);
-            return PodNews::Nothing;
+            return GraceChange::Unchanged;
         }
         let text = metadata.annotations.get(GRACE_ANNOTATION);
         let read = text.and_then(|text| grace(text));
@@ -102,10 +101,11 @@ impl Pods {
         let key = key(&metadata.namespace, &metadata.name);
         let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
         let grace_before = known.and_then(|known| known.grace);
-        let ends = metadata.deletion_timestamp.is_some();
-        let is_same = |k: &PodFacts| *k.workload == workload && k.grace == read && k.ends == ends;
+        let is_terminating = metadata.deletion_timestamp.is_some();
+        let is_same =
+            |k: &RunningPod| *k.workload == workload && k.grace == read && k.is_terminating == is_terminating;
         if known.is_some_and(is_same) {
-            return PodNews::Nothing;
+            return GraceChange::Unchanged;
         }
         let is_new = known.is_none();
         let seen_at = known.map_or(seen_at, |known| known.seen_at);
@@ -114,22 +114,23 @@ impl Pods {
             Some((workload, _)) => workload.clone(),
             None => Arc::new(workload),
         };
-        if !ends {
+        if !is_terminating {
             *self.workloads.entry(workload.clone()).or_default() += 1;
-            self.n_stay += 1;
+            self.n_running += 1;
         }
-        let facts = PodFacts { uid: metadata.uid.as_str().into(), workload, grace: read, seen_at, ends };
+        let facts =
+            RunningPod { uid: metadata.uid.as_str().into(), workload, grace: read, seen_at, is_terminating };
         self.pods.insert(key, facts);
         match text {
             Some(text) if read.is_none() && (is_new || grace_before.is_some()) => {
-                PodNews::BadGrace(text.clone())
+                GraceChange::Invalid(text.clone())
             }
-            _ if grace_before != read => PodNews::Grace,
-            _ => PodNews::Nothing,
+            _ if grace_before != read => GraceChange::Changed,
+            _ => GraceChange::Unchanged,
         }
     }
 
-    /// A pod is gone. Another one that has its name by now stays.
+    /// A pod was deleted. Another pod that has its name by now stays.
     pub(crate) fn remove(&mut self, namespace: &str, name: &str, uid: &str) {
         let key = key(namespace, name);
         if self.pods.get(&key).is_some_and(|known| *known.uid == *uid) {
@@ -138,8 +139,8 @@ impl Pods {
     }
 
     fn discount(&mut self, key: &Key) {
-        let Some(known) = self.pods.remove(key).filter(|known| !known.ends) else { return };
-        self.n_stay -= 1;
+        let Some(known) = self.pods.remove(key).filter(|known| !known.is_terminating) else { return };
+        self.n_running -= 1;
         if let Some(n) = self.workloads.get_mut(&known.workload) {
             *n -= 1;
             if *n == 0 {
@@ -148,18 +149,18 @@ impl Pods {
         }
     }
 
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&PodFacts> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&RunningPod> {
         self.pods.get(&key(namespace, name))
     }
 
-    /// How many pods a workload has, besides those that end.
+    /// Number of pods of a workload that are not terminating.
     pub(crate) fn n_of(&self, workload: &Workload) -> usize {
         self.workloads.get(workload).copied().unwrap_or(0)
     }
 
-    /// How many pods run and do not end.
-    pub(crate) fn n_stay(&self) -> usize {
-        self.n_stay
+    /// Number of pods that are not terminating.
+    pub(crate) fn n_running(&self) -> usize {
+        self.n_running
     }
 }
 
@@ -193,14 +194,17 @@ mod tests {
     const SEEN: Timestamp = Timestamp::UNIX_EPOCH;
 
     #[test]
-    fn pods_are_counted_with_their_workload_as_long_as_they_run() {
+    fn pods_count_for_their_workload_until_they_terminate() {
         let mut pods = Pods::default();
         for name in ["a", "b"] {
             pods.set(&pod(name, Some("web"), None), SEEN);
         }
         pods.set(&pod("alone", None, None), SEEN);
         let workload = pods.get("default", "a").unwrap().workload.clone();
-        assert_eq!((&*workload.name, pods.n_of(&workload), pods.n_stay()), ("default/ReplicaSet/web", 2, 3));
+        assert_eq!(
+            (&*workload.name, pods.n_of(&workload), pods.n_running()),
+            ("default/ReplicaSet/web", 2, 3)
+        );
         assert_eq!(&*pods.get("default", "alone").unwrap().workload.name, "default/Pod/alone");
         pods.set(&pod("a", Some("web"), None), SEEN);
         pods.remove("default", "b", "another");
@@ -208,33 +212,33 @@ mod tests {
         let mut ending = pod("b", Some("web"), None);
         ending.metadata.deletion_timestamp = "2027-01-15T08:10:00Z".parse().ok();
         pods.set(&ending, SEEN);
-        assert_eq!((pods.n_of(&workload), pods.n_stay()), (1, 2));
+        assert_eq!((pods.n_of(&workload), pods.n_running()), (1, 2));
         assert_eq!(&*pods.get("default", "b").unwrap().uid, "uid-b");
         pods.remove("default", "b", "uid-b");
         let mut ended = pod("a", Some("web"), None);
         ended.status.phase = "Succeeded".to_owned();
         pods.set(&ended, SEEN);
-        assert_eq!((pods.n_of(&workload), pods.n_stay(), pods.workloads.len()), (0, 1, 1));
+        assert_eq!((pods.n_of(&workload), pods.n_running(), pods.workloads.len()), (0, 1, 1));
     }
 
     #[test]
-    fn graces_are_read_and_what_is_not_understood_is_told_once() {
+    fn graces_are_read_and_invalid_ones_are_reported_once() {
         let mut pods = Pods::default();
         let mut set = |grace| pods.set(&pod("a", None, grace), SEEN);
-        assert_eq!(set(Some("90s")), PodNews::Grace);
-        assert_eq!(set(Some("90s")), PodNews::Nothing);
-        assert_eq!(set(Some("1m30s")), PodNews::Nothing);
-        assert_eq!(set(Some("0")), PodNews::Grace);
-        assert_eq!(set(Some("soon")), PodNews::BadGrace("soon".to_owned()));
-        assert_eq!(set(Some("soon")), PodNews::Nothing);
-        assert_eq!(set(Some("-5s")), PodNews::Nothing);
-        assert_eq!(set(Some("1h")), PodNews::Grace);
-        assert_eq!(set(None), PodNews::Grace);
+        assert_eq!(set(Some("90s")), GraceChange::Changed);
+        assert_eq!(set(Some("90s")), GraceChange::Unchanged);
+        assert_eq!(set(Some("1m30s")), GraceChange::Unchanged);
+        assert_eq!(set(Some("0")), GraceChange::Changed);
+        assert_eq!(set(Some("soon")), GraceChange::Invalid("soon".to_owned()));
+        assert_eq!(set(Some("soon")), GraceChange::Unchanged);
+        assert_eq!(set(Some("-5s")), GraceChange::Unchanged);
+        assert_eq!(set(Some("1h")), GraceChange::Changed);
+        assert_eq!(set(None), GraceChange::Changed);
         assert_eq!(pods.get("default", "a").unwrap().grace, None);
     }
 
     #[test]
-    fn another_pod_of_the_same_name_appeared_when_it_was_told() {
+    fn another_pod_of_the_same_name_is_as_old_as_its_first_event() {
         let mut pods = Pods::default();
         pods.set(&pod("a", None, None), SEEN);
         let mut again = pod("a", None, None);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces};
+use berth_enforcer::{EnforcerOptions, Graces, LimitOptions};
 use berth_engine::Settings;
 
 use super::connection_args::ConnectionArgs;
@@ -121,7 +121,7 @@ impl Args {
             pod_affinity: self.pod_affinity_grace,
             pod_anti_affinity: self.pod_anti_affinity_grace,
         };
-        options.brakes = BrakeOptions {
+        options.limits = LimitOptions {
             window: self.window,
             evictions_per_second: self.evictions_per_second,
             max_per_node: self.max_evictions_per_node,
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(options.leader_election.unwrap().name, "berth-enforcer");
         assert_eq!(options.ledger_namespace, "berth-system");
         assert_eq!(options.graces.node_affinity, Duration::from_secs(1));
-        assert_eq!((options.brakes.max_cluster_share, options.brakes.max_workload_share), (0.05, 0.25));
+        assert_eq!((options.limits.max_cluster_share, options.brakes.max_workload_share), (0.05, 0.25));
         assert_eq!(options.exempt_namespaces, ["a", "b"]);
         assert!(share("101%").is_err() && share("ten").is_err() && rate("0").is_err());
     }

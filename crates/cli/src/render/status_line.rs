@@ -34,9 +34,9 @@ impl EnforcerStatus {
     pub fn new(snapshot: &berth_enforcer::Snapshot) -> EnforcerStatus {
         EnforcerStatus {
             n_evicted: snapshot.n_evicted,
-            n_violated: snapshot.n_broken,
+            n_violated: snapshot.n_violated,
             n_held: snapshot.held.values().sum(),
-            is_brake_engaged: snapshot.is_brake_engaged,
+            is_brake_engaged: snapshot.is_stopped,
         }
     }
 }

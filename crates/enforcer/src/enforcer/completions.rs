@@ -1,4 +1,4 @@
-//! What became of requests.
+//! Results of requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::ledger::Ledger;
 use crate::metrics::EvictionResult;
 use crate::pods::Workload;
 
-/// A request that is over.
+/// The result of a request.
 pub(super) enum Completion {
-    Eviction { sent: Sent, end: EvictionOutcome },
+    Eviction { sent: Sent, outcome: EvictionOutcome },
     LedgerRead { term: u64, read: Result<Ledger, CallError> },
     LedgerWritten { term: u64, written: Result<Ledger, CallError> },
 }
@@ -28,79 +28,75 @@ pub(super) struct Sent {
 }
 
 impl Enforcer {
-    pub(super) fn ended(&mut self, ended: Completion) {
-        match ended {
-            Completion::Eviction { sent, end } => {
+    pub(super) fn apply_completion(&mut self, completion: Completion) {
+        match completion {
+            Completion::Eviction { sent, outcome } => {
                 self.n_in_flight -= 1;
-                self.eviction_ended(&sent, end);
+                self.eviction_completed(&sent, outcome);
                 let Eviction { namespace, name, uid, .. } = &sent.eviction;
                 if self.pods.get(namespace, name).is_none_or(|known| *known.uid != **uid) {
                     // It was deleted before the answer arrived: nothing of it may be kept.
                     self.forget_pod(uid);
                 }
-                self.judge_soon(Instant::now());
+                self.evaluate_by(Instant::now());
             }
             Completion::LedgerRead { term, read } => self.ledger_read(term, read),
             Completion::LedgerWritten { term, written } => self.ledger_written(term, written),
         }
     }
 
-    fn eviction_ended(&mut self, sent: &Sent, end: EvictionOutcome) {
+    fn eviction_completed(&mut self, sent: &Sent, outcome: EvictionOutcome) {
         let Eviction { uid, message, .. } = &sent.eviction;
         let pod = format!("{}/{}", sent.eviction.namespace, sent.eviction.name);
-        if let Some(going) = self.going.get_mut(uid) {
-            going.is_in_flight = false;
+        if let Some(evicting) = self.evicting.get_mut(uid) {
+            evicting.is_in_flight = false;
         }
-        match end {
+        match outcome {
             EvictionOutcome::Evicted => {
-                self.shown.n_evicted += 1;
+                self.current.n_evicted += 1;
                 self.metrics.evicted(EvictionResult::Evicted);
                 self.retries.remove(uid);
                 tracing::info!(pod, node = sent.node, "evicted: {message}");
-                self.say_evicted(sent);
+                self.report_evicted(sent);
             }
-            EvictionOutcome::Gone => {
+            EvictionOutcome::Deleted => {
                 self.metrics.evicted(EvictionResult::Gone);
                 self.cancel(uid);
             }
             EvictionOutcome::NotSent => {
-                self.stays(uid);
+                self.evicting.remove(uid);
                 self.cancel(uid);
             }
             EvictionOutcome::Refused(error) => {
-                self.shown.n_refused += 1;
+                self.current.n_refused += 1;
                 self.metrics.evicted(EvictionResult::Refused);
-                tracing::info!(pod, node = sent.node, "not evicted now: {error}");
-                self.stays(uid);
+                tracing::info!(pod, node = sent.node, "eviction rejected: {error}");
+                self.evicting.remove(uid);
                 self.cancel(uid);
                 self.retry(uid, error.retry_after(), true);
-                self.say_refused(sent, &error);
+                self.report_refused(sent, &error);
             }
             EvictionOutcome::Failed { error, is_certain } => {
-                self.shown.n_failed += 1;
+                self.current.n_failed += 1;
                 self.metrics.evicted(EvictionResult::Failed);
-                tracing::warn!(pod, node = sent.node, is_certain, "not evicted: {error}");
-                self.stays(uid);
+                tracing::warn!(pod, node = sent.node, is_certain, "eviction failed: {error}");
+                self.evicting.remove(uid);
                 if is_certain {
                     self.cancel(uid);
                 } else {
                     self.uncertain.insert(uid.clone());
                 }
                 self.retry(uid, error.retry_after(), false);
-                self.say_failed(sent, &error);
+                self.report_failed(sent, &error);
             }
             EvictionOutcome::Unknown(error) => {
-                tracing::warn!(pod, node = sent.node, "it is not known whether it is evicted: {error}");
-                self.shown.n_failed += 1;
+                tracing::warn!(pod, node = sent.node, "the result of the eviction is unknown: {error}");
+                self.current.n_failed += 1;
                 self.metrics.evicted(EvictionResult::Failed);
                 self.uncertain.insert(uid.clone());
-                self.stays(uid);
+                self.evicting.remove(uid);
             }
         }
-    }
-
-    fn stays(&mut self, uid: &str) {
-        self.going.remove(uid);
     }
 
     fn retry(&mut self, uid: &str, asked: Option<Duration>, is_refused: bool) {

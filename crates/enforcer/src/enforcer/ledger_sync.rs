@@ -1,4 +1,4 @@
-//! When the ledger is read and written: one request at a time, and nothing is evicted that is not written down.
+//! When the ledger is read and written: one request at a time, and before an eviction is sent.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use tokio::time::Instant;
 
 use super::Enforcer;
 use super::completions::Completion;
-use crate::ledger::{Ledger, LedgerPlace};
+use crate::ledger::{Ledger, LedgerClient};
 use crate::options::EnforcerOptions;
 
-/// What is known of the ledger.
+/// The ledger's state in this process.
 enum State {
-    /// Nothing: it has to be read.
+    /// It must be read.
     Unknown,
-    /// A request is under way.
-    Busy,
-    /// It is as last read or written.
+    /// A request is in flight.
+    InFlight,
+    /// As last read or written.
     Known(Ledger),
 }
 
 pub(super) struct LedgerSync {
-    pub(super) place: Arc<LedgerPlace>,
+    pub(super) client: Arc<LedgerClient>,
     state: State,
-    /// Whether it was read since this process leads.
+    /// Whether it was read during this leadership.
     is_read: bool,
-    /// Counts leaderships, so that what was asked in an earlier one is not taken for an answer.
+    /// Number of the leadership. Responses of earlier ones are ignored.
     pub(super) term: u64,
-    /// Pods whose eviction is written down, by uid.
+    /// Pods whose eviction is in the ledger, by uid.
     uids: HashSet<String>,
-    /// Whether there is something to write that is waited for.
-    is_wanted: bool,
+    /// Whether the limiter has changes to be written.
+    is_dirty: bool,
     backoff: Backoff,
     not_before: Instant,
     /// `metadata.uid` of the ConfigMap.
@@ -42,58 +42,58 @@ pub(super) struct LedgerSync {
 
 impl LedgerSync {
     pub(super) fn new(client: kube::Client, options: &EnforcerOptions) -> LedgerSync {
-        let place = LedgerPlace {
+        let client = LedgerClient {
             client,
             namespace: options.ledger_namespace.clone(),
             name: options.ledger_name.clone(),
             timeout: options.request_timeout(),
         };
         LedgerSync {
-            place: Arc::new(place),
+            client: Arc::new(client),
             state: State::Unknown,
             is_read: false,
             term: 0,
             uids: HashSet::new(),
-            is_wanted: false,
+            is_dirty: false,
             backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(10)),
             not_before: Instant::now(),
             uid: String::new(),
         }
     }
 
-    /// Whether it was read, so that the brakes know all that went before.
+    /// Whether it was read, so that the limiter counts all earlier evictions.
     pub(super) fn is_known(&self) -> bool {
         self.is_read
     }
 
-    /// Whether a pod's eviction is written down.
+    /// Whether a pod's eviction is in the ledger.
     pub(super) fn has(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }
 
-    /// What stands there about a pod counts no more: should it go after all, that is written anew.
-    pub(super) fn took_back(&mut self, uid: &str) {
+    /// A pod's entry does not count any more: a later eviction must be written again.
+    pub(super) fn remove(&mut self, uid: &str) {
         self.uids.remove(uid);
     }
 
-    /// What the brakes remember is to be written.
-    pub(super) fn want(&mut self) {
-        self.is_wanted = true;
+    /// The limiter has changes to be written.
+    pub(super) fn mark_dirty(&mut self) {
+        self.is_dirty = true;
     }
 
-    /// When there is something to try again. Who keeps no ledger, because it only looks on, never wakes for it.
+    /// When to read or write next. A process that does not keep the ledger never wakes for it.
     pub(super) fn retry_at(&self, keeps_ledger: bool) -> Option<Instant> {
         let waits = match self.state {
             _ if !keeps_ledger => false,
             State::Unknown => true,
-            State::Busy => false,
-            State::Known(_) => self.is_wanted,
+            State::InFlight => false,
+            State::Known(_) => self.is_dirty,
         };
         waits.then_some(self.not_before)
     }
 
-    /// Somebody else leads, and writes.
-    pub(super) fn forget(&mut self) {
+    /// Another process leads, and writes the ledger.
+    pub(super) fn reset(&mut self) {
         self.state = State::Unknown;
         self.is_read = false;
         self.uids.clear();
@@ -102,75 +102,75 @@ impl LedgerSync {
 }
 
 impl Enforcer {
-    /// Reads or writes the ledger, if that is to be done.
-    pub(super) fn keep_ledger(&mut self, now: Instant) {
-        if !self.keeps_ledger() || now < self.written.not_before {
+    /// Reads or writes the ledger, if necessary.
+    pub(super) fn sync_ledger(&mut self, now: Instant) {
+        if !self.keeps_ledger() || now < self.ledger.not_before {
             return;
         }
-        let (place, ended, term) = (self.written.place.clone(), self.ended.clone(), self.written.term);
-        match std::mem::replace(&mut self.written.state, State::Busy) {
-            State::Busy => {}
+        let (place, completed, term) = (self.ledger.client.clone(), self.completed.clone(), self.ledger.term);
+        match std::mem::replace(&mut self.ledger.state, State::InFlight) {
+            State::InFlight => {}
             State::Unknown => {
                 self.tasks.spawn(async move {
                     let read = place.read().await;
-                    // Nobody takes it when the enforcer has ended.
-                    let _ = ended.send(Completion::LedgerRead { term, read });
+                    // The receiver is gone when the enforcer has ended.
+                    let _ = completed.send(Completion::LedgerRead { term, read });
                 });
             }
-            State::Known(before) if self.written.is_wanted => {
-                self.written.is_wanted = false;
-                let memory = self.brakes.memory();
+            State::Known(before) if self.ledger.is_dirty => {
+                self.ledger.is_dirty = false;
+                let memory = self.limiter.export();
                 self.tasks.spawn(async move {
                     let written = place.write(before, memory).await;
-                    let _ = ended.send(Completion::LedgerWritten { term, written });
+                    let _ = completed.send(Completion::LedgerWritten { term, written });
                 });
             }
-            known => self.written.state = known,
+            known => self.ledger.state = known,
         }
     }
 
     pub(super) fn ledger_read(&mut self, term: u64, read: Result<Ledger, CallError>) {
-        if term != self.written.term {
+        if term != self.ledger.term {
             return;
         }
         match read {
             Ok(ledger) => {
-                self.brakes.adopt(ledger.memory.clone(), jiff::Timestamp::now());
-                self.ledger_is(ledger);
-                self.written.is_read = true;
+                self.limiter.import(ledger.memory.clone(), jiff::Timestamp::now());
+                self.ledger_synced(ledger);
+                self.ledger.is_read = true;
             }
             Err(error) => self.ledger_failed(&error),
         }
     }
 
     pub(super) fn ledger_written(&mut self, term: u64, written: Result<Ledger, CallError>) {
-        if term != self.written.term {
+        if term != self.ledger.term {
             return;
         }
         match written {
-            Ok(ledger) => self.ledger_is(ledger),
+            Ok(ledger) => self.ledger_synced(ledger),
             Err(error) => {
-                self.written.is_wanted = true;
+                self.ledger.is_dirty = true;
                 self.ledger_failed(&error);
             }
         }
     }
 
-    fn ledger_is(&mut self, ledger: Ledger) {
-        self.written.uids = ledger.memory.uids().map(str::to_owned).collect();
-        ledger.uid().clone_into(&mut self.written.uid);
-        self.written.state = State::Known(ledger);
-        self.written.backoff.succeeded();
-        self.judge_soon(Instant::now());
+    fn ledger_synced(&mut self, ledger: Ledger) {
+        self.ledger.uids = ledger.memory.uids().map(str::to_owned).collect();
+        ledger.uid().clone_into(&mut self.ledger.uid);
+        self.ledger.state = State::Known(ledger);
+        self.ledger.backoff.succeeded();
+        self.evaluate_by(Instant::now());
     }
 
-    /// Whether it was written is not known, or somebody else did: it is read again.
+    /// The result is unknown, or another process wrote the ledger: it is read again.
     fn ledger_failed(&mut self, error: &CallError) {
         self.metrics.ledger_failures.inc();
-        tracing::warn!("the ledger of evictions cannot be kept, and without it nobody is evicted: {error}");
-        let wait = self.written.backoff.failed(fastrand::f64());
-        self.written.not_before = Instant::now() + error.retry_after().unwrap_or(wait);
-        self.written.state = State::Unknown;
+        tracing::warn!("the ledger is not available, no pods are evicted: {error}");
+        let wait = self.ledger.backoff.failed(fastrand::f64());
+        self.ledger.not_before = Instant::now() + error.retry_after().unwrap_or(wait);
+        self.ledger.state = State::Unknown;
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_standby_and_a_dry_run_do_not_wake_again_and_again_for_a_ledger_they_do_not_keep() {
+    async fn a_standby_and_a_dry_run_do_not_wake_for_a_ledger_that_they_do_not_keep() {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
         let client = kube::Client::try_from(config).unwrap();
         let mut written = LedgerSync::new(client, &EnforcerOptions::default());
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(written.retry_at(false), None);
         written.state = State::Known(Ledger::default());
         assert_eq!(written.retry_at(true), None);
-        written.want();
+        written.mark_dirty();
         assert_eq!(written.retry_at(true), Some(written.not_before));
         assert_eq!(written.retry_at(false), None);
     }

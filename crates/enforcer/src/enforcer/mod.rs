@@ -1,10 +1,10 @@
 //! The task that owns the state.
 
 mod completions;
-mod judge;
 mod report;
 
 mod ledger_sync;
+mod victims;
 mod watch_events;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -48,24 +48,24 @@ const SOURCES: [Source; 7] = [
 const EVENTS_AT_ONCE: usize = 512;
 /// The loop turns at least so often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Judging takes no more than one part in so many of the time.
-const JUDGING_SHARE: u32 = 8;
+/// Victim selection takes no more than one part in so many of the time.
+const EVALUATION_SHARE: u32 = 8;
 /// Name of the controller in events.
 const CONTROLLER: &str = "berth-enforcer";
 
-/// A pod that was told to go, by the engine's name for it.
-struct Going {
-    /// The rules for which it goes.
+/// A pod that is evicted and not deleted yet.
+struct Evicting {
+    /// The rules that its eviction fixes.
     cures: Vec<ViolationKey>,
-    /// Whether the request is under way still.
+    /// Whether the request is still in flight.
     is_in_flight: bool,
 }
 
-/// A pod whose eviction was refused or failed.
+/// A pod whose eviction was rejected or failed.
 struct Retry {
     backoff: Backoff,
     not_before: Instant,
-    /// Whether a budget refused it, rather than something failed.
+    /// Whether the API server rejected it, rather than the request failed.
     is_refused: bool,
 }
 
@@ -80,34 +80,33 @@ struct Enforcer {
     is_complete: bool,
     leadership: Leadership,
     led_before: bool,
-    patience: GraceTimers<ViolationKey>,
-    /// What kind of rule each of the broken ones is.
+    graces: GraceTimers<ViolationKey>,
+    /// The kinds of the violated rules.
     rules: BTreeMap<ViolationKey, ViolatedRule>,
-    brakes: EvictionLimiter,
-    written: LedgerSync,
+    limiter: EvictionLimiter,
+    ledger: LedgerSync,
     evictor: Evictor,
-    /// Pods that were told to go, by uid, until they have gone.
-    going: HashMap<String, Going>,
+    /// Pods that are evicted, by uid, until they are deleted.
+    evicting: HashMap<String, Evicting>,
     n_in_flight: usize,
-    /// Pods reserved with the brakes that have not been sent yet, by uid.
+    /// Pods that the limiter counts and whose eviction is not sent yet, by uid.
     reserved: HashSet<String>,
-    /// Pods whose eviction may yet be carried out although it seemed to fail, by uid: they stay reserved.
+    /// Pods whose eviction failed but may still be carried out, by uid: the limiter counts them.
     uncertain: HashSet<String>,
     retries: HashMap<String, Retry>,
-    /// What was said about why somebody stays, by pod or rule, so that it is said once.
-    said: HashMap<String, &'static str>,
-    /// When to judge for reasons other than the end of a grace.
-    judge_at: Option<Instant>,
-    /// Judging takes no more than a part of the time.
-    judge_not_before: Instant,
+    /// The reason last reported of why a pod or rule has no eviction, so that each reason is reported once.
+    reported: HashMap<String, &'static str>,
+    /// When to select victims for reasons other than the end of a grace period.
+    evaluate_at: Option<Instant>,
+    evaluate_not_before: Instant,
     recorder: Option<EventRecorder>,
-    ended: mpsc::UnboundedSender<Completion>,
-    /// Requests under way; as many as may be at a time, so what they send back is bounded too.
+    completed: mpsc::UnboundedSender<Completion>,
+    /// Requests in flight. Their number is limited, and so are their completions.
     tasks: JoinSet<()>,
     metrics: Arc<Metrics>,
-    /// As it is now, and as it was shown last.
-    shown: Snapshot,
-    shown_last: Snapshot,
+    /// As it is now, and as it was published last.
+    current: Snapshot,
+    last: Snapshot,
     snapshot: watch::Sender<Snapshot>,
 }
 
@@ -123,7 +122,7 @@ pub(crate) async fn start(
         pending_sources: SOURCES.iter().map(|source| source.name()).collect(),
         ..Snapshot::default()
     });
-    // Served and led until everything else has ended.
+    // Health is served and the lease is held until everything else has ended.
     let last = CancellationToken::new();
     let http_address = match options.listen {
         Some(address) => {
@@ -146,7 +145,7 @@ pub(crate) async fn start(
         keeps: Arc::new(|_| false),
     };
     let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
-    let (ended_sender, ended) = mpsc::unbounded_channel();
+    let (completed, completions) = mpsc::unbounded_channel();
     let recorder = (!options.dry_run).then(|| {
         let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
         EventRecorder::start(client.clone(), recording, last.clone())
@@ -173,32 +172,32 @@ pub(crate) async fn start(
         mirror,
         pods: Pods::default(),
         is_complete: false,
-        // Without an election there is no first moment of leading, after which pods are listed anew.
+        // Without an election, there is no beginning of a leadership after which pods are listed again.
         led_before: elector.is_none(),
         leadership,
-        patience: GraceTimers::default(),
+        graces: GraceTimers::default(),
         rules: BTreeMap::new(),
-        brakes: EvictionLimiter::new(options.brakes.clone()),
-        written: LedgerSync::new(client, &options),
+        limiter: EvictionLimiter::new(options.limits.clone()),
+        ledger: LedgerSync::new(client, &options),
         evictor,
-        going: HashMap::new(),
+        evicting: HashMap::new(),
         n_in_flight: 0,
         reserved: HashSet::new(),
         uncertain: HashSet::new(),
         retries: HashMap::new(),
-        said: HashMap::new(),
-        judge_at: None,
-        judge_not_before: Instant::now(),
+        reported: HashMap::new(),
+        evaluate_at: None,
+        evaluate_not_before: Instant::now(),
         recorder,
-        ended: ended_sender,
+        completed,
         tasks: JoinSet::new(),
         metrics,
-        shown: Snapshot::default(),
-        shown_last: Snapshot::default(),
+        current: Snapshot::default(),
+        last: Snapshot::default(),
         snapshot,
         options,
     };
-    let task = tokio::spawn(enforcer.run(watch_events, ended, stop, Sidecars::new(last, elector)));
+    let task = tokio::spawn(enforcer.run(watch_events, completions, stop, Sidecars::new(last, elector)));
     Ok(Handle::new(receiver, http_address, task))
 }
 
@@ -206,9 +205,9 @@ impl Enforcer {
     async fn run(
         mut self,
         mut watch_events: mpsc::Receiver<WatchEvent>,
-        mut ended: mpsc::UnboundedReceiver<Completion>,
+        mut completions: mpsc::UnboundedReceiver<Completion>,
         stop: CancellationToken,
-        companions: Sidecars,
+        sidecars: Sidecars,
     ) {
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         // One for all turns: it remembers what it has seen of the lease.
@@ -218,13 +217,13 @@ impl Enforcer {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(end) = ended.recv() => self.ended(end),
+                Some(completion) = completions.recv() => self.apply_completion(completion),
                 n = watch_events.recv_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { break },
                 () = leadership.changed() => {}
                 () = tokio::time::sleep_until(wake_at) => {}
             }
-            while let Ok(end) = ended.try_recv() {
-                self.ended(end);
+            while let Ok(completion) = completions.try_recv() {
+                self.apply_completion(completion);
             }
             // The branches are tried in order: watch events must not wait until there are no completions.
             while batch.len() < EVENTS_AT_ONCE
@@ -237,95 +236,96 @@ impl Enforcer {
             }
             self.turn();
         }
-        self.stop(&mut ended).await;
-        companions.stop().await;
+        self.stop(&mut completions).await;
+        sidecars.stop().await;
     }
 
-    /// One turn: everything told is known.
+    /// One turn, after all events that have arrived are applied.
     fn turn(&mut self) {
         let now = Instant::now();
-        self.watch_leadership();
+        self.observe_leadership();
         self.take_violations(now);
         while self.tasks.try_join_next().is_some() {}
-        self.keep_ledger(now);
-        if self.judge_at.is_some_and(|at| at.max(self.judge_not_before) <= now) && self.may_judge() {
-            self.judge_at = None;
-            self.judge(now);
-            self.judge_not_before = Instant::now() + now.elapsed() * JUDGING_SHARE;
+        self.sync_ledger(now);
+        if self.evaluate_at.is_some_and(|at| at.max(self.evaluate_not_before) <= now) && self.may_evict() {
+            self.evaluate_at = None;
+            self.select_victims(now);
+            self.evaluate_not_before = Instant::now() + now.elapsed() * EVALUATION_SHARE;
         }
         self.mirror.check_if_due(now);
-        self.show();
+        self.report();
     }
 
     /// When there is something to do although nothing happens.
     fn next_wake(&self, now: Instant) -> Instant {
-        let judge_at = self.judge_at.filter(|_| self.may_judge()).map(|at| at.max(self.judge_not_before));
-        let ledger_at = self.written.retry_at(self.keeps_ledger());
-        let times = [self.patience.next_due(), judge_at, ledger_at];
+        let evaluate_at =
+            self.evaluate_at.filter(|_| self.may_evict()).map(|at| at.max(self.evaluate_not_before));
+        let ledger_at = self.ledger.retry_at(self.keeps_ledger());
+        let times = [self.graces.next_due(), evaluate_at, ledger_at];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }
 
-    fn judge_soon(&mut self, at: Instant) {
-        self.judge_at = Some(self.judge_at.map_or(at, |planned| planned.min(at)));
+    fn evaluate_by(&mut self, at: Instant) {
+        self.evaluate_at = Some(self.evaluate_at.map_or(at, |planned| planned.min(at)));
     }
 
-    /// What another leader did until a moment ago may not have been told yet: before the first decision as a leader,
-    /// pods are listed anew, and the ledger is read.
-    fn watch_leadership(&mut self) {
+    /// Events of what another leader did a moment ago may not have arrived yet: pods are listed again, and the ledger is
+    /// read, before the first decision as a leader.
+    fn observe_leadership(&mut self) {
         let leads = self.leadership.leads();
         if leads && !self.led_before {
             self.mirror.relist_pods();
         }
         if !leads && self.led_before {
-            self.written.forget();
+            self.ledger.reset();
         }
         self.led_before = leads;
     }
 
-    fn may_judge(&self) -> bool {
+    fn may_evict(&self) -> bool {
         self.is_complete
             && self.mirror.is_complete()
-            && (self.options.dry_run || (self.keeps_ledger() && self.written.is_known()))
+            && (self.options.dry_run || (self.keeps_ledger() && self.ledger.is_known()))
     }
 
-    /// Whether this process evicts, and writes down that it does.
+    /// Whether this process evicts, and so keeps the ledger.
     fn keeps_ledger(&self) -> bool {
         !self.options.dry_run && self.leadership.leads()
     }
 
-    fn show(&mut self) {
+    fn report(&mut self) {
         let leads = self.keeps_ledger();
-        let shown = &mut self.shown;
-        shown.pending_sources = self.mirror.pending();
-        shown.leads = leads;
-        shown.n_nodes = self.mirror.n_nodes();
-        shown.n_pods = self.mirror.n_pods();
-        shown.n_broken = self.patience.len();
-        shown.n_due = self.patience.n_due();
-        shown.n_going = self.going.len();
-        shown.is_brake_engaged = self.brakes.is_engaged();
-        shown.n_events_dropped = self.recorder.as_ref().map_or(0, EventRecorder::dropped);
-        if *shown != self.shown_last {
-            self.metrics.show(&self.shown_last.held, shown);
-            self.shown_last = shown.clone();
-            self.snapshot.send_replace(shown.clone());
+        let current = &mut self.current;
+        current.pending_sources = self.mirror.pending();
+        current.leads = leads;
+        current.n_nodes = self.mirror.n_nodes();
+        current.n_pods = self.mirror.n_pods();
+        current.n_violated = self.graces.len();
+        current.n_due = self.graces.n_due();
+        current.n_evicting = self.evicting.len();
+        current.is_stopped = self.limiter.is_stopped();
+        current.n_events_dropped = self.recorder.as_ref().map_or(0, EventRecorder::dropped);
+        if *current != self.last {
+            self.metrics.update(&self.last.held, current);
+            self.last = current.clone();
+            self.snapshot.send_replace(current.clone());
         }
     }
 
-    /// Waits for evictions under way, within limits.
-    async fn stop(&mut self, ended: &mut mpsc::UnboundedReceiver<Completion>) {
+    /// Waits for evictions in flight, within limits.
+    async fn stop(&mut self, completions: &mut mpsc::UnboundedReceiver<Completion>) {
         let deadline = Instant::now() + self.options.stop_timeout;
         while self.n_in_flight > 0 {
-            match tokio::time::timeout_at(deadline, ended.recv()).await {
-                Ok(Some(end)) => self.ended(end),
+            match tokio::time::timeout_at(deadline, completions.recv()).await {
+                Ok(Some(completion)) => self.apply_completion(completion),
                 Ok(None) => break,
                 Err(_) => {
-                    tracing::warn!(n = self.n_in_flight, "stopping before all evictions are answered");
+                    tracing::warn!(n = self.n_in_flight, "stopping with evictions in flight");
                     break;
                 }
             }
         }
         self.evictor.stop.cancel();
-        self.show();
+        self.report();
     }
 }

@@ -1,4 +1,4 @@
-//! Events: why somebody goes, and why somebody stays. Each thing is said once, until another one is true.
+//! Events: why a pod is evicted, and why a due pod is not. Each reason is reported once, until it changes.
 
 use berth_api::object::Pod;
 use berth_client::call::CallError;
@@ -15,26 +15,16 @@ use crate::pods::Workload;
 const ACTION: &str = "Evicting";
 /// A pod was evicted.
 const EVICTED: &str = "EvictedForAffinity";
-/// A pod that breaks a rule stays, for now or for good.
+/// A due pod is not evicted, or later.
 const HELD: &str = "EvictionHeld";
-/// The Eviction API does not let a pod go now, most often for a PodDisruptionBudget.
+/// The API server rejected an eviction, usually because of a PodDisruptionBudget.
 const REFUSED: &str = "EvictionRefused";
-/// An eviction failed, and is tried again.
+/// An eviction failed and will be retried.
 const FAILED: &str = "EvictionFailed";
-/// An annotation cannot be read.
+/// The annotation of the grace period is invalid.
 const BAD_GRACE: &str = "InvalidEvictionGrace";
-/// Too much of the cluster would go.
-const BRAKE: &str = "EvictionBrakeEngaged";
-
-fn regarding(namespace: &str, name: &str, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: "v1".into(),
-        kind: "Pod".into(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-    }
-}
+/// The cluster limit stops all evictions.
+const STOPPED: &str = "EvictionBrakeEngaged";
 
 impl Enforcer {
     fn record(
@@ -50,7 +40,7 @@ impl Enforcer {
         recorder.record(event);
     }
 
-    /// About a pod, and about its controller.
+    /// Records an event of a pod, and one of its controller.
     fn record_both(&self, pod: ObjectReference, workload: &Workload, reason: &'static str, note: String) {
         if let Some(controller) = &workload.controller {
             let of_pod = format!("pod {}: {note}", pod.name);
@@ -59,88 +49,98 @@ impl Enforcer {
         self.record(pod, workload.controller.clone(), reason, note);
     }
 
-    /// Whether this is news about a pod or a rule.
-    fn is_news(&mut self, about: String, what: &'static str) -> bool {
-        self.said.insert(about, what) != Some(what)
+    /// Whether this reason was not the last one reported of a pod or a rule.
+    fn is_new_report(&mut self, about: String, what: &'static str) -> bool {
+        self.reported.insert(about, what) != Some(what)
     }
 
-    pub(super) fn say_evicted(&mut self, sent: &Sent) {
+    pub(super) fn report_evicted(&mut self, sent: &Sent) {
         let eviction = &sent.eviction;
-        self.said.remove(&eviction.uid);
-        let pod = regarding(&eviction.namespace, &eviction.name, &eviction.uid);
+        self.reported.remove(&eviction.uid);
+        let pod = ObjectReference::pod(&eviction.namespace, &eviction.name, &eviction.uid);
         self.record_both(pod, &sent.workload, EVICTED, eviction.message.clone());
     }
 
-    pub(super) fn say_refused(&mut self, sent: &Sent, error: &CallError) {
+    pub(super) fn report_refused(&mut self, sent: &Sent, error: &CallError) {
         let eviction = &sent.eviction;
-        if self.is_news(eviction.uid.clone(), REFUSED) {
-            let pod = regarding(&eviction.namespace, &eviction.name, &eviction.uid);
-            let note = format!("{}. Not now, and tried again: {error}", eviction.message);
+        if self.is_new_report(eviction.uid.clone(), REFUSED) {
+            let pod = ObjectReference::pod(&eviction.namespace, &eviction.name, &eviction.uid);
+            let note = format!("{}. Eviction rejected, retrying: {error}", eviction.message);
             self.record_both(pod, &sent.workload, REFUSED, note);
         }
     }
 
-    pub(super) fn say_failed(&mut self, sent: &Sent, error: &CallError) {
+    pub(super) fn report_failed(&mut self, sent: &Sent, error: &CallError) {
         let eviction = &sent.eviction;
-        if self.is_news(eviction.uid.clone(), FAILED) {
-            let pod = regarding(&eviction.namespace, &eviction.name, &eviction.uid);
-            let note = format!("{}. It failed, and is tried again: {error}", eviction.message);
+        if self.is_new_report(eviction.uid.clone(), FAILED) {
+            let pod = ObjectReference::pod(&eviction.namespace, &eviction.name, &eviction.uid);
+            let note = format!("{}. Eviction failed, retrying: {error}", eviction.message);
             self.record_both(pod, &sent.workload, FAILED, note);
         }
     }
 
-    pub(super) fn say_no_target(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
-        self.say_stays(remedy, workload, "no_target", &format!("It stays: no node would take it: {why}"));
+    pub(super) fn report_no_target(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
+        self.report_not_evicted(
+            remedy,
+            workload,
+            "no_target",
+            &format!("Not evicted: no feasible node: {why}"),
+        );
     }
 
-    pub(super) fn say_held(&mut self, remedy: &Remedy, workload: &Workload, held: &Throttled) {
-        self.say_stays(remedy, workload, held.brake.name(), &format!("It stays for now: {held}"));
+    pub(super) fn report_delayed(&mut self, remedy: &Remedy, workload: &Workload, throttled: &Throttled) {
+        self.report_not_evicted(
+            remedy,
+            workload,
+            throttled.limit_kind.name(),
+            &format!("Eviction delayed: {throttled}"),
+        );
     }
 
-    fn say_stays(&mut self, remedy: &Remedy, workload: &Workload, what: &'static str, why: &str) {
+    fn report_not_evicted(&mut self, remedy: &Remedy, workload: &Workload, what: &'static str, why: &str) {
         let victim = &remedy.victim;
-        if self.is_news(victim.uid.clone(), what) {
+        if self.is_new_report(victim.uid.clone(), what) {
             let verdict = message::verdict(&remedy.verdict);
             tracing::info!(pod = format!("{}/{}", victim.namespace, victim.name), "{verdict}. {why}");
-            let pod = regarding(&victim.namespace, &victim.name, &victim.uid);
+            let pod = ObjectReference::pod(&victim.namespace, &victim.name, &victim.uid);
             self.record_both(pod, workload, HELD, format!("{verdict}. {why}"));
         }
     }
 
-    /// Nobody's going makes a rule hold again.
-    pub(super) fn say_rule_stays(&mut self, key: &ViolationKey, reason: &str) {
-        if !self.is_news(key.to_string(), "nobody_helps") {
+    /// No eviction would fix a rule.
+    pub(super) fn report_no_remedy(&mut self, key: &ViolationKey, reason: &str) {
+        if !self.is_new_report(key.to_string(), "nobody_helps") {
             return;
         }
-        tracing::info!(rule = %key, "broken, and nobody goes: {reason}");
+        tracing::info!(rule = %key, "violated, and no eviction would fix it: {reason}");
         let Some(facts) = self.pods.get(&key.namespace, &key.name) else { return };
-        let pod = regarding(&key.namespace, &key.name, &facts.uid);
+        let pod = ObjectReference::pod(&key.namespace, &key.name, &facts.uid);
         let workload = facts.workload.clone();
-        let note = format!("{} does not hold any more, and nobody goes: {reason}", key.term);
+        let note = format!("{} is violated, and no eviction would fix it: {reason}", key.term);
         self.record_both(pod, &workload, HELD, note);
     }
 
-    /// About the ConfigMap of the ledger, since it concerns no pod more than another.
-    pub(super) fn say_brake(&self, held: &Throttled) {
-        let place = &self.written.place;
+    /// The event is about the ledger's ConfigMap, since it concerns no single pod.
+    pub(super) fn report_stop(&self, throttled: &Throttled) {
+        let place = &self.ledger.client;
         let about = ObjectReference {
             api_version: "v1".into(),
             kind: "ConfigMap".into(),
             namespace: place.namespace.clone(),
             name: place.name.clone(),
-            uid: self.written.uid.clone(),
+            uid: self.ledger.uid.clone(),
         };
-        self.record(about, None, BRAKE, held.to_string());
+        self.record(about, None, STOPPED, throttled.to_string());
     }
 
-    pub(super) fn say_bad_grace(&self, pod: &Pod, text: &str) {
+    pub(super) fn report_invalid_grace(&self, pod: &Pod, text: &str) {
         let metadata = &pod.metadata;
         let note = format!(
             "metadata.annotations[{GRACE_ANNOTATION}]: {text:?} is not a duration such as 90s, 5m or 1h30m; the \
-             enforcer's own graces hold"
+             default grace period applies"
         );
         tracing::warn!(pod = pod.key(), "{note}");
-        let about = regarding(&metadata.namespace, &metadata.name, &metadata.uid);
+        let about = ObjectReference::pod(&metadata.namespace, &metadata.name, &metadata.uid);
         self.record(about, None, BAD_GRACE, note);
     }
 }

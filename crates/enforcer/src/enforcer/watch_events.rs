@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::Enforcer;
-use crate::pods::PodNews;
+use crate::pods::GraceChange;
 
 /// API servers cut creation timestamps to seconds.
 const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
@@ -35,16 +35,16 @@ impl Enforcer {
                     "the state of the cluster is complete"
                 );
                 self.is_complete = true;
-                self.judge_soon(Instant::now());
+                self.evaluate_by(Instant::now());
             }
             Change::Drift(report) => {
                 for (kind, n) in [("node", report.n_nodes), ("pod", report.n_pods)] {
                     if n > 0 {
                         self.metrics.drifted(kind, n as u64);
-                        self.shown.n_drifted += n as u64;
+                        self.current.n_drifted += n as u64;
                     }
                 }
-                self.judge_soon(Instant::now());
+                self.evaluate_by(Instant::now());
             }
             // The enforcer keeps no pending pods and watches no budgets.
             Change::PodBoundElsewhere(_) | Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
@@ -54,9 +54,9 @@ impl Enforcer {
 
     /// Nothing more is to be done with a pod.
     pub(super) fn forget_pod(&mut self, uid: &str) {
-        self.going.remove(uid);
+        self.evicting.remove(uid);
         self.retries.remove(uid);
-        self.said.remove(uid);
+        self.reported.remove(uid);
         self.uncertain.remove(uid);
     }
 
@@ -66,31 +66,31 @@ impl Enforcer {
         let now = Timestamp::now();
         // A pod that existed before this process started is as old as it says, at the end of that second.
         let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
-        let news = self.pods.set(pod, seen_at);
-        if news != PodNews::Nothing {
-            self.change_grace(pod, &news);
+        let grace = self.pods.set(pod, seen_at);
+        if grace != GraceChange::Unchanged {
+            self.change_grace(pod, &grace);
         }
     }
 
-    fn change_grace(&mut self, pod: &Pod, news: &PodNews) {
+    fn change_grace(&mut self, pod: &Pod, change: &GraceChange) {
         let metadata = &pod.metadata;
         let (namespace, name) = (&metadata.namespace, &metadata.name);
-        if let PodNews::BadGrace(text) = news {
-            self.say_bad_grace(pod, text);
+        if let GraceChange::Invalid(text) = change {
+            self.report_invalid_grace(pod, text);
         }
         let given = self.pods.get(namespace, name).and_then(|facts| facts.grace);
         let first = ViolationKey { namespace: namespace.clone(), name: name.clone(), term: String::new() };
-        let broken = self.patience.range(first..);
+        let violated = self.graces.range(first..);
         let keys: Vec<ViolationKey> =
-            broken.take_while(|k| k.namespace == *namespace && k.name == *name).cloned().collect();
+            violated.take_while(|k| k.namespace == *namespace && k.name == *name).cloned().collect();
         for key in keys {
             let Some(rule) = self.rules.get(&key) else { continue };
             let grace = given.unwrap_or_else(|| self.options.graces.of(*rule));
-            self.patience.set_grace(&key, grace);
+            self.graces.set_grace(&key, grace);
         }
     }
 
-    /// Which rules broke, and which hold again.
+    /// Violations that began and ended.
     pub(super) fn take_violations(&mut self, now: Instant) {
         if !self.is_complete {
             return;
@@ -99,11 +99,11 @@ impl Enforcer {
         let mut is_new = false;
         for key in changes.ended {
             let Some(rule) = self.rules.remove(&key) else { continue };
-            tracing::debug!(rule = %key, "holds again, or its pod went");
-            self.patience.end(&key);
-            self.said.remove(&key.to_string());
+            tracing::debug!(rule = %key, "the violation ended");
+            self.graces.end(&key);
+            self.reported.remove(&key.to_string());
             self.metrics.ended(rule);
-            self.shown.n_ended += 1;
+            self.current.n_ended += 1;
             is_new = true;
         }
         for violation in changes.began {
@@ -113,20 +113,20 @@ impl Enforcer {
             let key = violation.key();
             let given = self.pods.get(&key.namespace, &key.name).and_then(|facts| facts.grace);
             let grace = given.unwrap_or_else(|| self.options.graces.of(violation.rule));
-            tracing::debug!(rule = %key, node = violation.node, ?grace, "broken");
+            tracing::debug!(rule = %key, node = violation.node, ?grace, "the violation began");
             self.metrics.began(violation.rule);
-            self.shown.n_began += 1;
-            self.patience.begin(key.clone(), grace, now);
+            self.current.n_began += 1;
+            self.graces.begin(key.clone(), grace, now);
             self.rules.insert(key, violation.rule);
         }
         if is_new && self.options.dry_run {
             let rules = &self.rules;
-            self.going.retain(|_, going| going.cures.iter().any(|key| rules.contains_key(key)));
+            self.evicting.retain(|_, evicting| evicting.cures.iter().any(|key| rules.contains_key(key)));
         }
-        if self.patience.ripen(now) > 0
-            || (is_new && !(self.shown.held.is_empty() && self.reserved.is_empty()))
+        if self.graces.expire_graces(now) > 0
+            || (is_new && !(self.current.held.is_empty() && self.reserved.is_empty()))
         {
-            self.judge_soon(now);
+            self.evaluate_by(now);
         }
     }
 }

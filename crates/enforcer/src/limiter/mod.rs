@@ -1,11 +1,11 @@
-//! EvictionLimiter: how many evictions are too many.
+//! Limits of evictions.
 //!
-//! A pure state machine: the time is handed in, and what it remembers can be taken out and put back, so that a
-//! process that takes over goes on counting where the one before it stopped. What is remembered is an [`Entry`] for
-//! each eviction of the last window and the [`rounds`] of each workload, bounded in bytes: what does not fit any more
-//! is not evicted.
+//! A pure state machine: time is passed in, and its state can be exported and imported, so that a new leader continues
+//! with the counts of the one before it. The state is an [`Entry`] for each eviction of the last window, and the rounds of
+//! each workload ([`repeat_guard`]). Its size is limited: evictions that do not fit wait.
 //!
-//! An eviction is *reserved* before it is sent. It is taken back only if it was certainly not carried out.
+//! An eviction is *reserved* before it is sent. The reservation is cancelled only if the eviction was certainly not carried
+//! out.
 
 mod repeat_guard;
 mod throttled;
@@ -17,18 +17,18 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use repeat_guard::RepeatGuard;
-pub(crate) use throttled::{Brake, Throttled};
+pub(crate) use throttled::{LimitKind, Throttled};
 
-/// A share of a small cluster is at least so many pods.
+/// The cluster limit is at least this number of pods.
 pub const LEAST_CLUSTER_LIMIT: usize = 5;
-/// What is remembered may take no more than this when written down: a ConfigMap takes a MiB.
+/// The largest size of the stored state: a ConfigMap holds 1 MiB.
 const MAX_BYTES: usize = 800 << 10;
-/// What an entry takes besides its texts.
+/// The size of an entry without its strings.
 const ENTRY_BYTES: usize = 90;
 
-/// How many evictions are too many.
+/// Limits of evictions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BrakeOptions {
+pub struct LimitOptions {
     /// The window in which evictions are counted.
     pub window: Duration,
     /// Evictions per second, at most.
@@ -37,22 +37,23 @@ pub struct BrakeOptions {
     pub max_per_node: u32,
     /// Evictions from one namespace within the window, at most.
     pub max_per_namespace: u32,
-    /// The share of the cluster's pods, between 0 and 1, that may go within the window; at least 5 pods may. When
-    /// more would go, none does for the length of a window, and from then on no more than these. 1 is no limit.
+    /// The share of the cluster's pods, between 0 and 1, that may be evicted within the window; at least 5 pods. If more
+    /// would be evicted, all evictions stop for the length of a window, and then continue with this limit. 1 disables the
+    /// limit.
     pub max_cluster_share: f64,
-    /// The share of one workload's pods, between 0 and 1, that may go within the window; at least one pod may. 1 is
-    /// no limit.
+    /// The share of one workload's pods, between 0 and 1, that may be evicted within the window; at least one pod. 1
+    /// disables the limit.
     pub max_workload_share: f64,
-    /// How often in a row a workload's pods may be evicted for the same term, each time replaced into the same
-    /// violation, within `repeat_window`.
+    /// How often a workload's pods may be evicted for the same term within `repeat_window` if each time the replacement
+    /// violates it again.
     pub max_repeats: u32,
     /// The window in which repeats are counted.
     pub repeat_window: Duration,
 }
 
-impl Default for BrakeOptions {
+impl Default for LimitOptions {
     fn default() -> Self {
-        BrakeOptions {
+        LimitOptions {
             window: Duration::from_secs(600),
             evictions_per_second: 5.0,
             max_per_node: 10,
@@ -65,7 +66,7 @@ impl Default for BrakeOptions {
     }
 }
 
-/// A pod that is to be evicted, as brakes look at it.
+/// A pod to be evicted.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) uid: &'a str,
@@ -73,11 +74,11 @@ pub(crate) struct Candidate<'a> {
     pub(crate) namespace: &'a str,
     /// The controller that owns the pod, or the pod itself.
     pub(crate) workload: &'a str,
-    /// Path of the term for which it goes.
+    /// Path of the term that its eviction fixes.
     pub(crate) term: &'a str,
-    /// When it appeared, as far as this process knows.
+    /// When it was first seen.
     pub(crate) seen_at: Timestamp,
-    /// Pods of its workload that are there now.
+    /// Number of pods of its workload.
     pub(crate) n_workload_pods: usize,
 }
 
@@ -100,34 +101,34 @@ impl Entry {
     }
 }
 
-/// What brakes remember, as it is written down.
+/// The state of the limiter, as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Memory {
+pub(crate) struct LimiterState {
     evictions: Vec<Entry>,
     rounds: RepeatGuard,
 }
 
-impl Memory {
+impl LimiterState {
     /// `metadata.uid` of the pods whose evictions are in it.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &str> {
         self.evictions.iter().map(|entry| entry.uid.as_str())
     }
 }
 
-/// What happened to the brake on the whole cluster.
+/// A change of the cluster limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ClusterBrake {
-    /// More would go than may: it holds.
-    Engaged(Throttled),
-    /// No more would go than may.
-    Released,
+pub(crate) enum ClusterStop {
+    /// More pods would be evicted than the limit allows: all evictions stop.
+    Started(Throttled),
+    /// The number is within the limit again.
+    Ended,
 }
 
-/// How many went, and who may go.
+/// Counts evictions and applies the limits.
 #[derive(Debug)]
 pub(crate) struct EvictionLimiter {
-    options: BrakeOptions,
+    options: LimitOptions,
     /// By time.
     entries: Vec<Entry>,
     uids: HashSet<String>,
@@ -135,12 +136,12 @@ pub(crate) struct EvictionLimiter {
     n_by_namespace: HashMap<String, usize>,
     n_by_workload: HashMap<String, usize>,
     n_bytes: usize,
-    rounds: RepeatGuard,
-    /// When the last evictions were reserved, in order: as many as may follow each other at once.
+    repeats: RepeatGuard,
+    /// When the last evictions were reserved, in order: as many as may be sent at once.
     recent: VecDeque<Timestamp>,
     cluster_limit: usize,
-    /// Since when more would go than may.
-    engaged_at: Option<Timestamp>,
+    /// Since when more pods would be evicted than the cluster limit allows.
+    stopped_at: Option<Timestamp>,
 }
 
 fn millis(time: Timestamp) -> i64 {
@@ -161,7 +162,7 @@ fn before(time: Timestamp, wait: Duration) -> Timestamp {
     time.saturating_sub(wait).unwrap_or(Timestamp::MIN)
 }
 
-/// A share of so many, rounded down, and no less than `least`. The whole is no limit.
+/// A share of `n`, rounded down, and at least `least`. A share of 1 is no limit.
 fn limit(share: f64, n: usize, least: usize) -> usize {
     if share >= 1.0 {
         return usize::MAX;
@@ -170,7 +171,7 @@ fn limit(share: f64, n: usize, least: usize) -> usize {
 }
 
 impl EvictionLimiter {
-    pub(crate) fn new(options: BrakeOptions) -> EvictionLimiter {
+    pub(crate) fn new(options: LimitOptions) -> EvictionLimiter {
         EvictionLimiter {
             options,
             entries: Vec::new(),
@@ -179,50 +180,50 @@ impl EvictionLimiter {
             n_by_namespace: HashMap::new(),
             n_by_workload: HashMap::new(),
             n_bytes: 0,
-            rounds: RepeatGuard::default(),
+            repeats: RepeatGuard::default(),
             recent: VecDeque::new(),
             cluster_limit: LEAST_CLUSTER_LIMIT,
-            engaged_at: None,
+            stopped_at: None,
         }
     }
 
-    /// Before candidates are asked about: how many pods there are, and how many would go if nothing held them.
-    /// Tells when that engages or releases the brake on the whole cluster.
-    pub(crate) fn survey(
+    /// Applies the cluster limit to a number of running pods and of pods that would be evicted without limits. Called before
+    /// reservations. Returns whether a stop of all evictions started or ended.
+    pub(crate) fn check_cluster_limit(
         &mut self,
         n_pods: usize,
-        n_would_go: usize,
+        n_would_evict: usize,
         now: Timestamp,
-    ) -> Option<ClusterBrake> {
+    ) -> Option<ClusterStop> {
         self.expire(now);
         self.cluster_limit = limit(self.options.max_cluster_share, n_pods, LEAST_CLUSTER_LIMIT);
-        let n = self.entries.len() + n_would_go;
-        match (n > self.cluster_limit, self.engaged_at) {
+        let n = self.entries.len() + n_would_evict;
+        match (n > self.cluster_limit, self.stopped_at) {
             (true, None) => {
-                self.engaged_at = Some(now);
+                self.stopped_at = Some(now);
                 let until = after(now, self.options.window);
-                Some(ClusterBrake::Engaged(self.held(Brake::Cluster, n, self.cluster_limit, until)))
+                Some(ClusterStop::Started(self.throttled(LimitKind::Cluster, n, self.cluster_limit, until)))
             }
             (false, Some(_)) => {
-                self.engaged_at = None;
-                Some(ClusterBrake::Released)
+                self.stopped_at = None;
+                Some(ClusterStop::Ended)
             }
             _ => None,
         }
     }
 
-    /// Whether the brake on the whole cluster goes on holding everybody back, given that about so many would go. It
-    /// need not be asked then who exactly.
-    pub(crate) fn holds_all(&mut self, n_would_go: usize, now: Timestamp) -> Option<Throttled> {
+    /// Whether all evictions stay stopped, given that about so many pods would be evicted. Then no victims need to be
+    /// selected.
+    pub(crate) fn stops_all(&mut self, n_would_evict: usize, now: Timestamp) -> Option<Throttled> {
         self.expire(now);
-        let n = self.entries.len() + n_would_go;
-        let until = self.engaged_at.map(|at| after(at, self.options.window)).filter(|until| now < *until)?;
-        (n > self.cluster_limit).then(|| self.held(Brake::Cluster, n, self.cluster_limit, until))
+        let n = self.entries.len() + n_would_evict;
+        let until = self.stopped_at.map(|at| after(at, self.options.window)).filter(|until| now < *until)?;
+        (n > self.cluster_limit).then(|| self.throttled(LimitKind::Cluster, n, self.cluster_limit, until))
     }
 
-    /// Whether more would go than may.
-    pub(crate) fn is_engaged(&self) -> bool {
-        self.engaged_at.is_some()
+    /// Whether all evictions are stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped_at.is_some()
     }
 
     #[cfg(test)]
@@ -230,32 +231,32 @@ impl EvictionLimiter {
         self.entries.len()
     }
 
-    /// Whether a workload keeps being replaced into the same violation. Such pods do not count among those that
-    /// would go.
+    /// Whether the replacements of a workload's pods repeatedly violate the same term. Such pods do not count as pods that
+    /// would be evicted.
     pub(crate) fn repeats(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Option<Throttled> {
         self.expire(now);
-        self.rounds.held(candidate, &self.options)
+        self.repeats.throttled(candidate, &self.options)
     }
 
-    /// Counts an eviction that is about to be sent. One that is counted already, by whomever, is not counted again.
+    /// Counts an eviction that is about to be sent. One that is counted already is not counted again.
     ///
     /// # Errors
-    /// What holds it back, and until when.
+    /// The limit that delays it, and until when.
     pub(crate) fn reserve(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Result<(), Throttled> {
         self.expire(now);
         if self.is_reserved(candidate.uid) {
             return Ok(());
         }
-        if let Some(held) = self.rounds.held(candidate, &self.options) {
-            return Err(held);
+        if let Some(throttled) = self.repeats.throttled(candidate, &self.options) {
+            return Err(throttled);
         }
         self.check_cluster(now)?;
         let options = &self.options;
         let workload_limit = limit(options.max_workload_share, candidate.n_workload_pods, 1);
         let (per_namespace, per_node) = (options.max_per_namespace as usize, options.max_per_node as usize);
-        self.check_limit(Brake::Workload, candidate.workload, workload_limit, now)?;
-        self.check_limit(Brake::Namespace, candidate.namespace, per_namespace, now)?;
-        self.check_limit(Brake::Node, candidate.node, per_node, now)?;
+        self.check_limit(LimitKind::Workload, candidate.workload, workload_limit, now)?;
+        self.check_limit(LimitKind::Namespace, candidate.namespace, per_namespace, now)?;
+        self.check_limit(LimitKind::Node, candidate.node, per_node, now)?;
         let entry = Entry {
             at: millis(now),
             uid: candidate.uid.to_owned(),
@@ -264,18 +265,23 @@ impl EvictionLimiter {
             workload: candidate.workload.to_owned(),
             term: candidate.term.to_owned(),
         };
-        if self.n_bytes + self.rounds.n_bytes() + 2 * entry.n_bytes() > MAX_BYTES {
+        if self.n_bytes + self.repeats.n_bytes() + 2 * entry.n_bytes() > MAX_BYTES {
             let until = self.room_at(1, 1, |_| true, now);
-            return Err(self.held(Brake::Memory, self.entries.len() + 1, self.entries.len(), until));
+            return Err(self.throttled(
+                LimitKind::LimiterState,
+                self.entries.len() + 1,
+                self.entries.len(),
+                until,
+            ));
         }
-        self.take_turn(now)?;
-        self.rounds.count(candidate, now);
+        self.check_rate(now)?;
+        self.repeats.count(candidate, now);
         self.add(entry);
         Ok(())
     }
 
-    /// Evictions come as many at once as go in a second, or one by one if that is less.
-    fn take_turn(&mut self, now: Timestamp) -> Result<(), Throttled> {
+    /// Evictions are sent in bursts of one second's number, or one by one if that is less than one.
+    fn check_rate(&mut self, now: Timestamp) -> Result<(), Throttled> {
         let per_second = self.options.evictions_per_second.clamp(0.001, 1000.0);
         let n = per_second.floor().max(1.0);
         let period = Duration::from_secs_f64(n / per_second);
@@ -285,36 +291,42 @@ impl EvictionLimiter {
         if let Some(first) = self.recent.front().filter(|_| self.recent.len() >= n as usize) {
             let next = after(*first, period);
             if now < next {
-                return Err(self.held(Brake::Rate, n as usize + 1, n as usize, next));
+                return Err(self.throttled(LimitKind::Rate, n as usize + 1, n as usize, next));
             }
         }
         self.recent.push_back(now);
         Ok(())
     }
 
-    fn check_limit(&self, brake: Brake, name: &str, limit: usize, now: Timestamp) -> Result<(), Throttled> {
+    fn check_limit(
+        &self,
+        limit_kind: LimitKind,
+        name: &str,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<(), Throttled> {
         type Of = fn(&Entry) -> &String;
-        let (counts, of): (_, Of) = match brake {
-            Brake::Workload => (&self.n_by_workload, |e| &e.workload),
-            Brake::Namespace => (&self.n_by_namespace, |e| &e.namespace),
+        let (counts, of): (_, Of) = match limit_kind {
+            LimitKind::Workload => (&self.n_by_workload, |e| &e.workload),
+            LimitKind::Namespace => (&self.n_by_namespace, |e| &e.namespace),
             _ => (&self.n_by_node, |e| &e.node),
         };
         let n = counts.get(name).copied().unwrap_or(0);
         if n < limit {
             return Ok(());
         }
-        Err(self.held(brake, n + 1, limit, self.room_at(n, limit, |e| of(e) == name, now)))
+        Err(self.throttled(limit_kind, n + 1, limit, self.room_at(n, limit, |e| of(e) == name, now)))
     }
 
     fn check_cluster(&self, now: Timestamp) -> Result<(), Throttled> {
         let n = self.entries.len();
-        let opens = self.engaged_at.map(|at| after(at, self.options.window)).filter(|opens| now < *opens);
+        let opens = self.stopped_at.map(|at| after(at, self.options.window)).filter(|opens| now < *opens);
         if let Some(until) = opens {
-            return Err(self.held(Brake::Cluster, n + 1, self.cluster_limit, until));
+            return Err(self.throttled(LimitKind::Cluster, n + 1, self.cluster_limit, until));
         }
         if n >= self.cluster_limit {
             let until = self.room_at(n, self.cluster_limit, |_| true, now);
-            return Err(self.held(Brake::Cluster, n + 1, self.cluster_limit, until));
+            return Err(self.throttled(LimitKind::Cluster, n + 1, self.cluster_limit, until));
         }
         Ok(())
     }
@@ -324,32 +336,32 @@ impl EvictionLimiter {
         self.uids.contains(uid)
     }
 
-    /// An eviction was certainly not carried out. It takes none of the limits, but for the rate.
+    /// An eviction was certainly not carried out. It does not count any more, except for the rate.
     pub(crate) fn cancel(&mut self, uid: &str) {
         let Some(i) = self.entries.iter().position(|entry| entry.uid == uid) else { return };
         let entry = self.entries.remove(i);
         self.discount(&entry);
         let is_of_round = |e: &Entry| e.workload == entry.workload && e.term == entry.term;
         let last_other = self.entries.iter().filter(|e| is_of_round(e)).map(|e| e.at).max();
-        self.rounds.cancel(&entry.workload, &entry.term, entry.at, last_other);
+        self.repeats.cancel(&entry.workload, &entry.term, entry.at, last_other);
     }
 
-    /// What is remembered.
-    pub(crate) fn memory(&self) -> Memory {
-        Memory { evictions: self.entries.clone(), rounds: self.rounds.clone() }
+    /// Exports the state.
+    pub(crate) fn export(&self) -> LimiterState {
+        LimiterState { evictions: self.entries.clone(), rounds: self.repeats.clone() }
     }
 
-    /// Goes on counting from what somebody else remembered as well.
-    pub(crate) fn adopt(&mut self, memory: Memory, now: Timestamp) {
-        for mut entry in memory.evictions {
-            // Another machine's clock may be ahead; what was done was done before now.
+    /// Imports the state of another process, in addition to its own.
+    pub(crate) fn import(&mut self, state: LimiterState, now: Timestamp) {
+        for mut entry in state.evictions {
+            // Another machine's clock may be ahead.
             entry.at = entry.at.min(millis(now));
             if !self.is_reserved(&entry.uid) {
                 self.add(entry);
             }
         }
         self.entries.sort_by_key(|entry| entry.at);
-        self.rounds.adopt(memory.rounds, now);
+        self.repeats.import(state.rounds, now);
         self.recent = self.entries.iter().map(|entry| of_millis(entry.at)).collect();
         self.expire(now);
     }
@@ -380,30 +392,30 @@ impl EvictionLimiter {
         }
     }
 
-    /// Forgets what is older than its window.
+    /// Removes what is older than its window.
     fn expire(&mut self, now: Timestamp) {
         let oldest = millis(before(now, self.options.window));
         let n = self.entries.partition_point(|entry| entry.at <= oldest);
         let expired: Vec<Entry> = self.entries.drain(..n).collect();
         expired.iter().for_each(|entry| self.discount(entry));
-        // A clock that was set back: what lies ahead happened at the latest now.
+        // The clock may have been set back: times in the future count as now.
         let now_millis = millis(now);
         self.entries.iter_mut().rev().take_while(|e| e.at > now_millis).for_each(|e| e.at = now_millis);
         self.recent.iter_mut().for_each(|at| *at = (*at).min(now));
-        self.engaged_at = self.engaged_at.map(|at| at.min(now));
-        self.rounds.expire(now, self.options.repeat_window);
+        self.stopped_at = self.stopped_at.map(|at| at.min(now));
+        self.repeats.expire(now, self.options.repeat_window);
     }
 
-    /// When one more of those that count `n` now may go, of whom no more than `limit` may within a window.
+    /// When one more eviction is allowed, of `n` counted ones and `limit` within a window.
     fn room_at(&self, n: usize, limit: usize, counts: impl Fn(&Entry) -> bool, now: Timestamp) -> Timestamp {
-        // So many have to be forgotten first.
+        // So many must expire first.
         let n_over = (n + 1).saturating_sub(limit.max(1));
         let last = self.entries.iter().filter(|e| counts(e)).nth(n_over.saturating_sub(1));
         after(last.map_or(now, |entry| of_millis(entry.at)), self.options.window)
     }
 
-    fn held(&self, brake: Brake, n: usize, limit: usize, until: Timestamp) -> Throttled {
-        Throttled { brake, n, limit, window: self.options.window, until }
+    fn throttled(&self, limit_kind: LimitKind, n: usize, limit: usize, until: Timestamp) -> Throttled {
+        Throttled { limit_kind, n, limit, window: self.options.window, until }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Eviction loops: a workload whose pods are replaced into the violation that the ones before them were evicted for.
+//! Eviction loops: replacements of evicted pods that violate the same rule again.
 //!
-//! Pods of a workload that are evicted for one term are of the same *round* as long as they were all there when the
-//! round began; a pod that appeared after that and has to go for the same term opens the next one. Thus a workload
-//! with a hundred pods on a node whose label changed takes one round, and a single pod that is put back to where it
-//! may not be takes one each time.
+//! Evictions of pods of one workload for one term belong to one *round* as long as all these pods existed when the round
+//! began. The eviction of a newer pod for the same term starts the next round. So the eviction of a hundred pods from a
+//! node whose label changed is one round, and each eviction of a pod that its controller puts back on a wrong node is
+//! another one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,37 +11,37 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::throttled::{Brake, Throttled};
-use super::{BrakeOptions, Candidate, ENTRY_BYTES, after, before, millis, of_millis};
+use super::throttled::{LimitKind, Throttled};
+use super::{Candidate, ENTRY_BYTES, LimitOptions, after, before, millis, of_millis};
 
-/// What one begin takes when written down.
+/// The stored size of a round's begin.
 const BEGIN_BYTES: usize = 16;
 
 /// By workload and term, when each round of the window began, in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<LedgerSync>", into = "Vec<LedgerSync>")]
+#[serde(from = "Vec<StoredRounds>", into = "Vec<StoredRounds>")]
 pub(super) struct RepeatGuard {
     began: BTreeMap<(String, String), Vec<i64>>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct LedgerSync {
+struct StoredRounds {
     workload: String,
     term: String,
     began: Vec<i64>,
 }
 
-impl From<RepeatGuard> for Vec<LedgerSync> {
+impl From<RepeatGuard> for Vec<StoredRounds> {
     fn from(rounds: RepeatGuard) -> Self {
-        let written = |((workload, term), began)| LedgerSync { workload, term, began };
-        rounds.began.into_iter().map(written).collect()
+        let stored = |((workload, term), began)| StoredRounds { workload, term, began };
+        rounds.began.into_iter().map(stored).collect()
     }
 }
 
-impl From<Vec<LedgerSync>> for RepeatGuard {
-    fn from(written: Vec<LedgerSync>) -> Self {
-        let read = |LedgerSync { workload, term, began }| ((workload, term), began);
-        RepeatGuard { began: written.into_iter().map(read).collect() }
+impl From<Vec<StoredRounds>> for RepeatGuard {
+    fn from(stored: Vec<StoredRounds>) -> Self {
+        let read = |StoredRounds { workload, term, began }| ((workload, term), began);
+        RepeatGuard { began: stored.into_iter().map(read).collect() }
     }
 }
 
@@ -50,16 +50,16 @@ fn key(candidate: &Candidate<'_>) -> (String, String) {
 }
 
 impl RepeatGuard {
-    /// Whether a candidate would open one round too many.
-    pub(super) fn held(&self, candidate: &Candidate<'_>, options: &BrakeOptions) -> Option<Throttled> {
+    /// Whether a candidate would start a round beyond the limit.
+    pub(super) fn throttled(&self, candidate: &Candidate<'_>, options: &LimitOptions) -> Option<Throttled> {
         let began = self.began.get(&key(candidate))?;
         let max = options.max_repeats as usize;
-        // RepeatGuard over by the time it appeared.
+        // Rounds that had begun before the pod was created.
         let n_before = began.partition_point(|began| *began < millis(candidate.seen_at));
-        let oldest_in_the_way = began.get(n_before.checked_sub(max.max(1))?)?;
-        let until = after(of_millis(*oldest_in_the_way), options.repeat_window);
+        let oldest_counted = began.get(n_before.checked_sub(max.max(1))?)?;
+        let until = after(of_millis(*oldest_counted), options.repeat_window);
         Some(Throttled {
-            brake: Brake::Repeats,
+            limit_kind: LimitKind::Repeats,
             n: n_before,
             limit: max,
             window: options.repeat_window,
@@ -67,7 +67,7 @@ impl RepeatGuard {
         })
     }
 
-    /// A candidate is evicted.
+    /// Counts an eviction.
     pub(super) fn count(&mut self, candidate: &Candidate<'_>, now: Timestamp) {
         let began = self.began.entry(key(candidate)).or_default();
         if began.last().is_none_or(|last| *last < millis(candidate.seen_at)) {
@@ -75,7 +75,7 @@ impl RepeatGuard {
         }
     }
 
-    /// An eviction at `at` was not carried out; the last one left for the same workload and term was at `last_other`.
+    /// An eviction at `at` was not carried out. The last other one for the same workload and term was at `last_other`.
     pub(super) fn cancel(&mut self, workload: &str, term: &str, at: i64, last_other: Option<i64>) {
         let key = (workload.to_owned(), term.to_owned());
         let Some(began) = self.began.get_mut(&key) else { return };
@@ -88,7 +88,7 @@ impl RepeatGuard {
         }
     }
 
-    pub(super) fn adopt(&mut self, other: RepeatGuard, now: Timestamp) {
+    pub(super) fn import(&mut self, other: RepeatGuard, now: Timestamp) {
         for (key, theirs) in other.began {
             let began = self.began.entry(key).or_default();
             began.extend(theirs.into_iter().map(|at| at.min(millis(now))));
@@ -105,7 +105,7 @@ impl RepeatGuard {
         });
     }
 
-    /// What it takes when written down.
+    /// Its stored size.
     pub(super) fn n_bytes(&self) -> usize {
         let of = |((workload, term), began): (&(String, String), &Vec<i64>)| {
             ENTRY_BYTES + workload.len() + term.len() + began.len() * BEGIN_BYTES

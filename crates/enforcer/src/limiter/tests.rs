@@ -11,20 +11,20 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 /// No limit but what a test sets.
-fn loose() -> BrakeOptions {
-    BrakeOptions {
+fn loose() -> LimitOptions {
+    LimitOptions {
         evictions_per_second: 1000.0,
         max_per_node: 1000,
         max_per_namespace: 1000,
         max_cluster_share: 1.0,
         max_workload_share: 1.0,
-        ..BrakeOptions::default()
+        ..LimitOptions::default()
     }
 }
 
-fn brakes(options: BrakeOptions) -> EvictionLimiter {
+fn brakes(options: LimitOptions) -> EvictionLimiter {
     let mut brakes = EvictionLimiter::new(options);
-    brakes.survey(1000, 0, start());
+    brakes.check_cluster_limit(1000, 0, start());
     brakes
 }
 
@@ -40,17 +40,17 @@ fn candidate(uid: &str) -> Candidate<'_> {
     }
 }
 
-fn held(brakes: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Timestamp) -> (Brake, u64) {
+fn held(brakes: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Timestamp) -> (LimitKind, u64) {
     let held = brakes.reserve(candidate, now).unwrap_err();
-    (held.brake, held.until.duration_since(start()).as_secs().unsigned_abs())
+    (held.limit_kind, held.until.duration_since(start()).as_secs().unsigned_abs())
 }
 
 #[test]
 fn limits_of_nodes_namespaces_and_workloads_hold_within_the_window() {
     for (options, brake) in [
-        (BrakeOptions { max_per_node: 2, ..loose() }, Brake::Node),
-        (BrakeOptions { max_per_namespace: 2, ..loose() }, Brake::Namespace),
-        (BrakeOptions { max_workload_share: 0.002, ..loose() }, Brake::Workload),
+        (LimitOptions { max_per_node: 2, ..loose() }, LimitKind::Node),
+        (LimitOptions { max_per_namespace: 2, ..loose() }, LimitKind::Namespace),
+        (LimitOptions { max_workload_share: 0.002, ..loose() }, LimitKind::Workload),
     ] {
         let mut brakes = brakes(options);
         brakes.reserve(&candidate("a"), at(0)).unwrap();
@@ -68,86 +68,92 @@ fn limits_of_nodes_namespaces_and_workloads_hold_within_the_window() {
 
 #[test]
 fn one_pod_of_a_small_workload_may_always_go() {
-    let mut brakes = brakes(BrakeOptions { max_workload_share: 0.1, ..loose() });
+    let mut brakes = brakes(LimitOptions { max_workload_share: 0.1, ..loose() });
     let of_two = |uid| Candidate { n_workload_pods: 2, ..candidate(uid) };
     brakes.reserve(&of_two("a"), at(0)).unwrap();
-    assert_eq!(held(&mut brakes, &of_two("b"), at(1)).0, Brake::Workload);
+    assert_eq!(held(&mut brakes, &of_two("b"), at(1)).0, LimitKind::Workload);
 }
 
 #[test]
 fn evictions_keep_their_distance() {
-    let mut brakes = brakes(BrakeOptions { evictions_per_second: 0.5, ..loose() });
+    let mut brakes = brakes(LimitOptions { evictions_per_second: 0.5, ..loose() });
     brakes.reserve(&candidate("a"), at(0)).unwrap();
-    assert_eq!(held(&mut brakes, &candidate("b"), at(1)), (Brake::Rate, 2));
+    assert_eq!(held(&mut brakes, &candidate("b"), at(1)), (LimitKind::Rate, 2));
     // Taking an eviction back does not make the next one come sooner.
     brakes.cancel("a");
-    assert_eq!(held(&mut brakes, &candidate("b"), at(1)), (Brake::Rate, 2));
+    assert_eq!(held(&mut brakes, &candidate("b"), at(1)), (LimitKind::Rate, 2));
     brakes.reserve(&candidate("b"), at(2)).unwrap();
 }
 
 #[test]
 fn several_in_a_second_may_go_at_once() {
-    let mut brakes = brakes(BrakeOptions { evictions_per_second: 2.5, ..loose() });
+    let mut brakes = brakes(LimitOptions { evictions_per_second: 2.5, ..loose() });
     let millis = |n| of_millis(millis(start()) + n);
     brakes.reserve(&candidate("a"), millis(0)).unwrap();
     brakes.reserve(&candidate("b"), millis(1)).unwrap();
     let held = brakes.reserve(&candidate("c"), millis(2)).unwrap_err();
     // Two in 0.8 s are 2.5 a second.
-    assert_eq!((held.brake, held.until), (Brake::Rate, millis(800)));
+    assert_eq!((held.limit_kind, held.until), (LimitKind::Rate, millis(800)));
     brakes.reserve(&candidate("c"), millis(800)).unwrap();
     assert_eq!(brakes.reserve(&candidate("d"), millis(800)).unwrap_err().until, millis(801));
 }
 
 #[test]
 fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_more_than_may() {
-    let mut brakes = EvictionLimiter::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
-    assert_eq!(brakes.survey(100, 10, at(0)), None);
-    let Some(ClusterBrake::Engaged(engaged)) = brakes.survey(100, 11, at(0)) else { panic!("it holds") };
+    let mut brakes = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
+    assert_eq!(brakes.check_cluster_limit(100, 10, at(0)), None);
+    let Some(ClusterStop::Started(engaged)) = brakes.check_cluster_limit(100, 11, at(0)) else {
+        panic!("it holds")
+    };
     assert_eq!((engaged.n, engaged.limit, engaged.until), (11, 10, at(600)));
-    assert_eq!(held(&mut brakes, &candidate("a"), at(0)), (Brake::Cluster, 600));
-    assert_eq!(brakes.survey(100, 90, at(599)), None, "it says so once");
-    assert_eq!(brakes.holds_all(90, at(599)).map(|held| held.until), Some(at(600)));
-    assert_eq!(brakes.holds_all(10, at(599)), None, "they might be let go");
-    assert_eq!(brakes.holds_all(90, at(600)), None, "the window has passed");
-    assert_eq!(held(&mut brakes, &candidate("a"), at(599)), (Brake::Cluster, 600));
+    assert_eq!(held(&mut brakes, &candidate("a"), at(0)), (LimitKind::Cluster, 600));
+    assert_eq!(brakes.check_cluster_limit(100, 90, at(599)), None, "it says so once");
+    assert_eq!(brakes.stops_all(90, at(599)).map(|held| held.until), Some(at(600)));
+    assert_eq!(brakes.stops_all(10, at(599)), None, "they might be let go");
+    assert_eq!(brakes.stops_all(90, at(600)), None, "the window has passed");
+    assert_eq!(held(&mut brakes, &candidate("a"), at(599)), (LimitKind::Cluster, 600));
     // The window has passed, and still more would go: now as many go as may.
-    assert_eq!(brakes.survey(100, 90, at(600)), None);
+    assert_eq!(brakes.check_cluster_limit(100, 90, at(600)), None);
     for i in 0..10 {
         brakes.reserve(&candidate(&i.to_string()), at(600 + i)).unwrap();
     }
-    assert_eq!(held(&mut brakes, &candidate("a"), at(700)), (Brake::Cluster, 1200));
+    assert_eq!(held(&mut brakes, &candidate("a"), at(700)), (LimitKind::Cluster, 1200));
     brakes.reserve(&candidate("a"), at(1200)).unwrap();
-    assert_eq!(brakes.survey(100, 1, at(1200)), None, "with ten of this window it is one too many");
-    assert!(brakes.is_engaged());
-    assert_eq!(brakes.survey(100, 0, at(1200)), Some(ClusterBrake::Released));
-    assert!(!brakes.is_engaged());
+    assert_eq!(
+        brakes.check_cluster_limit(100, 1, at(1200)),
+        None,
+        "with ten of this window it is one too many"
+    );
+    assert!(brakes.is_stopped());
+    assert_eq!(brakes.check_cluster_limit(100, 0, at(1200)), Some(ClusterStop::Ended));
+    assert!(!brakes.is_stopped());
 }
 
 #[test]
 fn what_went_before_counts_among_those_that_would_go_and_labels_changed_back_release_the_brake() {
-    let mut brakes = EvictionLimiter::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
-    brakes.survey(100, 8, at(0));
+    let mut brakes = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
+    brakes.check_cluster_limit(100, 8, at(0));
     for uid in ["a", "b", "c", "d"] {
         brakes.reserve(&candidate(uid), at(1)).unwrap();
     }
-    assert!(matches!(brakes.survey(100, 7, at(2)), Some(ClusterBrake::Engaged(_))));
-    assert_eq!(held(&mut brakes, &candidate("e"), at(3)).0, Brake::Cluster);
-    assert_eq!(brakes.survey(100, 1, at(4)), Some(ClusterBrake::Released));
+    assert!(matches!(brakes.check_cluster_limit(100, 7, at(2)), Some(ClusterStop::Started(_))));
+    assert_eq!(held(&mut brakes, &candidate("e"), at(3)).0, LimitKind::Cluster);
+    assert_eq!(brakes.check_cluster_limit(100, 1, at(4)), Some(ClusterStop::Ended));
     brakes.reserve(&candidate("e"), at(4)).unwrap();
 }
 
 #[test]
 fn a_small_cluster_loses_at_least_five() {
-    let mut brakes = EvictionLimiter::new(BrakeOptions { max_cluster_share: 0.1, ..loose() });
-    assert_eq!(brakes.survey(8, 5, at(0)), None);
-    assert!(matches!(brakes.survey(8, 6, at(0)), Some(ClusterBrake::Engaged(_))));
+    let mut brakes = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
+    assert_eq!(brakes.check_cluster_limit(8, 5, at(0)), None);
+    assert!(matches!(brakes.check_cluster_limit(8, 6, at(0)), Some(ClusterStop::Started(_))));
 }
 
 #[test]
 fn what_is_taken_back_does_not_count() {
-    let mut brakes = brakes(BrakeOptions { max_per_node: 1, max_repeats: 1, ..loose() });
+    let mut brakes = brakes(LimitOptions { max_per_node: 1, max_repeats: 1, ..loose() });
     brakes.reserve(&candidate("a"), at(0)).unwrap();
-    assert_eq!(held(&mut brakes, &candidate("b"), at(1)).0, Brake::Node);
+    assert_eq!(held(&mut brakes, &candidate("b"), at(1)).0, LimitKind::Node);
     brakes.cancel("a");
     brakes.cancel("a");
     assert_eq!(brakes.n_evictions(), 0);
@@ -166,24 +172,24 @@ fn a_pod_that_is_put_back_into_the_same_violation_is_held_after_so_many_rounds()
     }
     let fourth = Candidate { seen_at: at(31), ..candidate("d") };
     let repeated = brakes.repeats(&fourth, at(40)).unwrap();
-    assert_eq!((repeated.n, repeated.brake), (3, Brake::Repeats));
-    assert_eq!(held(&mut brakes, &fourth, at(40)), (Brake::Repeats, 3610));
+    assert_eq!((repeated.n, repeated.limit_kind), (3, LimitKind::Repeats));
+    assert_eq!(held(&mut brakes, &fourth, at(40)), (LimitKind::Repeats, 3610));
     // For another term, or of another workload, it is another matter.
     assert_eq!(brakes.repeats(&Candidate { term: "another", ..fourth.clone() }, at(40)), None);
     assert_eq!(brakes.repeats(&Candidate { workload: "another", ..fourth.clone() }, at(40)), None);
     // An hour after the first round there is room for another one.
-    assert_eq!(held(&mut brakes, &fourth, at(3609)).0, Brake::Repeats);
+    assert_eq!(held(&mut brakes, &fourth, at(3609)).0, LimitKind::Repeats);
     brakes.reserve(&fourth, at(3610)).unwrap();
 }
 
 #[test]
 fn many_pods_of_one_workload_that_break_together_are_one_round() {
-    let mut brakes = brakes(BrakeOptions { max_repeats: 1, ..loose() });
+    let mut brakes = brakes(LimitOptions { max_repeats: 1, ..loose() });
     for i in 0..50 {
         brakes.reserve(&candidate(&i.to_string()), at(i)).unwrap();
     }
     let replacement = Candidate { seen_at: at(5), ..candidate("new") };
-    assert_eq!(held(&mut brakes, &replacement, at(60)).0, Brake::Repeats);
+    assert_eq!(held(&mut brakes, &replacement, at(60)).0, LimitKind::Repeats);
 }
 
 #[test]
@@ -192,39 +198,39 @@ fn whoever_takes_over_goes_on_counting() {
     for (uid, appeared, goes) in [("a", 0, 10), ("b", 11, 20), ("c", 21, 30)] {
         first.reserve(&Candidate { seen_at: at(appeared), ..candidate(uid) }, at(goes)).unwrap();
     }
-    let written = serde_json::to_string(&first.memory()).unwrap();
-    let mut second = brakes(BrakeOptions { max_per_node: 3, evictions_per_second: 0.1, ..loose() });
-    second.adopt(serde_json::from_str(&written).unwrap(), at(31));
-    assert_eq!(second.memory(), first.memory());
+    let written = serde_json::to_string(&first.export()).unwrap();
+    let mut second = brakes(LimitOptions { max_per_node: 3, evictions_per_second: 0.1, ..loose() });
+    second.import(serde_json::from_str(&written).unwrap(), at(31));
+    assert_eq!(second.export(), first.export());
     let other = Candidate { workload: "other", ..candidate("d") };
-    assert_eq!(held(&mut second, &other, at(31)).0, Brake::Node);
+    assert_eq!(held(&mut second, &other, at(31)).0, LimitKind::Node);
     let elsewhere = Candidate { node: "n2", ..other };
-    assert_eq!(held(&mut second, &elsewhere, at(31)), (Brake::Rate, 40));
+    assert_eq!(held(&mut second, &elsewhere, at(31)), (LimitKind::Rate, 40));
     assert_eq!(second.repeats(&Candidate { seen_at: at(31), ..candidate("d") }, at(31)).unwrap().n, 3);
     // The very eviction that the first one may or may not have sent is counted once.
     second.reserve(&candidate("c"), at(32)).unwrap();
     assert_eq!(second.n_evictions(), 3);
     // Adopting the same once more changes nothing.
-    second.adopt(serde_json::from_str(&written).unwrap(), at(33));
-    assert_eq!(second.memory(), first.memory());
+    second.import(serde_json::from_str(&written).unwrap(), at(33));
+    assert_eq!(second.export(), first.export());
 }
 
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_last_longer_than_a_window() {
-    let mut brakes = brakes(BrakeOptions { max_per_node: 1, ..loose() });
+    let mut brakes = brakes(LimitOptions { max_per_node: 1, ..loose() });
     brakes.reserve(&candidate("a"), at(100_000)).unwrap();
-    assert_eq!(held(&mut brakes, &candidate("b"), at(0)), (Brake::Node, 600));
+    assert_eq!(held(&mut brakes, &candidate("b"), at(0)), (LimitKind::Node, 600));
     brakes.reserve(&candidate("b"), at(600)).unwrap();
 }
 
 #[test]
 fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
-    let mut brakes = EvictionLimiter::new(BrakeOptions {
+    let mut brakes = EvictionLimiter::new(LimitOptions {
         max_per_node: 1_000_000,
         max_per_namespace: 1_000_000,
         ..loose()
     });
-    brakes.survey(1_000_000, 0, at(0));
+    brakes.check_cluster_limit(1_000_000, 0, at(0));
     let name = "n".repeat(253);
     let (mut n, mut i) = (0, 0);
     loop {
@@ -233,18 +239,18 @@ fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
         i += 1;
         match brakes.reserve(&many, of_millis(millis(start()) + i)) {
             Ok(()) => n += 1,
-            Err(held) if held.brake == Brake::Memory => break,
+            Err(held) if held.limit_kind == LimitKind::LimiterState => break,
             Err(other) => panic!("{other}"),
         }
         assert!(i < 5000, "memory is not bounded");
     }
     assert!(n > 100, "{n}");
-    assert!(serde_json::to_string(&brakes.memory()).unwrap().len() <= MAX_BYTES);
+    assert!(serde_json::to_string(&brakes.export()).unwrap().len() <= MAX_BYTES);
 }
 
 #[test]
 fn what_holds_says_what_to_do() {
-    let mut brakes = brakes(BrakeOptions { max_per_node: 1, ..loose() });
+    let mut brakes = brakes(LimitOptions { max_per_node: 1, ..loose() });
     brakes.reserve(&candidate("a"), at(0)).unwrap();
     let held = brakes.reserve(&candidate("b"), at(1)).unwrap_err().to_string();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What holds an eviction back, and what to do about it.
+//! Delayed evictions: the limit, and what to do about it.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,96 +6,96 @@ use std::time::Duration;
 use berth_api::object::time::rfc3339;
 use jiff::{SignedDuration, Timestamp};
 
-/// What holds an eviction back.
+/// A limit of evictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Brake {
-    /// Too many of the whole cluster would go.
+pub(crate) enum LimitKind {
+    /// Pods of the cluster within the window.
     Cluster,
-    /// Too many of one workload would go.
+    /// Pods of one workload within the window.
     Workload,
-    /// Too many of one namespace would go.
+    /// Pods of one namespace within the window.
     Namespace,
-    /// Too many of one node would go.
+    /// Pods of one node within the window.
     Node,
-    /// The workload is replaced into the same violation again and again.
+    /// Repeated evictions of a workload for the same term.
     Repeats,
-    /// More than can be remembered would go.
-    Memory,
-    /// It is not its turn yet.
+    /// The size of the ledger.
+    LimiterState,
+    /// Evictions per second.
     Rate,
 }
 
-impl Brake {
-    /// Its name in metrics.
+impl LimitKind {
+    /// Name in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Brake::Cluster => "cluster_share",
-            Brake::Workload => "workload_share",
-            Brake::Namespace => "namespace_limit",
-            Brake::Node => "node_limit",
-            Brake::Repeats => "repeats",
-            Brake::Memory => "memory",
-            Brake::Rate => "rate",
+            LimitKind::Cluster => "cluster_share",
+            LimitKind::Workload => "workload_share",
+            LimitKind::Namespace => "namespace_limit",
+            LimitKind::Node => "node_limit",
+            LimitKind::Repeats => "repeats",
+            LimitKind::LimiterState => "memory",
+            LimitKind::Rate => "rate",
         }
     }
 }
 
-/// An eviction is held back.
+/// A limit delays an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Throttled {
-    pub(crate) brake: Brake,
-    /// How many would have gone within the window.
+    pub(crate) limit_kind: LimitKind,
+    /// Number of evictions within the window, with this one.
     pub(crate) n: usize,
-    /// How many may.
+    /// The allowed number.
     pub(crate) limit: usize,
     pub(crate) window: Duration,
-    /// When it is worth asking again.
+    /// When it may be allowed.
     pub(crate) until: Timestamp,
 }
 
-/// A duration as people write it, such as `10m`.
+/// A duration for messages, such as `10m`.
 pub(crate) fn friendly(duration: Duration) -> String {
-    // A duration that has no name is as good as no end.
+    // A duration beyond the range of the type.
     SignedDuration::try_from(duration).map_or_else(|_| "ever".to_owned(), |duration| format!("{duration:#}"))
 }
 
 impl fmt::Display for Throttled {
-    /// What holds it, until when, and what to do.
+    /// The limit, until when, and what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Throttled { brake, n, limit, window, until } = self;
+        let Throttled { limit_kind, n, limit, window, until } = self;
         let (window, until) = (friendly(*window), rfc3339(*until));
-        match brake {
-            Brake::Cluster => write!(
+        match limit_kind {
+            LimitKind::Cluster => write!(
                 f,
-                "{n} pods of the cluster would have gone within {window}, and {limit} may: held until {until}. Were \
-                 labels changed by mistake, change them back; if they were not, raise --max-cluster-share"
+                "evictions of {n} pods of the cluster within {window}; the limit is {limit}. All evictions stop until \
+                 {until}. If labels were changed by mistake, change them back; otherwise raise --max-cluster-share"
             ),
-            Brake::Workload => write!(
+            LimitKind::Workload => write!(
                 f,
-                "{n} pods of this workload would have gone within {window}, and {limit} may: held until {until}. If \
-                 that is too slow, raise --max-workload-share"
+                "evictions of {n} pods of this workload within {window}; the limit is {limit}. Delayed until {until}; \
+                 to evict faster, raise --max-workload-share"
             ),
-            Brake::Namespace => write!(
+            LimitKind::Namespace => write!(
                 f,
-                "{n} pods of this namespace would have gone within {window}, and {limit} may: held until {until}. If \
-                 that is too slow, raise --max-evictions-per-namespace"
+                "evictions of {n} pods of this namespace within {window}; the limit is {limit}. Delayed until {until}; \
+                 to evict faster, raise --max-evictions-per-namespace"
             ),
-            Brake::Node => write!(
+            LimitKind::Node => write!(
                 f,
-                "{n} pods of this node would have gone within {window}, and {limit} may: held until {until}. If that \
-                 is too slow, raise --max-evictions-per-node"
+                "evictions of {n} pods of this node within {window}; the limit is {limit}. Delayed until {until}; to \
+                 evict faster, raise --max-evictions-per-node"
             ),
-            Brake::Repeats => write!(
+            LimitKind::Repeats => write!(
                 f,
-                "evicted {n} times in a row within {window} for the same term, and replaced into the same violation \
-                 each time: held back until {until}. Whatever places its pods (nodeName in the template, another \
-                 scheduler) and its rule have to agree"
+                "evicted {n} times in a row within {window} for the same term; each replacement violated it again. \
+                 Stopped until {until}. Check what places the pods (nodeName in the template, another scheduler) \
+                 against the rule"
             ),
-            Brake::Memory => write!(
+            LimitKind::LimiterState => write!(
                 f,
-                "{limit} evictions of the last {window} are as many as can be kept account of: held until {until}"
+                "the ledger is full with {limit} evictions of the last {window}. Delayed until {until}"
             ),
-            Brake::Rate => write!(f, "waits for its turn: see --evictions-per-second"),
+            LimitKind::Rate => write!(f, "delayed by --evictions-per-second"),
         }
     }
 }

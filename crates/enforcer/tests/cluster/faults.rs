@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use berth_enforcer::{BrakeOptions, EnforcerOptions};
+use berth_enforcer::{EnforcerOptions, LimitOptions};
 use berth_faults::{Fault, Proxy, is_eviction, is_resumed_watch};
 use serde_json::{Value, json};
 
@@ -37,8 +37,8 @@ impl Scene {
     /// As many may go as have to: what is counted twice is missed in the end.
     fn options(&self) -> EnforcerOptions {
         let max_per_node = self.concerned.len() as u32;
-        let brakes = BrakeOptions { max_per_node, window: LONG, ..hasty().brakes };
-        EnforcerOptions { brakes, ..hasty() }
+        let limits = LimitOptions { max_per_node, window: LONG, ..hasty().limits };
+        EnforcerOptions { limits, ..hasty() }
     }
 
     async fn break_rules(&self) {
@@ -48,7 +48,7 @@ impl Scene {
     /// Everybody who had to go went, nobody else did, and nobody was told twice.
     async fn ends_well(&self, enforcer: Enforcer, least_faults: usize) {
         let n = self.concerned.len();
-        enforcer.until("done", |s| s.n_broken == 0 && s.n_began >= n as u64 && s.n_going == 0).await;
+        enforcer.until("done", |s| s.n_violated == 0 && s.n_began >= n as u64 && s.n_evicting == 0).await;
         let after = self.world.until_ready("web", N_PODS).await;
         assert!(after.iter().all(|p| p.spec.node_name != "node-1"), "everybody is where they may be");
         let gone: BTreeSet<String> = self.all.difference(&uids(&after)).cloned().collect();
@@ -160,7 +160,7 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
         if is_resumed_watch(request) && n % 3 == 0 { Fault::Answer(410) } else { Fault::None }
     });
     let mut options = scene.options();
-    options.brakes.evictions_per_second = 10.0;
+    options.limits.evictions_per_second = 10.0;
     let enforcer = start_enforcer(scene.proxy.config(), options).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let cutter = tokio::spawn({
@@ -181,7 +181,7 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
     };
     n_faults(3).await;
     scene.break_rules().await;
-    enforcer.until("done", |s| s.n_broken == 0 && s.n_began > 0).await;
+    enforcer.until("done", |s| s.n_violated == 0 && s.n_began > 0).await;
     cutter.abort();
     scene.ends_well(enforcer, 3).await;
 }

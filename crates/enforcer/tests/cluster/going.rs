@@ -22,7 +22,7 @@ async fn a_label_is_removed_from_a_node_and_its_pod_goes_and_is_placed_again() {
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label_node("node-1", "disk", Value::Null).await;
     enforcer
-        .until("done", |s| s.n_evicted == victims.len() as u64 && s.n_broken == 0 && s.n_going == 0)
+        .until("done", |s| s.n_evicted == victims.len() as u64 && s.n_violated == 0 && s.n_evicting == 0)
         .await;
     let after = world.until_ready("web", 2).await;
     assert!(after.iter().all(|p| p.spec.node_name == "node-2"), "they are where they may be");
@@ -79,15 +79,15 @@ async fn a_needed_pod_that_comes_back_within_the_grace_evicts_nobody_and_one_tha
     world.delete_pod("db-1").await;
     enforcer.until("aware that two rules broke", |s| s.n_began == 2).await;
     // One has the patience, the other one goes.
-    enforcer.until("done with the hasty one", |s| s.n_evicted == 1 && s.n_broken == 1).await;
+    enforcer.until("done with the hasty one", |s| s.n_evicted == 1 && s.n_violated == 1).await;
     world.until_gone("hasty").await;
     assert_eq!(enforcer.shows().n_due, 0, "the patient one is in its grace");
     world.run(db("db-1", "zone-1")).await;
-    enforcer.until("aware that it holds again", |s| s.n_broken == 0 && s.n_ended == 2).await;
+    enforcer.until("aware that it holds again", |s| s.n_violated == 0 && s.n_ended == 2).await;
 
     // A break that was interrupted begins anew, and a shorter grace in the middle of it counts from its begin.
     world.delete_pod("db-1").await;
-    enforcer.until("aware that it broke again", |s| s.n_began == 3 && s.n_broken == 1).await;
+    enforcer.until("aware that it broke again", |s| s.n_began == 3 && s.n_violated == 1).await;
     assert_eq!((enforcer.shows().n_due, world.journal.n_ended("patient")), (0, 0));
     let grace = json!({"metadata": {"annotations": {"scheduling.berth.dev/eviction-grace": "0"}}});
     world.patch(&format!("{PODS}/patient"), grace).await;
@@ -106,7 +106,7 @@ async fn a_pod_that_is_relabelled_into_conflict_drives_out_the_one_whose_rule_it
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label(&format!("{PODS}/other"), "app", json!("loud")).await;
     world.until_gone("quiet").await;
-    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0).await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     assert_eq!(world.journal.n_ended("other"), 0);
     enforcer.stopped().await;
 }
@@ -125,7 +125,7 @@ async fn where_priorities_differ_the_lowest_goes() {
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label(&format!("{PODS}/other"), "app", json!("loud")).await;
     world.until_gone("other").await;
-    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0).await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     assert_eq!(world.journal.n_ended("quiet"), 0);
     enforcer.stopped().await;
 }
@@ -153,7 +153,7 @@ async fn a_namespace_whose_labels_change_breaks_rules_about_its_pods() {
     enforcer.until("aware of all", |s| s.n_pods == 3).await;
     world.label("/api/v1/namespaces/one", "team", json!("b")).await;
     world.until_gone("near").await;
-    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0).await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     enforcer.stopped().await;
 }
 
@@ -166,7 +166,7 @@ async fn what_is_broken_when_it_starts_is_given_its_grace_too() {
     world.label_node("node-1", "disk", Value::Null).await;
     let graces = Graces { node_affinity: LONG, ..hasty().graces };
     let patient = world.enforce(EnforcerOptions { graces, ..hasty() }).await;
-    patient.until("aware of it", |s| s.n_broken == 1).await;
+    patient.until("aware of it", |s| s.n_violated == 1).await;
     assert_eq!((patient.shows().n_due, world.journal.n_ended("web")), (0, 0));
     patient.stopped().await;
     let graces = Graces { node_affinity: Duration::from_millis(200), ..hasty().graces };

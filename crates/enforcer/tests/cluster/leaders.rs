@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_client::lease::LeaseOptions;
-use berth_enforcer::{BrakeOptions, EnforcerOptions, Snapshot};
+use berth_enforcer::{EnforcerOptions, LimitOptions, Snapshot};
 use berth_faults::{Fault, Proxy, is_eviction};
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ fn replica(name: &str) -> EnforcerOptions {
         retry_period: Duration::from_millis(200),
         ..LeaseOptions::new("kube-system", "berth-enforcer", name)
     };
-    let brakes = BrakeOptions { max_per_node: BUDGET as u32, window: LONG, ..hasty().brakes };
-    EnforcerOptions { leader_election: Some(lease), identity: name.to_owned(), brakes, ..hasty() }
+    let limits = LimitOptions { max_per_node: BUDGET as u32, window: LONG, ..hasty().limits };
+    EnforcerOptions { leader_election: Some(lease), identity: name.to_owned(), limits, ..hasty() }
 }
 
 /// A cluster with all pods on one node, and room on another.
@@ -50,7 +50,7 @@ async fn two_replicas(world: &World) -> (Proxy, Enforcer, Proxy, Enforcer) {
 async fn is_spent(world: &World, leader: &Enforcer) {
     let n_left = N_PODS - BUDGET;
     let is_at_limit = |s: &Snapshot| s.held.get("node_limit") == Some(&n_left);
-    leader.until("at its limit", |s| s.leads && s.n_broken == n_left && is_at_limit(s)).await;
+    leader.until("at its limit", |s| s.leads && s.n_violated == n_left && is_at_limit(s)).await;
     world.until_ready("web", N_PODS).await;
     assert_eq!(world.journal.n_ended("web"), BUDGET);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_enforcer::{BrakeOptions, EnforcerOptions, Snapshot};
+use berth_enforcer::{EnforcerOptions, LimitOptions, Snapshot};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -32,7 +32,7 @@ async fn a_disruption_budget_blocks_and_once_it_allows_the_pod_goes() {
     let event = world.until_event("Pod", &pods[0].metadata.name, "EvictionRefused").await;
     assert!(event["note"].as_str().unwrap().contains("disruption budget"), "{event}");
     world.patch(&format!("{budgets}/web"), json!({"spec": {"minAvailable": 1}})).await;
-    enforcer.until("done", |s| s.n_evicted == 2 && s.n_broken == 0).await;
+    enforcer.until("done", |s| s.n_evicted == 2 && s.n_violated == 0).await;
     let after = world.until_ready("web", 2).await;
     assert!(after.iter().all(|p| p.spec.node_name == "node-2"));
     assert_eq!(world.journal.n_ended("web"), 2);
@@ -53,11 +53,11 @@ async fn a_pod_without_a_place_to_go_to_stays_with_an_event_until_there_is_one()
     for (kind, name) in [("Pod", pods[0].metadata.name.as_str()), ("ReplicaSet", "web")] {
         let event = world.until_event(kind, name, "EvictionHeld").await;
         let note = event["note"].as_str().unwrap();
-        assert!(note.contains("disk") && note.contains("no node would take it"), "{note}");
+        assert!(note.contains("disk") && note.contains("no feasible node"), "{note}");
     }
     assert_eq!(world.journal.n_ended("web"), 0);
     world.label_node("node-2", "disk", json!("ssd")).await;
-    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0 && s.held.is_empty()).await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0 && s.held.is_empty()).await;
     world.until_ready("web", 1).await;
     enforcer.stopped().await;
 }
@@ -77,8 +77,8 @@ async fn without_proof_a_pod_goes_although_it_fits_nowhere() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back() {
     let world = World::start(4, 1).await;
-    let brakes = BrakeOptions { max_cluster_share: 0.1, window: LONG, ..hasty().brakes };
-    let options = EnforcerOptions { brakes, evict_without_target: true, ..hasty() };
+    let limits = LimitOptions { max_cluster_share: 0.1, window: LONG, ..hasty().limits };
+    let options = EnforcerOptions { limits, evict_without_target: true, ..hasty() };
     let enforcer = world.enforce(options).await;
     let nodes = ["node-1", "node-2", "node-3", "node-4"];
     for node in nodes {
@@ -91,13 +91,13 @@ async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back
         world.label_node(node, "disk", json!("hdd")).await;
     }
     let n_held = |s: &Snapshot| s.held.get("cluster_share").copied().unwrap_or(0);
-    enforcer.until("braking", |s| s.is_brake_engaged && n_held(s) >= 19).await;
+    enforcer.until("braking", |s| s.is_stopped && n_held(s) >= 19).await;
     let event = world.until_event("ConfigMap", "berth-enforcer", "EvictionBrakeEngaged").await;
     assert!(event["note"].as_str().unwrap().contains("change them back"), "{event}");
     for node in nodes {
         world.label_node(node, "disk", json!("ssd")).await;
     }
-    enforcer.until("released", |s| !s.is_brake_engaged && s.n_broken == 0).await;
+    enforcer.until("released", |s| !s.is_stopped && s.n_violated == 0).await;
     let after = uids(&world.until_ready("web", 24).await);
     // Of 24 pods 10 % are 2, and of a small cluster at least 5 may go; while more would, none does.
     let n_gone = before.difference(&after).count();
@@ -109,8 +109,8 @@ async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workload_that_is_put_back_into_the_same_violation_is_held_back() {
     let world = World::start(2, 2).await;
-    let brakes = BrakeOptions { max_repeats: 2, ..hasty().brakes };
-    let options = EnforcerOptions { brakes, ..hasty() };
+    let limits = LimitOptions { max_repeats: 2, ..hasty().limits };
+    let options = EnforcerOptions { limits, ..hasty() };
     let enforcer = world.enforce(options.clone()).await;
     // Its template says where it runs, and so does its rule.
     let quiet = with_term(pod("quiet", "quiet"), "podAntiAffinity", "loud", ZONE);
@@ -148,7 +148,7 @@ async fn pods_in_exempt_namespaces_are_left_alone() {
     world.label_node("node-2", "disk", json!("ssd")).await;
     world.label_node("node-1", "disk", Value::Null).await;
     world.until_gone("web").await;
-    enforcer.until("done", |s| s.n_evicted == 1 && s.n_broken == 0).await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     assert_eq!(world.journal.n_ended("web"), 1);
     enforcer.stopped().await;
 }

@@ -12,7 +12,7 @@ use berth_api::object::Pod;
 use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
 use berth_controllers::ControllerOptions;
-use berth_enforcer::{BrakeOptions, EnforcerOptions, Graces, Handle, Snapshot};
+use berth_enforcer::{EnforcerOptions, Graces, Handle, LimitOptions, Snapshot};
 use berth_faults::Proxy;
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
 use berth_scheduler::SchedulerOptions;
@@ -53,13 +53,13 @@ pub fn hasty() -> EnforcerOptions {
             pod_affinity: Duration::ZERO,
             pod_anti_affinity: Duration::ZERO,
         },
-        brakes: BrakeOptions {
+        limits: LimitOptions {
             evictions_per_second: 1000.0,
             max_per_node: 1000,
             max_per_namespace: 1000,
             max_cluster_share: 1.0,
             max_workload_share: 1.0,
-            ..BrakeOptions::default()
+            ..LimitOptions::default()
         },
         request_timeout: Duration::from_millis(700),
         first_backoff: Duration::from_millis(100),

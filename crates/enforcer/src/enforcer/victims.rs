@@ -1,0 +1,270 @@
+//! Victim selection: the engine selects the pods to be evicted, whenever something could have changed, and right before
+//! every request.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::completions::{Completion, Sent};
+use super::{Enforcer, Evicting};
+use crate::evict::Eviction;
+use crate::limiter::{Candidate, ClusterStop, LimitKind, Throttled};
+use crate::message;
+use crate::metrics::EvictionResult;
+use crate::pods::Workload;
+
+/// A pod that the engine selected.
+struct Victim {
+    workload: Arc<Workload>,
+    seen_at: Timestamp,
+    n_workload_pods: usize,
+    /// Path of the term that its eviction fixes.
+    term: String,
+}
+
+impl Victim {
+    fn candidate<'a>(&'a self, remedy: &'a Remedy) -> Candidate<'a> {
+        Candidate {
+            uid: &remedy.victim.uid,
+            node: &remedy.victim.node,
+            namespace: &remedy.victim.namespace,
+            workload: &self.workload.name,
+            term: &self.term,
+            seen_at: self.seen_at,
+            n_workload_pods: self.n_workload_pods,
+        }
+    }
+}
+
+/// Why due pods and rules have no eviction now, and when to select again.
+#[derive(Default)]
+struct Delays {
+    held: BTreeMap<&'static str, usize>,
+    again_at: Option<Instant>,
+}
+
+impl Delays {
+    fn add(&mut self, reason: &'static str, again_at: Instant) {
+        *self.held.entry(reason).or_default() += 1;
+        self.again_at = Some(self.again_at.map_or(again_at, |at| at.min(again_at)));
+    }
+}
+
+/// A wall clock time as an instant of this process.
+fn instant(until: Timestamp, now: (Instant, Timestamp)) -> Instant {
+    let wait = Duration::try_from(until.duration_since(now.1)).unwrap_or(Duration::ZERO);
+    now.0 + wait
+}
+
+/// Number of pods that have these rules, which are sorted.
+fn n_owners(keys: &[ViolationKey]) -> usize {
+    keys.chunk_by(|a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name)).count()
+}
+
+impl Enforcer {
+    /// Selects victims. Those in the ledger are evicted, the others are added to it.
+    pub(super) fn select_victims(&mut self, now: Instant) {
+        let due: Vec<ViolationKey> = self.graces.due().cloned().collect();
+        if due.is_empty() {
+            self.release_reservations(&HashSet::new());
+            self.check_cluster_limit(0, now);
+            self.current.held.clear();
+            return;
+        }
+        let time = (now, Timestamp::now());
+        if let Some(throttled) = self.limiter.stops_all(n_owners(&due), time.1) {
+            // With wrong labels on the whole cluster, a selection would be expensive and useless.
+            self.release_reservations(&HashSet::new());
+            self.current.held = BTreeMap::from([(throttled.limit_kind.name(), n_owners(&due))]);
+            self.evaluate_by(instant(throttled.until, time));
+            return;
+        }
+        let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
+        self.metrics.selected(now.elapsed());
+        let mut delays = Delays::default();
+        let look_again = now + self.options.look_again;
+        let evicting: HashSet<ViolationKey> =
+            self.evicting.values().flat_map(|g| g.cures.iter().cloned()).collect();
+        for Stays { key, reason } in stays.iter().filter(|s| !evicting.contains(&s.key)) {
+            delays.add("nobody_helps", look_again);
+            self.report_no_remedy(key, reason);
+        }
+        let candidates = self.candidates(remedies, &mut delays, time, look_again);
+        let n_new = candidates.iter().filter(|(r, _)| !self.limiter.is_reserved(&r.victim.uid)).count();
+        self.check_cluster_limit(n_new, now);
+        let planned: HashSet<String> = candidates.iter().map(|(r, _)| r.victim.uid.clone()).collect();
+        self.release_reservations(&planned);
+        for (remedy, victim) in candidates {
+            if self.reserved.len() + self.n_in_flight >= self.options.eviction_concurrency.max(1)
+                && !self.reserved.contains(&remedy.victim.uid)
+            {
+                // The completion of those in flight causes another selection.
+                continue;
+            }
+            if let Err(throttled) = self.evict(&remedy, &victim, time) {
+                let again_at = instant(throttled.until, time);
+                delays.add(throttled.limit_kind.name(), again_at);
+                // A stop of all evictions is reported once.
+                if !matches!(throttled.limit_kind, LimitKind::Rate | LimitKind::Cluster) {
+                    self.report_delayed(&remedy, &victim.workload, &throttled);
+                }
+            }
+        }
+        // One write for all of them.
+        self.sync_ledger(now);
+        self.current.held = delays.held;
+        if let Some(at) = delays.again_at {
+            self.evaluate_by(at);
+        }
+    }
+
+    /// The pods that would be evicted without limits.
+    fn candidates(
+        &mut self,
+        remedies: Vec<Remedy>,
+        delays: &mut Delays,
+        time: (Instant, Timestamp),
+        look_again: Instant,
+    ) -> Vec<(Remedy, Victim)> {
+        let mut candidates = Vec::new();
+        for remedy in remedies {
+            let uid = &remedy.victim.uid;
+            if self.evicting.contains_key(uid) || self.exempt_namespaces.contains(&remedy.victim.namespace) {
+                continue;
+            }
+            // Deleted or replaced since.
+            let Some(victim) = self.victim(&remedy) else { continue };
+            if let Target::Nowhere(why) = &remedy.target
+                && !self.options.evict_without_target
+            {
+                delays.add("no_target", look_again);
+                self.report_no_target(&remedy, &victim.workload, why);
+                continue;
+            }
+            if let Some(retry) = self.retries.get(uid).filter(|retry| time.0 < retry.not_before) {
+                delays.add(if retry.is_refused { "refused" } else { "failed" }, retry.not_before);
+                continue;
+            }
+            if let Some(throttled) = self.limiter.repeats(&victim.candidate(&remedy), time.1)
+                && !self.limiter.is_reserved(uid)
+            {
+                delays.add(throttled.limit_kind.name(), instant(throttled.until, time));
+                self.report_delayed(&remedy, &victim.workload, &throttled);
+                continue;
+            }
+            candidates.push((remedy, victim));
+        }
+        candidates
+    }
+
+    fn victim(&self, remedy: &Remedy) -> Option<Victim> {
+        let facts = self.pods.get(&remedy.victim.namespace, &remedy.victim.name)?;
+        (*facts.uid == *remedy.victim.uid && !remedy.victim.uid.is_empty()).then(|| Victim {
+            workload: facts.workload.clone(),
+            seen_at: facts.seen_at,
+            n_workload_pods: self.pods.n_of(&facts.workload),
+            term: remedy.cures.first().map(|key| key.term.clone()).unwrap_or_default(),
+        })
+    }
+
+    fn check_cluster_limit(&mut self, n_would_evict: usize, now: Instant) {
+        let time = Timestamp::now();
+        match self.limiter.check_cluster_limit(self.pods.n_running(), n_would_evict, time) {
+            Some(ClusterStop::Started(throttled)) => {
+                tracing::warn!(
+                    would_evict = throttled.n,
+                    limit = throttled.limit,
+                    "all evictions are stopped: {throttled}"
+                );
+                self.report_stop(&throttled);
+                self.evaluate_by(instant(throttled.until, (now, time)));
+            }
+            Some(ClusterStop::Ended) => tracing::info!("evictions continue"),
+            None => {}
+        }
+    }
+
+    /// Cancels the reservations of pods that need no eviction any more.
+    fn release_reservations(&mut self, planned: &HashSet<String>) {
+        let void: Vec<String> = self.reserved.iter().filter(|uid| !planned.contains(*uid)).cloned().collect();
+        for uid in void {
+            self.reserved.remove(&uid);
+            self.cancel(&uid);
+        }
+    }
+
+    /// An eviction was not sent, or not carried out. If it may still be carried out, it stays counted.
+    pub(super) fn cancel(&mut self, uid: &str) {
+        if !self.uncertain.contains(uid) {
+            self.limiter.cancel(uid);
+            self.ledger.remove(uid);
+        }
+    }
+
+    /// The next step of an eviction.
+    fn evict(
+        &mut self,
+        remedy: &Remedy,
+        victim: &Victim,
+        time: (Instant, Timestamp),
+    ) -> Result<(), Throttled> {
+        self.limiter.reserve(&victim.candidate(remedy), time.1)?;
+        let uid = &remedy.victim.uid;
+        if self.options.dry_run {
+            self.report_dry_run(remedy);
+        } else if self.ledger.has(uid) {
+            self.reserved.remove(uid);
+            self.send(remedy, victim);
+        } else {
+            self.reserved.insert(uid.clone());
+            self.ledger.mark_dirty();
+        }
+        Ok(())
+    }
+
+    fn mark_evicting(&mut self, remedy: &Remedy, is_in_flight: bool) {
+        let evicting = Evicting { cures: remedy.cures.clone(), is_in_flight };
+        self.evicting.insert(remedy.victim.uid.clone(), evicting);
+    }
+
+    /// A dry run logs the eviction.
+    fn report_dry_run(&mut self, remedy: &Remedy) {
+        self.mark_evicting(remedy, false);
+        self.current.n_would_evict += 1;
+        self.metrics.evicted(EvictionResult::DryRun);
+        let victim = &remedy.victim;
+        tracing::info!(
+            pod = format!("{}/{}", victim.namespace, victim.name),
+            node = victim.node,
+            target = ?remedy.target,
+            "would be evicted: {}",
+            message::verdict(&remedy.verdict)
+        );
+    }
+
+    fn send(&mut self, remedy: &Remedy, victim: &Victim) {
+        self.mark_evicting(remedy, true);
+        self.n_in_flight += 1;
+        let eviction = Eviction {
+            namespace: remedy.victim.namespace.clone(),
+            name: remedy.victim.name.clone(),
+            uid: remedy.victim.uid.clone(),
+            message: message::evicted(remedy),
+        };
+        let sent = Sent {
+            eviction: eviction.clone(),
+            node: remedy.victim.node.clone(),
+            workload: victim.workload.clone(),
+        };
+        let (evictor, completed) = (self.evictor.clone(), self.completed.clone());
+        self.tasks.spawn(async move {
+            let outcome = evictor.evict(&eviction).await;
+            // The receiver is gone when the enforcer has ended.
+            let _ = completed.send(Completion::Eviction { sent, outcome });
+        });
+    }
+}
