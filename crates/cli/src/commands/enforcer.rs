@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_flags_defaults_are_the_enforcers_own() {
         let (parsed, default) = (parsed(&[]), EnforcerOptions::default());
-        assert_eq!((parsed.graces, parsed.brakes), (default.graces, default.brakes));
+        assert_eq!((parsed.graces, parsed.limits), (default.graces, default.limits));
         assert_eq!(parsed.ledger_namespace, default.ledger_namespace);
         assert!(!parsed.dry_run && !parsed.evict_without_target && parsed.leader_election.is_none());
     }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(options.leader_election.unwrap().name, "berth-enforcer");
         assert_eq!(options.ledger_namespace, "berth-system");
         assert_eq!(options.graces.node_affinity, Duration::from_secs(1));
-        assert_eq!((options.limits.max_cluster_share, options.brakes.max_workload_share), (0.05, 0.25));
+        assert_eq!((options.limits.max_cluster_share, options.limits.max_workload_share), (0.05, 0.25));
         assert_eq!(options.exempt_namespaces, ["a", "b"]);
         assert!(share("101%").is_err() && share("ten").is_err() && rate("0").is_err());
     }
