@@ -1,4 +1,5 @@
-//! The counters that inter-pod rules read for one rule set, sorted by whether a domain is one node or many.
+//! The counters that inter-pod rules of one rule set read: those of topologies with one node per domain are evaluated
+//! for each node, the others for each cell.
 
 use berth_api::config::Plugin;
 use smallvec::SmallVec;
@@ -11,7 +12,7 @@ use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
 use crate::state::topology::{DomainId, TopologyId};
 
-/// A counter: pods that match a matcher, or that carry a term with it, in a topology.
+/// A counter: pods that match a matcher, or that own a term with it, in a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Source {
     kind: Kind,
@@ -50,7 +51,7 @@ impl Source {
     }
 }
 
-/// A source that scores, by the number of pods or the sum of their weights.
+/// A counter that is scored by the number of pods or by the sum of their weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Preference {
     source: Source,
@@ -67,13 +68,13 @@ impl Preference {
 /// Required affinity terms are bits of [`Features::affinity_terms`].
 pub(super) const MAX_AFFINITY_TERMS: usize = 63;
 
-/// Everything that inter-pod rules read for one rule set.
+/// All counters that inter-pod rules of one rule set read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InterPod {
-    /// Required affinity: per term, the topologies any of which may match.
+    /// Required affinity. One of the topologies of each term has to match.
     affinity: Vec<SmallVec<[Source; 1]>>,
     matches_itself: bool,
-    /// Where none of these may count anything: the pod's own anti-affinity, and that of others.
+    /// Required anti-affinity, the pod's own and that of existing pods: all of these have to be zero.
     anti_affinity: Vec<Source>,
     preferences: Vec<Preference>,
 }
@@ -126,8 +127,7 @@ impl InterPod {
         rules
     }
 
-    /// Whether `self` can take the place of `before` as it is: it only adds sources that count nothing yet,
-    /// in topologies that were looked at already.
+    /// Whether a view with `before` stays valid with `self`, which only adds counters without pods, in known topologies.
     pub(super) fn extends(
         &self,
         before: &InterPod,
@@ -141,14 +141,14 @@ impl InterPod {
             && self.preferences.iter().all(|p| before.preferences.contains(p) || harmless(&p.source))
     }
 
-    /// All topologies that are looked at.
+    /// All topologies of the counters.
     pub(super) fn topologies(&self) -> impl Iterator<Item = TopologyId> + '_ {
         let affinity = self.affinity.iter().flatten();
         let preferences = self.preferences.iter().map(|p| &p.source);
         affinity.chain(&self.anti_affinity).chain(preferences).map(|s| s.topology)
     }
 
-    /// The rules about topologies with one node per domain.
+    /// The counters of topologies with one node per domain.
     pub(super) fn node_rules<'a>(&'a self, state: &'a State) -> NodeRules<'a> {
         let counter = |source: &Source| {
             let counter = (!state.topologies.is_shared(source.topology)).then(|| source.counter(state))??;
@@ -166,13 +166,13 @@ impl InterPod {
         }
     }
 
-    /// Whether the pod may be the first of its group now.
+    /// Whether the pod is the first of its group now.
     pub(super) fn is_first_of_group(&self, state: &State) -> bool {
         self.matches_itself && self.affinity.iter().flatten().all(|s| s.is_empty(state))
     }
 
-    /// Looks at one cell by the topologies of several nodes a domain.
-    pub(super) fn look_at_cell(
+    /// Evaluates the topologies with several nodes per domain for a cell.
+    pub(super) fn check_cell(
         &self,
         state: &State,
         domain: impl Fn(TopologyId) -> Option<DomainId>,
@@ -192,26 +192,26 @@ impl InterPod {
         }
     }
 
-    /// All required affinity terms.
+    /// The bits of all required affinity terms.
     pub(super) fn all_affinity_terms(&self) -> u64 {
         (1 << self.affinity.len()) - 1
     }
 }
 
-/// What inter-pod rules make of a cell.
+/// The result of inter-pod rules for a cell.
 pub(super) struct CellRules {
-    /// No anti-affinity forbids it.
+    /// Whether no anti-affinity rejects it.
     pub(super) allowed: bool,
-    /// Required affinity terms that are satisfied.
+    /// Bits of the required affinity terms that are satisfied.
     pub(super) affinity_terms: u64,
     /// Raw score.
     pub(super) score: i64,
 }
 
-/// A counter that counts something, and its topology.
+/// A counter with pods, and its topology.
 type Counted<'a> = (TopologyId, &'a Counter);
 
-/// What inter-pod rules check node by node: their counters in topologies with one node per domain.
+/// The inter-pod rules that are evaluated for each node: their counters in topologies with one node per domain.
 pub(super) struct NodeRules<'a> {
     state: &'a State,
     /// Per required affinity term, its topologies and its counters.
@@ -221,7 +221,7 @@ pub(super) struct NodeRules<'a> {
 }
 
 impl NodeRules<'_> {
-    /// Whether the rules allow a node; sets its features.
+    /// Whether the rules allow a node. Sets its features.
     pub(super) fn allow(&self, node: NodeId, features: &mut Features) -> bool {
         let domain = |topology| self.state.topologies.domain(topology, node);
         let tally = |(topology, counter): &Counted<'_>| {

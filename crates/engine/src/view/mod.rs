@@ -1,14 +1,14 @@
-//! Views: what pods with one rule set make of every node, kept up to date as nodes change.
+//! Views: the feasible nodes of one rule set with their scores, updated as nodes change.
 //!
-//! A view answers where the next pod of its rule set goes without looking at the nodes again. Nodes that share
-//! the domains of all topologies in play form a cell; in a cell, nodes with equal features (what goes into
-//! normalization or is judged anew) form a group; in a group, nodes with equal sums of all other scores form
-//! a bucket, ordered by name. A decision walks cells and groups, of which there are few, and takes the first
-//! node of the best bucket. A change of a node moves that node alone; a change of a counter of a topology with
-//! many nodes a domain moves none.
+//! A view finds the best node for the next pod of its rule set without a pass over all nodes. Nodes with equal domains
+//! in the topologies with several nodes per domain form a cell; in a cell, nodes with equal features (raw scores that
+//! are normalized, and what is checked at each decision) form a group; in a group, nodes with equal sums of all other
+//! scores form a bucket, ordered by name. A decision iterates over cells and groups, of which there are few, and takes
+//! the first node of the best bucket. A change of a node moves that node only; a change of a counter of a topology with
+//! several nodes per domain moves none.
 //!
-//! Only the best node comes out of a view. Reasons, scores by plugin and messages come from asking every node
-//! ([`crate::decision`]); so do the answers for pods that a view does not fit ([`RuleSet::fits_a_view`] says which).
+//! A view has no reasons, scores by plugin or messages: [`crate::decision`] evaluates every node for those, and for pods
+//! without a view ([`RuleSet::fits_a_view`]). A view never changes the state.
 
 mod cells;
 mod inter_pod;
@@ -55,19 +55,19 @@ pub(crate) struct Views {
     log_start: u64,
 }
 
-/// So many views are kept in clusters of any size.
+/// Number of views that are kept in clusters of any size.
 const MIN_VIEWS: usize = 64;
-/// Nodes of all views together, beyond [`MIN_VIEWS`]. A node takes 8 bytes.
+/// Nodes of all views together, beyond [`MIN_VIEWS`]. A node takes 8 bytes in each view.
 const MAX_VIEW_NODES: usize = 8 << 20;
-/// What a view without nodes counts for.
+/// The size of a view without nodes, in nodes.
 const NODES_PER_VIEW: usize = 256;
 
-/// What pods with one rule set make of every node.
+/// The feasible nodes of one rule set.
 struct View {
     cycle: CycleState,
     /// The number of the last decision that used it.
     used: u64,
-    /// Position in the log of changes up to which nodes are as they are.
+    /// Position in the log of changes up to which the view is current.
     seen: u64,
     epochs: Epochs,
     /// Whether images of the rule set are on any node.
@@ -81,7 +81,7 @@ struct View {
 
 impl Views {
     /// The best node for a pod and its total score, by the view of its rule set. `None` if no node is feasible, or
-    /// the pod is one that no view fits.
+    /// the pod has no view.
     pub(crate) fn best(
         &mut self,
         state: &State,
@@ -176,8 +176,7 @@ impl Views {
 }
 
 impl RuleSet {
-    /// Whether a view can hold what the rule set makes of nodes. Pods that name their nodes by `metadata.name`, and
-    /// those whose rules do not parse, need none.
+    /// Whether pods have a view. Pods that select nodes by `metadata.name`, and pods whose rules do not parse, have none.
     pub(crate) fn fits_a_view(&self) -> bool {
         let rules = self.rules();
         let names_nodes = |r: &NodeSelectorRule| r.node_names.is_some();
@@ -189,7 +188,7 @@ impl RuleSet {
 }
 
 impl View {
-    /// Looks at every node; none without a profile for the rule set.
+    /// Evaluates every node; `None` without a profile for the rule set.
     fn new(state: &State, cycle: CycleState) -> Option<View> {
         let context = Context::new(state, &cycle)?;
         let inter_pod = InterPod::new(context);
@@ -227,7 +226,7 @@ impl View {
             || state.spread_of(pod).iter().map(places).eq(self.cycle.spread.iter().map(places))
     }
 
-    /// Looks at the nodes that have changed; tells whether that was enough.
+    /// Evaluates the nodes that changed. Returns false if the view has to be rebuilt.
     fn catch_up(&mut self, state: &State) -> bool {
         let now = state.changes.epochs;
         let Some(context) = Context::new(state, &self.cycle) else { return false };
@@ -258,8 +257,8 @@ impl View {
         true
     }
 
-    /// Excludes, for one decision, the nodes on which there is no room for the pod beside those nominated to
-    /// them; returns which.
+    /// Excludes, for one decision, the nodes on which the pod does not fit together with the pods nominated to them, and
+    /// returns them.
     fn exclude_nominated(
         &mut self,
         state: &State,
@@ -286,7 +285,7 @@ impl View {
         self.update(state, nodes, false, |cells, id, place| cells.put(id, &state.name_order, place));
     }
 
-    /// Checks and scores nodes, and passes each to `put` with its place.
+    /// Evaluates nodes, and passes each to `put` with its place.
     fn update(
         &mut self,
         state: &State,
@@ -300,7 +299,7 @@ impl View {
         let mut place = Place::default();
         for id in nodes {
             let record = state.nodes.find_by_id(id);
-            // Constraints count nodes whether they are feasible or not, and forget those that were removed.
+            // Constraints count nodes whether they are feasible or not, until they are removed.
             let feasible = self.constraints.count_node(context, id, record, &mut place.features);
             let node = record.filter(|_| feasible).map(|record| NodeRef::new(id, record));
             let node = node.filter(|_| inter_pod.allow(id, &mut place.features));
@@ -374,7 +373,7 @@ impl View {
         let mut candidates = SmallVec::new();
         for (i, cell) in self.cells.all.iter().enumerate().filter(|(_, cell)| !cell.groups.is_empty()) {
             let domain = |topology| self.domain(&cell.key, topology);
-            let rules = self.inter_pod.look_at_cell(state, domain);
+            let rules = self.inter_pod.check_cell(state, domain);
             let skewed = hard().filter(|c| !c.by_node).any(|c| {
                 let n_pods = domain(c.topology).map_or(0, |d| c.n_pods_in(d));
                 c.exceeds_skew(n_pods)
@@ -412,7 +411,7 @@ impl View {
         by_node.filter(|(c, _)| c.hard).any(|(c, n_pods)| c.exceeds_skew(n_pods.unwrap_or(0)))
     }
 
-    /// Raw scores of the soft spread constraints, by candidate; empty without such constraints.
+    /// Raw scores of the soft spread constraints, parallel to `candidates`; empty without such constraints.
     fn spread_scores(&self, state: &State, candidates: &[Candidate]) -> Vec<i64> {
         let soft = || self.constraints.all.iter().filter(|c| !c.hard);
         if soft().next().is_none() {

@@ -20,7 +20,7 @@ pub(super) struct Constraint {
     index: usize,
     pub(super) topology: TopologyId,
     pub(super) hard: bool,
-    /// Counted by node, as a feature of the node, rather than by the domain of its cell.
+    /// Whether pods are counted by node, as a feature of the node, and not by the domain of its cell.
     pub(super) by_node: bool,
     pub(super) max_skew: i64,
     pub(super) self_match: i64,
@@ -42,7 +42,7 @@ struct Domain {
 }
 
 impl Constraint {
-    /// The constraints that the profile looks at.
+    /// The constraints that the profile evaluates.
     pub(super) fn all(context: Context<'_>) -> Vec<Constraint> {
         let profile = &context.profile.profile;
         let filters = profile.filter.contains(&Plugin::PodTopologySpread);
@@ -68,7 +68,7 @@ impl Constraint {
         context.cycle.spread.iter().enumerate().filter_map(constraint).collect()
     }
 
-    /// Counts a node in the domain it is in now, with its pods; `None` for nodes that do not count.
+    /// Counts a node with its pods in its current domain; `None` for nodes that do not count.
     fn count(&mut self, node: NodeId, now: Option<(DomainId, i32)>, n_nodes: usize) {
         let index = node.0 as usize;
         if self.nodes.len() <= index {
@@ -108,7 +108,7 @@ impl Constraint {
         self.domains.get(&domain).map_or(0, |d| d.n_pods.into())
     }
 
-    /// Whether one more pod where `n_pods` match is too many.
+    /// Whether the skew is too large with one more pod in a domain with `n_pods` matching pods.
     pub(super) fn exceeds_skew(&self, n_pods: i64) -> bool {
         let minimum = self.by_pods.first_key_value().map_or(i32::MAX, |(n, _)| *n);
         let minimum = if (self.domains.len() as i64) < self.min_domains { 0 } else { minimum.into() };
