@@ -21,7 +21,7 @@ use crate::cluster::observed::{Observed, Pod};
 const N_CONNECTIONS: usize = 8;
 /// A round may take this long.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
-/// The scheduler handles the last deletions in this time, before its memory is read.
+/// In this time the scheduler handles the last deletions and writes the last events.
 const REST: Duration = Duration::from_millis(500);
 
 /// Starts an API server and a scheduler, each a process, and runs all rounds; `progress` is called with the number of
@@ -62,10 +62,10 @@ pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, Clust
             delete(&client, format!("{path}?gracePeriodSeconds=0")).await?;
         }
         pods.until("all pods are deleted", |pods| pods.pods.is_empty()).await?;
+        tokio::time::sleep(REST).await;
         for namespace in &namespaces {
             delete_namespace(&client, &namespace.metadata.name).await?;
         }
-        tokio::time::sleep(REST).await;
         rounds.push(Round {
             round,
             unplaced: 0,
@@ -83,10 +83,11 @@ async fn delete(client: &Client, path: String) -> Result<(), CallError> {
     call::send(client, request, TIMEOUT, usize::MAX).await.map(drop)
 }
 
-/// Deletes an empty namespace, and finalizes it as its controller would.
+/// Deletes a namespace without pods as its controller would: the events in it, and its finalizer.
 async fn delete_namespace(client: &Client, name: &str) -> Result<(), CallError> {
     let path = NAMESPACES.object_path("", name);
     delete(client, path.clone()).await?;
+    delete(client, format!("/apis/events.k8s.io/v1/namespaces/{name}/events")).await?;
     let mut namespace: Value = call::json(client, call::get(&path), TIMEOUT).await?;
     namespace["spec"] = json!({"finalizers": []});
     let body = namespace.to_string().into_bytes();
