@@ -20,6 +20,28 @@ use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::TopologyPair;
 
 /// The nodes and pods that the required anti-affinity of a pod would block.
+///
+/// ```
+/// # use berth_api::read::Inventory;
+/// # use berth_engine::{Cluster, Settings};
+/// # let objects = Inventory::from_text(
+/// #     "{apiVersion: v1, kind: Node, metadata: {name: a,
+/// # labels: {kubernetes.io/hostname: a}}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
+/// # ---
+/// # {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {
+/// #   containers: [{name: web, image: web}],
+/// #   affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+/// #     {topologyKey: kubernetes.io/hostname, labelSelector: {}}]}}}}",
+/// # )?;
+/// # let mut cluster = Cluster::new(Settings::default());
+/// # cluster.set_node(&objects.nodes[0].object);
+/// # let pod = &objects.pods[0].object;
+/// let radius = cluster.blast_radius(pod);
+/// let largest = radius.terms[0].largest.as_ref().expect("the node is a domain");
+/// assert_eq!(largest.milli_cpu, 4_000); // 4 cores in milli-CPU
+/// assert_eq!(largest.memory, 8 << 30); // 8Gi in bytes
+/// # Ok::<(), berth_api::read::InputError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlastRadius {

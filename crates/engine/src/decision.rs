@@ -99,7 +99,30 @@ pub enum NodeEvaluation {
     Feasible(NodeScore),
 }
 
-/// Scores of a feasible node.
+/// Scores of a feasible node. Each plugin scores 0 to 100, times its weight; the total is the sum.
+///
+/// ```
+/// # use berth_api::read::Inventory;
+/// # use berth_engine::{Cluster, Settings};
+/// # let objects = Inventory::from_text(
+/// #     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
+/// # ---
+/// # {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [
+/// #   {name: web, image: web, resources: {requests: {cpu: 1500m}}}]}}",
+/// # )?;
+/// # let mut cluster = Cluster::new(Settings::default());
+/// # cluster.set_node(&objects.nodes[0].object);
+/// # let pod = &objects.pods[0].object;
+/// use berth_engine::NodeEvaluation;
+///
+/// let evaluation = cluster.evaluate(pod);
+/// let NodeEvaluation::Feasible(score) = &evaluation.nodes["a"] else { panic!("the pod fits") };
+/// assert_eq!(score.total, score.by_plugin.iter().map(|(_, score)| score).sum::<i64>());
+/// // The mean of 62 % free CPU (1.5 of 4 cores requested) and 97 % free memory (the default request), times weight 1.
+/// let fit = score.by_plugin.iter().find(|(plugin, _)| plugin.name() == "NodeResourcesFit");
+/// assert_eq!(fit.map(|(_, score)| *score), Some(79));
+/// # Ok::<(), berth_api::read::InputError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeScore {
     /// Normalized score (0 to 100) times the weight, by plugin in the order of the profile. Plugins that do not concern

@@ -21,6 +21,26 @@ const MAX_NEAREST: usize = 3;
 pub const MAX_BOTTLENECK: usize = 512;
 
 /// Why a pod fits where it fits, or fits nowhere.
+///
+/// ```
+/// # use berth_api::read::Inventory;
+/// # use berth_engine::{Cluster, Settings};
+/// # let objects = Inventory::from_text(
+/// #     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
+/// # ---
+/// # {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [
+/// #   {name: web, image: web, resources: {requests: {cpu: 5}}}]}}",
+/// # )?;
+/// # let mut cluster = Cluster::new(Settings::default());
+/// # cluster.set_node(&objects.nodes[0].object);
+/// # let pod = &objects.pods[0].object;
+/// let explanation = cluster.explain(pod);
+/// assert_eq!(explanation.outcome.message(), "0/1 nodes are available: 1 Insufficient cpu.");
+/// let term = explanation.bottleneck().expect("a rule excludes the node");
+/// assert_eq!((term.excludes, term.excludes_alone), (1, 1));
+/// assert_eq!(term.detail, "requests 5 cpu");
+/// # Ok::<(), berth_api::read::InputError>(())
+/// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {

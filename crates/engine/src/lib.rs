@@ -1,8 +1,15 @@
 //! Berth's placement engine: cluster state, rules, verdicts and decisions.
 //!
-//! A [`Cluster`] is fed nodes, namespaces, services and assigned pods in any order; it answers where a
-//! pod goes ([`Cluster::decide`], [`Cluster::place`]) and why ([`Cluster::evaluate`]). It has no clock,
-//! does no I/O, draws no random numbers, and cannot fail: "does not fit" is a value.
+//! A [`Cluster`] receives nodes, namespaces, services and assigned pods in any order. It decides where a pod fits
+//! ([`Cluster::decide`], [`Cluster::place`]) and explains why ([`Cluster::evaluate`], [`Cluster::explain`]).
+//!
+//! - **Units:** CPU in milli-CPU, memory and storage in bytes, other resources in units, times in seconds since 1970,
+//!   scores as 0 to 100 times the weight of the plugin.
+//! - **Guarantees:** the same state and pod give the same decision on every machine: the highest score, then the first
+//!   node name. Decisions, scores and messages equal those of kube-scheduler. All nodes are considered.
+//! - **Errors:** there are none. "Does not fit" is a value ([`Outcome`]). The engine expects admitted pods.
+//!
+//! It has no clock, does no I/O, draws no random numbers, and never reads the text of objects.
 
 mod blast_radius;
 mod cluster;

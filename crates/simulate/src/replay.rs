@@ -39,7 +39,21 @@ pub struct Replayed {
 
 /// Repeats the decisions of a recorded scenario, with extensions off: the reference scheduler has none.
 ///
-/// After each step the pod runs on the recorded node, so that one difference does not cascade.
+/// After each step the pod runs on the recorded node, so that one difference does not cascade. A replay cannot fail: an
+/// invalid configuration or a recording without steps is a difference.
+///
+/// ```
+/// use berth_simulate::replay::replay;
+///
+/// let recording = serde_json::from_str(
+///     r#"{"scenario": {"name": "none", "pending": [{"metadata": {"name": "web", "namespace": "default"}}]},
+///         "expect": {"steps": [{"pod": "default/web", "chosen": null,
+///                               "message": "no nodes available to schedule pods"}]}}"#,
+/// )?;
+/// let replayed = replay(&recording);
+/// assert_eq!((replayed.n_steps, replayed.differences.len()), (1, 0));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn replay(recording: &Recording) -> Replayed {
     let scenario = &recording.scenario;
     let mut replayed = Replayed { n_steps: scenario.pending.len(), differences: Vec::new() };
