@@ -1,4 +1,4 @@
-//! Admission wired to a cluster: the policy file, the state it is decided by, and the embedded server's hook.
+//! Admission in a cluster: reads the policy file, and runs admission in the embedded API server.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::input::find_inputs;
 /// Reads a policy file; without one, the default policy.
 ///
 /// # Errors
-/// It cannot be read, or is not valid.
+/// The file cannot be read or is invalid.
 pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
     let Some(file) = file else { return Ok(Policy::default()) };
     let mut found: Vec<Manifest> = Vec::new();
@@ -30,20 +30,20 @@ pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
     match found.as_slice() {
         [one] => Policy::from_value(&one.value)
             .map_err(|errors| CliError::Config { place: one.source.clone(), errors }),
-        [] => Err(CliError::NotFound(format!("{file}: no AdmissionPolicy in it"))),
+        [] => Err(CliError::NotFound(format!("{file}: no AdmissionPolicy found"))),
         [_, second, ..] => Err(CliError::NotFound(format!(
-            "{}: a second object; {file} must hold one AdmissionPolicy and nothing else",
+            "{}: a second object; {file} must contain only one AdmissionPolicy",
             second.source
         ))),
     }
 }
 
-/// Admission inside the embedded server. The server itself validates the annotation, merges `matchLabelKeys` and
-/// restricts nodes; the rest is decided here.
+/// Admission inside the embedded API server. The server itself validates the annotation, merges `matchLabelKeys` and restricts
+/// nodes; this type checks the rest of the policy.
 pub struct InProcess(Arc<Admission>);
 
 impl InProcess {
-    /// Decides by a policy; the state, if the policy needs one, is kept by [`Admission::mirror`].
+    /// Admission with a policy; if the policy needs state, [`Admission::mirror`] updates it.
     pub fn new(policy: Policy) -> InProcess {
         let policy = Policy { validate_annotation: false, ..policy };
         InProcess(if policy.needs_state() {
@@ -53,7 +53,7 @@ impl InProcess {
         })
     }
 
-    /// What decides.
+    /// The shared admission.
     pub fn admission(&self) -> Arc<Admission> {
         self.0.clone()
     }

@@ -30,7 +30,7 @@ Examples:
   berth explain --live team-a/web-0
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
-Exit codes: 0 the pod fits, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or
+Exit codes: 0 the pod fits, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or \
 usage"
 )]
 pub struct Args {

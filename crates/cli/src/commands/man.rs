@@ -17,7 +17,7 @@ Examples:
   berth man | man -l -
   berth man ~/.local/share/man/man1 && man berth-up
 
-Exit codes: 0 written, 2 bad usage or the directory cannot be written")]
+Exit codes: 0 success, 2 invalid usage, or the directory cannot be written")]
 pub struct Args {
     /// Write one page for each command (berth.1, berth-up.1, ...) to this directory
     #[arg(value_name = "DIR")]
@@ -26,7 +26,7 @@ pub struct Args {
 
 /// Writes the pages of `C`.
 pub fn run<C: CommandFactory>(args: &Args) -> Result<ExitStatus, CliError> {
-    // Options that all commands have are described in berth.1 only.
+    // Without pages for `berth help`.
     let command = C::command().disable_help_subcommand(true);
     match &args.directory {
         Some(directory) => {

@@ -59,7 +59,7 @@ Examples:
   kubectl get nodes,namespaces,pods -A -o yaml > cluster.yaml; berth up --from cluster.yaml
   berth up --from cluster.yaml -f new-deployment.yaml --exit-when-settled
 
-Exit codes: 0 stopped by SIGINT or SIGTERM, or settled with all pods placed; 1 settled with unplaced pods, or timed out; 2
+Exit codes: 0 stopped by SIGINT or SIGTERM, or settled with all pods placed; 1 settled with unplaced pods, or timed out; 2 \
 invalid input or usage, or a component failed")]
 pub struct Args {
     /// Number of simulated nodes [default: 3, or 0 with --from]

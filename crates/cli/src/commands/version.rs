@@ -16,7 +16,7 @@ Examples:
   berth version
   berth version -o json
 
-Exit codes: 0 printed, 2 bad usage")]
+Exit codes: 0 success, 2 invalid usage")]
 pub struct Args {
     #[command(flatten)]
     output: OutputArgs,

@@ -329,7 +329,7 @@ fn invalid_options_are_rejected_immediately() {
         (&["--certificate", "secret", "--ca-file", "Dockerfile"], "no PEM certificate found"),
         (&["--webhooks", "bindings"], "needs a --policy with bindingGuard: {enabled: true}"),
         (&["--policy", "no-such.yaml"], "no-such.yaml: "),
-        (&["--policy", "kustomize/base/scheduler.yaml"], "must hold one AdmissionPolicy and nothing else"),
+        (&["--policy", "kustomize/base/scheduler.yaml"], "must contain only one AdmissionPolicy"),
         (&["--policy", "kustomize/base/namespace.yaml"], "must be \"AdmissionPolicy\""),
     ] {
         let said = refusal(args);
