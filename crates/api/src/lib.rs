@@ -8,6 +8,7 @@
 //! | [`expand`] | workloads to the pods that their controllers create |
 //! | [`admission`] | what the API server does to a pod on creation: defaulting, the matchLabelKeys merge, validation |
 //! | [`rules`] | placement rules: both dialects of affinity in one internal form, which is all the engine reads |
+//! | [`kubelet_labels`] | the labels that a kubelet may set on its node |
 //! | [`config`] | `KubeSchedulerConfiguration` |
 //! | [`recording`] | recorded decisions of kube-scheduler |
 //! | [`quantity`], [`simulated_nodes`] | quantities of resources; simulated nodes |
@@ -20,6 +21,7 @@ pub const KUBERNETES_VERSION: &str = "1.36";
 pub mod admission;
 pub mod config;
 pub mod expand;
+pub mod kubelet_labels;
 pub mod object;
 pub mod quantity;
 pub mod read;

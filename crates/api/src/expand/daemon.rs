@@ -4,20 +4,27 @@ use super::draft::PodDraft;
 use crate::object::{Node, Pod};
 use crate::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
 
-/// Adds the tolerations that every daemon pod gets.
+/// The tolerations of every daemon pod: taint keys and effects. The last one is only for pods on the node's network.
+///
+/// Source: `AddOrUpdateDaemonPodTolerations` of the DaemonSet controller.
+const TOLERATIONS: [(&str, &str); 7] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    ("node.kubernetes.io/network-unavailable", "NoSchedule"),
+];
+
+/// The tolerations that the DaemonSet controller adds to a pod: taint keys and effects.
+pub fn daemon_tolerations(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+    TOLERATIONS.into_iter().take(if host_network { 7 } else { 6 })
+}
+
 pub(super) fn add_standard_tolerations(draft: &mut PodDraft) {
-    for (taint, effect) in [
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    ] {
-        draft.tolerate(&format!("node.kubernetes.io/{taint}"), effect);
-    }
-    if draft.pod.spec.host_network {
-        draft.tolerate("node.kubernetes.io/network-unavailable", "NoSchedule");
+    for (taint, effect) in daemon_tolerations(draft.pod.spec.host_network) {
+        draft.tolerate(taint, effect);
     }
 }
 

@@ -21,6 +21,7 @@ mod names;
 mod ownership;
 mod selector;
 
+pub use daemon::daemon_tolerations;
 pub use error::ExpandError;
 
 use std::collections::{HashMap, HashSet};

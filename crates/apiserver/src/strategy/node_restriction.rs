@@ -1,6 +1,7 @@
 //! What a node identity may do beyond what its rules say: only what concerns the node itself.
 //! The rules and words are those of the admission plugin NodeRestriction.
 
+use berth_api::kubelet_labels::kubelet_may_set;
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
@@ -8,27 +9,7 @@ use super::Context;
 use super::fields::{items, text};
 use crate::server::status::Status;
 
-const RESTRICTED: &str = "node-restriction.kubernetes.io";
 const MIRROR: &str = "kubernetes.io/config.mirror";
-
-/// Labels of Kubernetes' own that a kubelet may set on its node.
-const KUBELET_LABELS: [&str; 15] = [
-    "kubernetes.io/hostname",
-    "kubernetes.io/arch",
-    "kubernetes.io/os",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-    "node.kubernetes.io/exclude-from-external-load-balancers",
-    "node.kubernetes.io/exclude-disruption",
-    "kubernetes.io/role",
-    "topology.kubernetes.io/rack",
-];
 
 /// Says whether a node identity may create the object; everyone else may.
 ///
@@ -182,43 +163,4 @@ fn forbidden_labels<'k>(keys: impl Iterator<Item = &'k str>) -> String {
     forbidden.sort_unstable();
     forbidden.dedup();
     forbidden.join(", ")
-}
-
-fn kubelet_may_set(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let within = |parent: &str| {
-        domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'))
-    };
-    if within(RESTRICTED) {
-        return false;
-    }
-    if !within("kubernetes.io") && !within("k8s.io") {
-        return true;
-    }
-    KUBELET_LABELS.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kubelets_may_set_some_labels() {
-        for (key, may) in [
-            ("color", true),
-            ("example.com/color", true),
-            ("kubernetes.io/hostname", true),
-            ("topology.kubernetes.io/zone", true),
-            ("kubelet.kubernetes.io/x", true),
-            ("sub.node.kubernetes.io/x", true),
-            ("node-role.kubernetes.io/control-plane", false),
-            ("node-restriction.kubernetes.io/x", false),
-            ("a.node-restriction.kubernetes.io/x", false),
-            ("kubernetes.io/other", false),
-            ("x.k8s.io/y", false),
-            ("notkubernetes.io/y", true),
-        ] {
-            assert_eq!(kubelet_may_set(key), may, "{key}");
-        }
-    }
 }

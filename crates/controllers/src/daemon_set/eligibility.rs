@@ -1,7 +1,6 @@
 //! On which nodes a DaemonSet's pods belong: the checks of the DaemonSet controller, which are fewer than a scheduler's.
 
-use std::fmt::Write;
-
+use berth_api::expand::daemon_tolerations;
 use berth_api::object::{Pod as PodRules, StringMap, Taint};
 use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
 use serde_json::{Map, Value, json};
@@ -66,19 +65,8 @@ pub(super) fn add_standard_tolerations(pod: &mut Map<String, Value>) {
     let spec = object_at(pod, "spec");
     let host_network = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
     let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
-    let always = [
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    ];
-    let of_host_network = host_network.then_some(("network-unavailable", "NoSchedule"));
-    for (taint, effect) in always.into_iter().chain(of_host_network) {
-        let mut key = "node.kubernetes.io/".to_owned();
-        _ = write!(key, "{taint}");
-        let is_same = |t: &Value| t["key"] == *key && t["effect"] == effect && t["operator"] == "Exists";
+    for (key, effect) in daemon_tolerations(host_network) {
+        let is_same = |t: &Value| t["key"] == key && t["effect"] == effect && t["operator"] == "Exists";
         let toleration = json!({"key": key, "operator": "Exists", "effect": effect});
         match tolerations.iter_mut().find(|t| is_same(t)) {
             Some(same) => *same = toleration,

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use berth_api::kubelet_labels::kubelet_may_set;
 use berth_api::object::{
     Condition, ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint, find_condition,
 };
@@ -138,29 +139,7 @@ pub(crate) fn missing_labels(node: &NodeView) -> Option<Value> {
 /// Whether the node's own identity may set these labels. NodeRestriction denies it most labels of Kubernetes, such as
 /// `node-role.kubernetes.io/...`.
 pub(crate) fn may_set_own_labels(labels: &StringMap) -> bool {
-    const ALLOWED: [&str; 11] = [
-        "kubernetes.io/hostname",
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-    ];
-    let is_under = |domain: &str, parent: &str| {
-        domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    labels.keys().all(|key| {
-        let domain = key.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
-        ALLOWED.contains(&key.as_str())
-            || is_under(domain, "kubelet.kubernetes.io")
-            || is_under(domain, "node.kubernetes.io")
-            || !(is_under(domain, "kubernetes.io") || is_under(domain, "k8s.io"))
-    })
+    labels.keys().all(|key| kubelet_may_set(key))
 }
 
 fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Timestamp) -> Value {

@@ -1,21 +1,7 @@
 //! Which labels a node's identity may set on its node.
 
+use berth_api::kubelet_labels::kubelet_may_set;
 use serde_json::{Map, Value};
-
-/// Labels of Kubernetes' own that a kubelet may set (`k8s.io/kubelet/pkg/apis`).
-const KUBELET_LABELS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "beta.kubernetes.io/instance-type",
-    "node.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-];
 
 /// Those of the labels that differ and that a kubelet may not touch, sorted; empty if it may touch all.
 pub(super) fn forbidden_labels(new: &Value, old: &Value) -> String {
@@ -26,20 +12,6 @@ pub(super) fn forbidden_labels(new: &Value, old: &Value) -> String {
     forbidden.sort_unstable();
     forbidden.dedup();
     forbidden.join(", ")
-}
-
-fn kubelet_may_set(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let within = |parent: &str| {
-        domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'))
-    };
-    if within("node-restriction.kubernetes.io") {
-        return false;
-    }
-    if !within("kubernetes.io") && !within("k8s.io") {
-        return true;
-    }
-    KUBELET_LABELS.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io")
 }
 
 #[cfg(test)]
