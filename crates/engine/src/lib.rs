@@ -39,7 +39,7 @@ pub use explain::{
     TermSummary,
 };
 pub use node_admission::NodeRejection;
-pub use preemption::{DisruptionBudget, Preemption, Victims};
+pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};
 pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, Witness};

@@ -69,12 +69,12 @@ impl ClusterChange {
 #[derive(Clone, Debug)]
 pub struct WakeConditions {
     /// None if only a change of the pod itself helps.
-    asks: Option<Asks>,
+    requirements: Option<Requirements>,
 }
 
-/// What the pod's rules ask of the cluster.
+/// What the pod's rules require of the cluster.
 #[derive(Clone, Debug)]
-struct Asks {
+struct Requirements {
     pod: PreparedPod,
     cycle: CycleState,
     /// Required affinity: pods to be near.
@@ -105,10 +105,10 @@ impl WakeConditions {
     pub(crate) fn of(state: &State, pod: &PreparedPod) -> WakeConditions {
         let cycle = CycleState::without_nominated(state, pod);
         let Some(context) = Context::new(state, &cycle).filter(|_| pod.gates.is_empty()) else {
-            return WakeConditions { asks: None };
+            return WakeConditions { requirements: None };
         };
         if matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
-            return WakeConditions { asks: None };
+            return WakeConditions { requirements: None };
         }
         let filters = &context.profile.profile.filter;
         let terms = |terms: &[RequiredTerm]| {
@@ -130,16 +130,18 @@ impl WakeConditions {
         let [affinity, anti_affinity, spread] = allowed;
         let has_hard_spread = hard().next().is_some();
         let (pod, places) = (pod.clone(), state.changes.places);
-        let asks = Asks { pod, affinity, anti_affinity, spread, has_hard_spread, places, cycle };
-        WakeConditions { asks: Some(asks) }
+        let requirements =
+            Requirements { pod, affinity, anti_affinity, spread, has_hard_spread, places, cycle };
+        WakeConditions { requirements: Some(requirements) }
     }
 
     /// [`Cluster::could_help`](crate::Cluster::could_help).
     pub(crate) fn could_be_met_by(&self, state: &State, change: &ClusterChange) -> bool {
-        let Some(asks) = &self.asks else { return false };
-        // Rules seen for the first time may have told pods apart that were alike.
-        let signature = state.label_sets.get(asks.pod.label_set).signature;
-        let Some(context) = Context::new(state, &asks.cycle).filter(|_| signature == asks.cycle.signature)
+        let Some(requirements) = &self.requirements else { return false };
+        // Rules seen for the first time may distinguish pods that were alike.
+        let signature = state.label_sets.get(requirements.pod.label_set).signature;
+        let Some(context) =
+            Context::new(state, &requirements.cycle).filter(|_| signature == requirements.cycle.signature)
         else {
             return true;
         };
@@ -148,12 +150,16 @@ impl WakeConditions {
             Recorded::NominationCleared(node) => return context.may_go_to(node),
         };
         match change {
-            Change::NodeAdded(node) => asks.has_hard_spread || context.may_go_to(node),
-            Change::NodeRemoved => asks.has_hard_spread,
-            Change::NodeChanged(node, parts) => context.may_go_to(node) || asks.concern_node(context, *parts),
-            Change::PodDetached(pod) => context.may_go_to(&pod.node) || asks.concern_leaving(context, pod),
-            Change::PodAttached(pod) => asks.concern_coming(context, pod),
-            Change::NamespaceChanged(namespace) => asks.concern_namespace(context, namespace),
+            Change::NodeAdded(node) => requirements.has_hard_spread || context.may_go_to(node),
+            Change::NodeRemoved => requirements.has_hard_spread,
+            Change::NodeChanged(node, parts) => {
+                context.may_go_to(node) || requirements.concern_node(context, *parts)
+            }
+            Change::PodDetached(pod) => {
+                context.may_go_to(&pod.node) || requirements.concern_leaving(context, pod)
+            }
+            Change::PodAttached(pod) => requirements.concern_coming(context, pod),
+            Change::NamespaceChanged(namespace) => requirements.concern_namespace(context, namespace),
             Change::SelectorChanged => context.has_default_hard_spread(),
         }
     }
@@ -204,9 +210,9 @@ impl Context<'_> {
     }
 }
 
-impl Asks {
+impl Requirements {
     /// Whether a domain has a node that rules about nodes alone allow; yes if nodes have changed since that was
-    /// found out, or the node has gone.
+    /// found out, or the node was removed.
     fn allows(&self, state: &State, place: &Place, node: &str) -> bool {
         let Some(id) = state.find_node(node).filter(|_| state.changes.places == self.places) else {
             return true;
@@ -239,7 +245,7 @@ impl Asks {
         let is_matched = |place: &&Place| matched.binary_search(&place.matcher).is_ok();
         // If nodes have changed since, the domains that it left may not be those that the node has now.
         let node = state.find_node(&pod.node).filter(|_| state.changes.places == pod.places);
-        // The node alone has been looked at: it is gone or not the same, or others share its domain.
+        // The node alone has been looked at: it was removed or is not the same, or others share its domain.
         let reaches_others = |topology| node.is_none() || state.topologies.is_shared(topology);
         let still_counted = |counter: Option<&Counter>, topology| {
             let domain = node.and_then(|id| state.topologies.domain(topology, id));
@@ -260,9 +266,9 @@ impl Asks {
             return true;
         }
         // The pod may have become the first of its group.
-        let nobody =
+        let unmatched =
             |p: &Place| state.matchers.get(p.matcher).matching_in(p.topology).is_none_or(Counter::is_empty);
-        if self.affinity.0.iter().any(|p| is_matched(&p)) && self.affinity.0.iter().all(nobody) {
+        if self.affinity.0.iter().any(|p| is_matched(&p)) && self.affinity.0.iter().all(unmatched) {
             return true;
         }
         let shunned = &state.signatures.get(context.cycle.signature).matched_by_existing;
@@ -295,7 +301,7 @@ impl Asks {
         let matchers = &context.state.matchers;
         let looks = |m: MatcherId| matchers.get(m).looks_at_namespace_labels();
         let mut places = self.affinity.0.iter().chain(&self.anti_affinity.0);
-        // Terms of running pods that the pod may have matched until now; they may have gone since.
+        // Terms of running pods that the pod may have matched until now; they may have been removed since.
         let shuns = |m: &Matcher| m.looks_at_namespace_labels() && !m.owners.is_empty();
         places.any(|p| looks(p.matcher))
             || (context.state.symbols.text(self.pod.namespace) == namespace && matchers.any(shuns))

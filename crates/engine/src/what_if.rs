@@ -1,7 +1,7 @@
 //! What if: one node with pods removed or added hypothetically, for one pod to be placed.
 //!
-//! The state is not touched. What rules read of the node itself (requests, ports, number of pods) stands in a
-//! copy of its record; by how much the counters of its domains would differ stands in a [`CounterDelta`], for the
+//! The state is not touched. What rules read of the node itself (requests, ports, number of pods) is in a
+//! copy of its record; by how much the counters of its domains would differ is in a [`CounterDelta`], for the
 //! counters that are relevant to the pod.
 
 use smallvec::SmallVec;

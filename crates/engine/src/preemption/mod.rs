@@ -1,10 +1,10 @@
-//! Preemption: which pods of lower priority would have to go so that a pod fits, by the rules of
+//! Preemption: which pods of lower priority to evict so that a pod fits, by the rules of
 //! kube-scheduler's `DefaultPreemption`.
 //!
 //! Candidates are the nodes whose rejection is *unschedulable*, not *unresolvable*. All of them are considered:
 //! kube-scheduler stops at a sample (`minCandidateNodesPercentage` and `minCandidateNodesAbsolute`, which are
-//! read and change nothing here), and so may miss the best. Nothing is removed from the state: pods go in
-//! thought ([`crate::what_if`]).
+//! read and change nothing here), and so may miss the best. Nothing is removed from the state: evictions are
+//! hypothetical ([`crate::what_if`]).
 
 mod budget;
 mod victims;
@@ -29,35 +29,65 @@ use berth_api::object::NamespacedName;
 /// What preemption can do for a pod that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
-    /// The pod fits once these have gone.
+    /// The pod fits once these are evicted.
     Victims(Victims),
-    /// Nothing.
+    /// The pod may not preempt.
+    NotEligible(NotEligible),
+    /// No eviction makes it fit.
     NoCandidate {
-        /// kube-scheduler's words, to be put behind the decision's message and a space: `preemption: ...`.
-        /// Empty where kube-scheduler says nothing: without nodes, when the pod fits as it is, or when the profile
-        /// has `DefaultPreemption` disabled.
-        message: String,
+        /// Why, in kube-scheduler's words.
+        reason: String,
     },
+    /// There is nothing to do: the cluster has no nodes, the pod fits as it is, or its profile has
+    /// `DefaultPreemption` disabled.
+    NotNeeded,
 }
 
-/// The pods that would have to go.
+impl Preemption {
+    /// What kube-scheduler appends to the decision's message, after a space: `preemption: ...`.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Preemption::Victims(_) | Preemption::NotNeeded => None,
+            Preemption::NotEligible(why) => Some(format!("preemption: {}", why.reason())),
+            Preemption::NoCandidate { reason } => Some(format!("preemption: {reason}")),
+        }
+    }
+}
+
+/// Why a pod may not preempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotEligible {
+    /// `spec.preemptionPolicy` is `Never`.
+    PolicyNever,
+    /// On the node that it is nominated to, victims are terminating.
+    VictimsTerminating,
+}
+
+impl NotEligible {
+    /// kube-scheduler's words.
+    pub fn reason(self) -> &'static str {
+        match self {
+            NotEligible::PolicyNever => "not eligible due to preemptionPolicy=Never.",
+            NotEligible::VictimsTerminating => "not eligible due to a terminating pod on the nominated node.",
+        }
+    }
+}
+
+/// The pods to be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victims {
     /// The node that the pod then fits on.
     pub node: String,
-    /// Namespaces and names, the most important pod first; at least one.
+    /// The most important pod first; at least one.
     pub victims: Vec<NamespacedName>,
     /// How many of them are protected by a budget that does not allow it.
     pub n_pdb_violations: usize,
-    /// Namespaces and names of pods of lower priority that are nominated to the node: they have to be decided
-    /// anew, their nomination is to be cleared.
+    /// Pods of lower priority that are nominated to the node: clear their nominations, and decide them again.
     pub nominations: Vec<NamespacedName>,
 }
 
-const NOBODY: &str = "No preemption victims found for incoming pod";
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
-const WAITING: &str = "not eligible due to a terminating pod on the nominated node.";
 
 /// Which pods have to be evicted so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt).
 pub(crate) fn preempt(
@@ -66,26 +96,24 @@ pub(crate) fn preempt(
     pod: &PreparedPod,
     budgets: &[DisruptionBudget],
 ) -> Preemption {
-    let none = |reason: &str| Preemption::NoCandidate { message: format!("preemption: {reason}") };
-    let nothing = Preemption::NoCandidate { message: String::new() };
     let profile = state.rule_sets.get(pod.rule_set).key.profile;
     if profile.is_none_or(|i| !state.profiles[i].profile.preemption) {
-        return nothing;
+        return Preemption::NotNeeded;
     }
     if !pod.preempts {
-        return none(NEVER);
+        return Preemption::NotEligible(NotEligible::PolicyNever);
     }
     let cycle = CycleState::new(state, nominations, pod);
     let budgets = Budgets::new(budgets);
     let run = Context::new(state, &cycle).map(Run::new);
-    let Some(run) = run.filter(|run| run.feasible.is_empty()) else { return nothing };
+    let Some(run) = run.filter(|run| run.feasible.is_empty()) else { return Preemption::NotNeeded };
     if state.nodes.len() == 0 {
-        return nothing;
+        return Preemption::NotNeeded;
     }
     let candidates: BTreeMap<NodeId, Status> =
         run.rejections().map(|(id, rejection)| (id, rejection.status)).collect();
     if waits_for_victims(state, nominations, pod, &candidates) {
-        return none(WAITING);
+        return Preemption::NotEligible(NotEligible::VictimsTerminating);
     }
     let mut helped: Vec<_> =
         candidates.into_iter().filter(|(_, s)| *s == Status::Unschedulable).map(|(id, _)| id).collect();
@@ -113,7 +141,7 @@ pub(crate) fn preempt(
                 }
             }
             Found::Dearer => {}
-            Found::Nobody => *reasons.entry(NOBODY.to_owned()).or_default() += 1,
+            Found::NoVictims => *reasons.entry(NO_VICTIMS.to_owned()).or_default() += 1,
             Found::StillRejected(rejection) => {
                 for reason in rejection.reasons {
                     *reasons.entry(reason.into_owned()).or_default() += 1;
@@ -129,7 +157,8 @@ pub(crate) fn preempt(
     }
     let mut reasons: Vec<_> = reasons.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
     reasons.sort_unstable();
-    none(&format!("0/{} nodes are available: {}.", state.nodes.len(), reasons.join(", ")))
+    let reason = format!("0/{} nodes are available: {}.", state.nodes.len(), reasons.join(", "));
+    Preemption::NoCandidate { reason }
 }
 
 /// Whether room is being made for the pod already: on the node it is nominated to, pods of lower priority are

@@ -28,12 +28,12 @@ pub(super) struct Search<'a> {
 
 /// What is found out about one node.
 pub(super) enum Found {
-    /// These would have to go.
+    /// These have to be evicted.
     Victims(NodeVictims),
     /// It costs more than the best so far.
     Dearer,
-    /// There is nobody to remove.
-    Nobody,
+    /// No pod can be evicted.
+    NoVictims,
     /// The pod does not fit even without all of them.
     StillRejected(Rejection),
 }
@@ -101,7 +101,7 @@ impl Search<'_> {
         let pods = state.nodes.get(id).pods.iter().map(|pod| (*pod, state.pods.get(*pod)));
         let mut lower: Vec<_> = pods.filter(|(_, p)| p.precedence.priority < self.priority).collect();
         if lower.is_empty() {
-            return Found::Nobody;
+            return Found::NoVictims;
         }
         let mut node = self.relevant.on(id);
         for (_, pod) in &lower {
@@ -128,7 +128,7 @@ impl Search<'_> {
             }
         }
         if victims.is_empty() {
-            return Found::Nobody;
+            return Found::NoVictims;
         }
         victims.sort_unstable_by(|a, b| by_importance(state, state.pods.get(*a), state.pods.get(*b)));
         Found::Victims(NodeVictims { pods: victims, cost })
@@ -139,13 +139,13 @@ impl Search<'_> {
         node.change(record.rule_set, record.signature, sign);
     }
 
-    /// The first rejection of the node as it is told, with the pods nominated to it and then without.
+    /// The first rejection of the node, with the pods nominated to it and then without.
     fn rejection(
         &self,
         node: &mut NodeWhatIf<'_>,
-        asked: impl Fn(Plugin) -> bool + Copy,
+        relevant: impl Fn(Plugin) -> bool + Copy,
     ) -> Option<Rejection> {
-        let filters = || self.filters.iter().filter(|(plugin, _)| asked(*plugin));
+        let filters = || self.filters.iter().filter(|(plugin, _)| relevant(*plugin));
         if node.change_nominated(1) {
             let rejection = filters().find_map(|(_, filter)| filter.check(node.node()));
             node.change_nominated(-1);

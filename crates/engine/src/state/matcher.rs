@@ -1,4 +1,4 @@
-//! Pod matchers: the questions "which pods" that terms and constraints ask, each asked once.
+//! Pod matchers: which pods terms and constraints select, each selection once.
 //!
 //! Equal questions are one matcher, however many pods carry them. A matcher counts, per topology
 //! domain, the pods that match it and the pods that carry a term with it; the inverted index finds the
@@ -48,7 +48,7 @@ pub(crate) struct PodQuery {
     pub(crate) without_exempt: bool,
 }
 
-/// What a matcher is asked about.
+/// A pod that a matcher may match.
 pub(crate) struct Candidate<'a> {
     pub(crate) namespace: Symbol,
     pub(crate) labels: &'a Labels,
@@ -207,12 +207,12 @@ impl Matcher {
             .any(|q| !q.namespaces.selector.is_nothing() && !q.namespaces.selector.is_everything())
     }
 
-    /// The counter of matching pods in a topology that was asked for when the matcher was registered.
+    /// The counter of matching pods in a topology; none if no rule reads it.
     pub(crate) fn matching_in(&self, topology: TopologyId) -> Option<&Counter> {
         self.matching.iter().find(|c| c.topology == topology).map(|c| &c.counter)
     }
 
-    /// The counter of pods with a required anti-affinity term in a topology; none if nobody ever had one.
+    /// The counter of pods with a required anti-affinity term in a topology; none if no rule set has one.
     pub(crate) fn owners_in(&self, topology: TopologyId) -> Option<&Counter> {
         self.owners_by(topology).map(|owners| &owners.required_anti_affinity)
     }

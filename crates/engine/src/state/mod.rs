@@ -85,7 +85,7 @@ pub(crate) struct State {
     recorded: Option<Vec<Change>>,
     /// The same for changes that can make rules of running pods hold or not.
     tracked: Option<Vec<TrackedChange>>,
-    /// Label keys by which selectors (and signatures: [`signature::LabelSignature`]) tell pods apart, and how many do.
+    /// Label keys that selectors and signatures mention, and how often.
     mentioned: FxHashMap<Symbol, u32>,
     /// Counts the times that label sets got other signatures.
     signature_epoch: usize,

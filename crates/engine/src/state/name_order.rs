@@ -8,7 +8,7 @@ use super::node::NodeId;
 
 /// A number per node such that names compare as their numbers do.
 ///
-/// A new name gets a number between its neighbours'; when there is no room left, all are numbered anew.
+/// A new name gets a number between its neighbours'; when there is no room left, all are numbered again.
 #[derive(Default)]
 pub(crate) struct NameOrder {
     by_name: BTreeMap<Arc<str>, NodeId>,
@@ -24,7 +24,7 @@ impl NameOrder {
         self.of_node[node.0 as usize]
     }
 
-    /// Adds a name; tells whether all numbers changed.
+    /// Adds a name; returns whether all numbers changed.
     pub(crate) fn insert(&mut self, name: Arc<str>, node: NodeId) -> bool {
         let before =
             self.by_name.range::<str, _>((Unbounded, Excluded(&*name))).next_back().map(|(_, n)| self.of(*n));

@@ -1,4 +1,4 @@
-//! RuleSets: pods with the same rules in the same namespace, compiled once.
+//! Rule sets: the rules of pods with the same rules in the same namespace, compiled once.
 
 use berth_api::rules::{PodRules, PodTerm};
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ use super::topology::TopologyId;
 
 pub(crate) type RuleSetId = Id<RuleSet>;
 
-/// What makes pods one rule_set.
+/// What pods of one rule set have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleSetKey {
     pub(crate) namespace: Symbol,
@@ -25,7 +25,7 @@ pub(crate) struct RuleSetKey {
     pub(crate) owner: Option<(String, String)>,
 }
 
-/// A required pod term: the pods it asks for, and the topologies any of which may match.
+/// A required pod term: the pods it requires, and the topologies any of which may match.
 #[derive(Clone, Debug)]
 pub(crate) struct RequiredTerm {
     /// Index of the term in the pod's rules.
@@ -63,14 +63,14 @@ pub(crate) struct RuleSet {
     pub(crate) node_selector: Box<[(Symbol, Symbol)]>,
     pub(crate) required_node_affinity: Box<[NodeSelectorMatcher]>,
     pub(crate) preferred_node_affinity: Box<[NodeMatcher]>,
-    /// All terms ask for the pods that match *all* of them, so they share a matcher.
+    /// A pod must match *all* of them, so they share a matcher.
     pub(crate) required_affinity: Box<[RequiredTerm]>,
     pub(crate) required_anti_affinity: Box<[RequiredTerm]>,
     pub(crate) preferred: Box<[PreferredTerm]>,
     pub(crate) existing_terms: Box<[ExistingTerm]>,
     /// The rules that are required during execution, too.
     pub(crate) executing: Box<[RuleAt]>,
-    /// The terms of affinity among them, as they are asked of a pod that runs: they share a matcher for the pods that
+    /// The terms of affinity among them, as evaluated for a running pod: they share a matcher for the pods that
     /// match all of *these*, since what is ignored during execution must not evict anybody.
     pub(crate) executing_affinity: Box<[RequiredTerm]>,
     /// Its own spread constraints.
@@ -99,7 +99,7 @@ impl RuleSet {
         &self.key.rules
     }
 
-    /// A required term of affinity as it is asked of a pod that runs, and the terms that ask for the same pods.
+    /// A required term of affinity as evaluated for a running pod, and the terms with the same matcher.
     pub(crate) fn affinity_of_running(&self, i: usize) -> (&RequiredTerm, &[RequiredTerm]) {
         let term = &self.required_affinity[i];
         match self.executing_affinity.iter().find(|executing| executing.index == term.index) {
@@ -109,7 +109,7 @@ impl RuleSet {
     }
 }
 
-/// Where a required rule stands among the compiled rules of a rule set.
+/// The place of a required rule among the compiled rules of a rule set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RuleAt {
     /// Index into the rule set's required node affinity.

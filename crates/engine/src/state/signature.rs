@@ -1,7 +1,7 @@
 //! Label sets and label signatures: what pods are to selectors.
 //!
-//! Pods with the same labels share a label set. Of its labels only those tell pods apart whose keys some selector
-//! mentions: the others are left out of the signature, by which pods are matched and counted.
+//! Pods with the same labels share a label set. Selectors distinguish pods only by labels whose keys some selector
+//! mentions: the signature has only these, and pods are matched and counted by it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -44,8 +44,8 @@ impl Keyed for LabelSet {
 
 /// The labels of pods whose keys some selector mentions, the matchers that they satisfy, and where the pods run.
 ///
-/// A user of its symbols, and it mentions its keys itself: what selectors mention no longer still tells
-/// those pods apart that it has told apart before.
+/// A user of its symbols. It mentions its keys itself: signatures are not merged when no selector mentions a key any
+/// more.
 pub(crate) struct LabelSignature {
     pub(crate) of: PodLabels,
     /// Matchers it satisfies as a running pod (terms of the incoming pod), sorted.

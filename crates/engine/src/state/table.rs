@@ -37,7 +37,7 @@ impl<T> Id<T> {
     }
 }
 
-// Derived impls would ask `T` for the same.
+// Derived impls would require the same of `T`.
 impl<T> Clone for Id<T> {
     fn clone(&self) -> Self {
         *self
@@ -98,7 +98,7 @@ impl<T> Default for Table<T> {
     }
 }
 
-const LIVING: &str = "whoever holds an id is counted as a user of its value";
+const LIVING: &str = "every holder of an id is counted as a user of its value";
 
 impl<T: Keyed> Table<T> {
     /// Number of values.

@@ -46,7 +46,7 @@ impl Topology {
         Topology { keys, by_values, values, free, of_node, n_nodes, shared: false }
     }
 
-    /// Notes the domain of a node; tells whether that made the topology a shared one.
+    /// Sets the domain of a node; returns whether that made the topology a shared one.
     fn set(&mut self, node: NodeId, domain: u32) -> bool {
         let index = node.0 as usize;
         if self.of_node.len() <= index {
@@ -111,7 +111,7 @@ impl Keyed for Topology {
     }
 }
 
-/// All topologies that some term or constraint speaks of.
+/// All topologies that some term or constraint uses.
 pub(crate) struct Topologies {
     pub(super) table: Table<Topology>,
 }
@@ -139,7 +139,7 @@ impl Topologies {
         self.table.insert(topology)
     }
 
-    /// Takes note of a node's labels; `None` when the node goes. Tells whether a topology became a shared one.
+    /// Sets a node's labels; `None` when the node is removed. Returns whether a topology became a shared one.
     pub(crate) fn set_node(&mut self, node: NodeId, labels: Option<&Labels>) -> bool {
         let mut becomes_shared = false;
         for topology in self.table.iter_mut().filter(|t| !t.keys.is_empty()) {

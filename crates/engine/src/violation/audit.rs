@@ -20,7 +20,7 @@ use crate::verdict::{Status, Verdict};
 use crate::what_if::RelevantMatchers;
 use crate::witness::WitnessCache;
 
-/// The rules besides those between pods that a running pod is held against.
+/// The rules that are evaluated for a running pod, besides those between pods.
 const AUDITED: [ViolatedRule; 5] = [
     ViolatedRule::NodeAffinity,
     ViolatedRule::TaintToleration,
@@ -29,7 +29,7 @@ const AUDITED: [ViolatedRule; 5] = [
     ViolatedRule::PodTopologySpread,
 ];
 
-/// Pods that the rules cannot tell apart, but for the nodes they are on.
+/// Pods that rules distinguish only by their nodes.
 type Alike = FxHashMap<(RuleSetId, SignatureId), Vec<(PodId, NodeId)>>;
 
 /// Every required rule of a running pod that does not hold: [`Cluster::audit`](crate::Cluster::audit).
@@ -41,21 +41,21 @@ pub(crate) fn audit(
     let alike = group_alike(state);
     let n_pods = alike.values().map(Vec::len).sum();
     let cache = WitnessCache::default();
-    let (mut found, mut n_judged) = (Vec::new(), 0);
+    let (mut found, mut n_evaluated) = (Vec::new(), 0);
     for ((rule_set, signature), pods) in alike {
         let Some((first, _)) = pods.first() else { continue };
         let prepared = state.as_pending(*first);
         let cycle = CycleState::new(state, nominations, &prepared);
         let group = Group { state, rule_set, signature, cycle: &cycle, cache: &cache };
-        group.judge(&pods, &mut found);
-        n_judged += pods.len();
-        progress(n_judged, n_pods);
+        group.evaluate(&pods, &mut found);
+        n_evaluated += pods.len();
+        progress(n_evaluated, n_pods);
     }
     sort(&mut found);
     found
 }
 
-/// The pods to be judged.
+/// The pods to be evaluated.
 fn group_alike(state: &State) -> Alike {
     let mut alike = Alike::default();
     for (id, pod) in state.pods.iter().filter(|(_, pod)| !pod.terminating) {
@@ -90,7 +90,7 @@ impl State {
         })
     }
 
-    /// A broken rule between pods, or of node affinity, told in full.
+    /// The full violation of a broken rule between pods, or of node affinity.
     pub(super) fn violation_of(
         &self,
         id: PodId,
@@ -129,13 +129,13 @@ impl State {
     }
 }
 
-/// By pod first, so that all that is wrong with one stands together.
+/// By pod first, then by rule.
 pub(super) fn sort(violations: &mut [Violation]) {
     let key = |v: &Violation| (v.namespace.clone(), v.name.clone(), v.rule, v.term.clone());
     violations.sort_by_cached_key(key);
 }
 
-/// Pods alike, and what they are held against.
+/// Pods that rules do not distinguish, and the rules for them.
 struct Group<'a> {
     state: &'a State,
     rule_set: RuleSetId,
@@ -145,7 +145,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn judge(&self, pods: &[(PodId, NodeId)], found: &mut Vec<Violation>) {
+    fn evaluate(&self, pods: &[(PodId, NodeId)], found: &mut Vec<Violation>) {
         let state = self.state;
         let rule_set = state.rule_sets.get(self.rule_set);
         let Some(context) = Context::with_any_profile(state, self.cycle) else { return };
@@ -160,7 +160,7 @@ impl Group<'_> {
             without.change(self.rule_set, self.signature, -1);
             for (rule, filter) in &filters {
                 if !filter.admits(without.node()) {
-                    self.tell(*id, *node, rule_set, *rule, filter.verdicts(without.node()), found);
+                    self.report(*id, *node, rule_set, *rule, filter.verdicts(without.node()), found);
                 }
             }
             let pod = state.pods.get(*id);
@@ -177,8 +177,8 @@ impl Group<'_> {
         }
     }
 
-    /// One violation for each term; what more is said about the same term goes into its words.
-    fn tell(
+    /// Reports one violation for each term, with the details of all its verdicts.
+    fn report(
         &self,
         id: PodId,
         node: NodeId,
@@ -190,7 +190,7 @@ impl Group<'_> {
         let mut by_term: BTreeMap<String, Verdict> = BTreeMap::new();
         for verdict in verdicts {
             let term = verdict.term.clone().unwrap_or_else(|| rule.plugin().name().to_owned());
-            // Those are judged whatever the profile says.
+            // Those are evaluated whatever the profile says.
             let is_judged_already = RuleAt::find(rule_set, &term).is_some();
             if is_judged_already || (rule_set.key.profile.is_none() && self.is_added(&term)) {
                 continue;
@@ -228,7 +228,7 @@ impl Group<'_> {
         verdict.witnesses.sort_unstable();
     }
 
-    /// The pod is no witness against itself.
+    /// Removes the pod from its own witnesses.
     fn leave_out(&self, id: PodId, term: &str, verdict: &mut Verdict) {
         let spread = self.cycle.spread.iter().find(|s| s.constraint.path == term);
         let matcher = spread.and_then(|s| s.matcher);

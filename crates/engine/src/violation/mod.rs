@@ -1,19 +1,18 @@
 //! Violations: required rules of running pods that do not hold where they run now.
 //!
-//! Kubernetes asks such rules once, when a pod is placed; the proposals' required-during-execution rules go on
-//! until the pod ends. [`Cluster::audit`] asks all of them once. [`Cluster::watch_violations`] follows those
-//! required during execution at a cost that follows what changes. [`Cluster::remedy`] finds out who would have to
-//! go so that they hold again, and where to. Nothing here waits, counts or evicts.
+//! Kubernetes evaluates such rules once, when a pod is placed. The proposals' required-during-execution rules apply
+//! until the pod ends. [`audit`] evaluates all of them once. [`tracker`] tracks those required during execution at a cost
+//! that follows what changes. [`remedy`] selects the pods to evict so that they hold again, and their targets. Nothing here
+//! waits, counts or evicts.
 //!
-//! What is judged:
+//! What is evaluated:
 //!
-//! - Pods that are assigned to a node that exists and have not ended. A pod that is being deleted is not judged,
-//!   it is on its way out; but until it has gone it counts for others, as company and as conflict: so it does for
-//!   the scheduler.
-//! - The pod that is judged is taken out in thought: its own labels count neither for it nor against it.
-//! - Required affinity asks what the scheduler asked: another pod in the node's domain that matches *all* required
-//!   terms of the pod. Of terms required during execution it must match all that are, and no others: what is ignored
-//!   during execution evicts nobody. A pod that matches its own terms, with no
+//! - Pods that are assigned to a known node and have not ended. A pod that is being deleted is not evaluated, but until it
+//!   is deleted it counts for the rules of others, as it does for the scheduler.
+//! - The evaluated pod itself is left out: its own labels count neither for it nor against it.
+//! - Required affinity as in scheduling: another pod in the node's domain that matches *all* required
+//!   terms of the pod. For terms required during execution it must match all of those, and no others: what is ignored
+//!   during execution evicts no pod. A pod that matches its own terms, with no
 //!   other such pod in the cluster, is the first of its group and its rule holds. On a node without the topology
 //!   key required affinity is broken, and anti-affinity holds.
 //! - Exempt namespaces and "all topologies" mean what they mean in scheduling.

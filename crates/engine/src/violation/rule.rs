@@ -1,6 +1,6 @@
 //! One required rule of a running pod, and whether it holds where the pod runs.
 //!
-//! The pod that is judged is taken out in thought: its own match counts neither for it nor against it. All other
+//! The evaluated pod is left out: its own match counts neither for it nor against it. All other
 //! pods on known nodes count, those that are being deleted as well, as they do for the scheduler.
 
 use berth_api::config::Plugin;
@@ -25,7 +25,7 @@ impl State {
             }
             RuleAt::Affinity(i) => {
                 let (term, group) = rule_set.affinity_of_running(i as usize);
-                !self.has_company(pod, group, term, node)
+                !self.satisfies_affinity(pod, group, term, node)
             }
             RuleAt::AntiAffinity(i) => {
                 let term = &rule_set.required_anti_affinity[i as usize];
@@ -56,9 +56,9 @@ impl State {
         in_domains.filter(|(.., n_pods)| *n_pods > 0)
     }
 
-    /// Whether a pod has what a term of affinity asks for: a domain of the topology, and in it another pod that
+    /// Whether a term of affinity holds for a pod: there is a domain of the topology, and in it another pod that
     /// matches; or it is the first of its group.
-    fn has_company(
+    fn satisfies_affinity(
         &self,
         pod: &PodRecord,
         group: &[RequiredTerm],

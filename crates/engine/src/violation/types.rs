@@ -63,7 +63,7 @@ pub enum ViolatedRule {
     TaintToleration,
     /// A host port that another pod on the node uses. In the audit only.
     NodePorts,
-    /// More is asked for on the node than it offers. In the audit only.
+    /// The pods of the node request more than it offers. In the audit only.
     NodeResourcesFit,
     /// A `DoNotSchedule` spread constraint that would not let the pod in where it is. In the audit only.
     PodTopologySpread,
@@ -83,16 +83,16 @@ impl ViolatedRule {
     }
 }
 
-/// What changed about rules that are required during execution, since it was last asked.
+/// What changed about rules that are required during execution, since the last call.
 ///
 /// `ended` is to be applied before `began`: a pod that was replaced by another of its name, whose rule is broken
-/// again, stands in both. A rule that was broken all the time stands in neither, even if the pods in its way are
+/// again, is in both. A rule that was broken all the time is in neither, even if the pods that conflict with it are
 /// others now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViolationChanges {
     /// Rules that are broken now and were not before, sorted by their keys.
     pub began: Vec<Violation>,
-    /// Rules that hold again, or whose pods are gone, are being deleted, or are others of the same name; sorted.
+    /// Rules that hold again, or whose pods are removed, are being deleted, or were replaced under the same name; sorted.
     pub ended: Vec<ViolationKey>,
 }
 
@@ -108,8 +108,8 @@ impl ViolationChanges {
 pub struct RemedyOptions {
     /// Whether a place is looked for, for every pod that would go. Without, all targets are [`Target::NotAsked`].
     pub seek_targets: bool,
-    /// Whether pods with no place to go to would go all the same: those after them are then judged with these
-    /// gone. Otherwise such pods stay in thought as well, and what they stand in the way of stays broken.
+    /// Whether pods without a feasible node are evicted too: the plan then continues without them.
+    /// Otherwise such pods stay, and what they conflict with stays broken.
     pub evict_without_target: bool,
     /// Pods in these namespaces never go, besides those that the cluster's settings exempt.
     pub exempt_namespaces: Vec<String>,
@@ -125,20 +125,20 @@ impl Default for RemedyOptions {
 /// What can be done about broken rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedies {
-    /// Pods that would have to go, in the order in which it was found out: the target of each takes those before
-    /// it as gone and replaced.
+    /// Pods to be evicted, in the order of the plan: the target of each takes those before
+    /// it as evicted and replaced.
     pub remedies: Vec<Remedy>,
-    /// Rules that nobody's eviction cures, and rules that need none, with the reason; sorted by key.
+    /// Rules that no eviction fixes, and rules that need none, with the reason; sorted by key.
     pub stays: Vec<Stays>,
 }
 
-/// A pod that would have to go.
+/// A pod to be evicted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remedy {
-    /// Who goes.
+    /// The pod.
     pub victim: Victim,
-    /// The broken rules that its going cures, sorted. Where several pods have to go for one rule, it stands with
+    /// The broken rules that its eviction fixes, sorted. A rule that needs several evictions is listed with
     /// each of them.
     pub cures: Vec<ViolationKey>,
     /// Why the first of these rules does not hold.
@@ -147,7 +147,7 @@ pub struct Remedy {
     pub target: Target,
 }
 
-/// A pod that would have to go.
+/// A pod to be evicted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Victim {
@@ -155,7 +155,7 @@ pub struct Victim {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// `metadata.uid`, as last told; empty if nobody told.
+    /// `metadata.uid`; empty if unknown.
     pub uid: String,
     /// The node it runs on.
     pub node: String,
@@ -172,7 +172,7 @@ pub enum Target {
     Node(String),
     /// Nowhere, and why. Under proof before eviction it has to stay.
     Nowhere(String),
-    /// It was not asked for.
+    /// Not requested.
     NotAsked,
 }
 
@@ -182,6 +182,6 @@ pub enum Target {
 pub struct Stays {
     /// Which rule.
     pub key: ViolationKey,
-    /// Why nobody goes for it.
+    /// Why no pod is evicted for it.
     pub reason: String,
 }

@@ -30,7 +30,7 @@ fn preempt(cluster: &mut Cluster, world: &World) -> String {
             }
             text
         }
-        Preemption::NoCandidate { message } => message,
+        other => other.message().unwrap_or_default(),
     }
 }
 

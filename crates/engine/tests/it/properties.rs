@@ -193,7 +193,7 @@ fn preempt(cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<naive::Vic
         Preemption::Victims(Victims { node, victims, n_pdb_violations, .. }) => {
             Ok(naive::Victims { node, victims, n_pdb_violations })
         }
-        Preemption::NoCandidate { message } => Err(message),
+        other => Err(other.message().unwrap_or_default()),
     }
 }
 

@@ -130,7 +130,7 @@ fn who_never_goes() {
     );
     assert_eq!(
         stays("pod d/p on a1 rdrd-anti(app=x @zone)\npod d/x on a2 app=x terminating"),
-        ["p: d/x, which is in its way, is being deleted already"]
+        ["p: d/x, which conflicts with it, is being deleted already"]
     );
     let mut world =
         text::world(&format!("{ZONES}pod d/p on a1 rdrd-node(zone=b)\npod d/q on a1 rdrd-node(zone=b)"));
@@ -151,7 +151,7 @@ fn who_never_goes() {
         shown(&cluster.remedy(&keys, &RemedyOptions::default())),
         [
             "q@a1>b1 (q)",
-            "gone: there is no such pod on a node that is known",
+            "gone: there is no such pod on a known node",
             "p: d/p is a mirror pod: only its node can end it",
             "p: the pod has no such rule that is required during execution",
         ]

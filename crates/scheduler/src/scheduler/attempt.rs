@@ -83,20 +83,20 @@ impl Scheduler {
         if queued.pod.spec.preemption_policy.as_deref() != Some("Never") {
             self.metrics.preemption_attempts.inc();
         }
-        let message = match self.cluster.preempt(&queued.prepared, self.budgets.list()) {
-            Preemption::Victims(victims) => {
-                self.evict(id, victims);
-                message
-            }
-            Preemption::NoCandidate { message: why } => {
-                let metadata = &queued.pod.metadata;
-                // While victims of this pod terminate, its nomination stays; otherwise it was in vain.
-                if !why.contains("not eligible") {
-                    self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
-                }
-                if why.is_empty() { message } else { format!("{message} {why}") }
-            }
+        let preemption = self.cluster.preempt(&queued.prepared, self.budgets.list());
+        let message = match preemption.message() {
+            Some(why) => format!("{message} {why}"),
+            None => message,
         };
+        match preemption {
+            Preemption::Victims(victims) => self.evict(id, victims),
+            // While victims of this pod terminate, its nomination stays.
+            Preemption::NotEligible(_) => {}
+            Preemption::NoCandidate { .. } | Preemption::NotNeeded => {
+                let metadata = &queued.pod.metadata;
+                self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+            }
+        }
         self.fail(id, FailureReason::Unschedulable, message);
     }
 

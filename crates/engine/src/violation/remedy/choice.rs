@@ -1,8 +1,8 @@
-//! Who goes where pods must not be together.
+//! Victim selection for broken anti-affinity.
 //!
-//! For every broken term the pod that carries it goes, unless all pods in its way are of lower priority: then they
-//! go. TermOwners are looked at in the order in which pods would go, and a pod that turns out to be unnecessary in the
-//! end, because others go that would have been enough, stays.
+//! For every broken term its owner is evicted, unless all pods that conflict with it have lower priority: then they are
+//! evicted. Owners are considered in eviction order. A pod that turns out to be unnecessary, because other evictions
+//! are enough, stays.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,34 +13,34 @@ use crate::state::pod::PodId;
 use crate::state::topology::{DomainId, TopologyId};
 use crate::witness::DomainOf;
 
-/// Why a pod does not go.
+/// Why a pod is not evicted.
 #[derive(Clone, Debug)]
 pub(super) enum Stuck {
     /// Pods like it are never evicted.
     Never(String),
-    /// It has no place to go to.
+    /// No node is feasible for its replacement.
     Nowhere,
 }
 
-/// What is found out about the terms.
+/// The selected victims, and what becomes of terms whose owner stays.
 #[derive(Default)]
 pub(super) struct Choice {
-    /// Who goes, in the order of [`Rank`].
-    pub(super) going: Vec<PodId>,
+    /// Victims, in the order of [`Rank`].
+    pub(super) victims: Vec<PodId>,
     /// By index of the term among those pending.
     pub(super) answers: FxHashMap<usize, Answer>,
 }
 
-/// What becomes of a term whose carrier does not go.
+/// What becomes of a term whose owner is not evicted.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// These go.
+    /// These are evicted.
     Others(Vec<PodName>),
-    /// These would have to go, and have no place to go to.
+    /// These would have to be evicted, and have no feasible node.
     Blocked(Vec<PodName>),
-    /// Those in its way are being deleted.
+    /// The conflicting pods are being deleted.
     Waits(PodName),
-    /// Nobody can go.
+    /// No pod can be evicted.
     Stuck(String),
 }
 
@@ -48,12 +48,12 @@ type Place = (MatcherId, TopologyId, DomainId);
 
 /// Pods in a domain that match a term.
 #[derive(Default)]
-struct Crowd {
+struct ConflictingPods {
     /// The most important first.
     pods: Vec<PodId>,
     /// One that is being deleted.
     leaving: Option<PodId>,
-    /// Indices of the terms that must not be with them.
+    /// Indices of the terms that conflict with them.
     terms: Vec<usize>,
 }
 
@@ -61,28 +61,28 @@ pub(super) struct Conflicts<'a> {
     state: &'a State,
     pending: &'a [Pending],
     stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
-    crowds: Vec<Crowd>,
-    /// The crowds that each term looks at.
+    groups: Vec<ConflictingPods>,
+    /// The groups that conflict with each term.
     of_term: FxHashMap<usize, Vec<usize>>,
-    /// The terms that a pod carries.
-    of_carrier: FxHashMap<PodId, Vec<usize>>,
-    /// The crowds that a pod is in.
+    /// The terms that a pod owns.
+    of_owner: FxHashMap<PodId, Vec<usize>>,
+    /// The groups that a pod is in.
     of_pod: FxHashMap<PodId, Vec<usize>>,
 }
 
 impl<'a> Conflicts<'a> {
-    /// Looks up who is in the way of these broken terms.
+    /// Looks up the pods that conflict with these broken terms.
     pub(super) fn new(
         state: &'a State,
         pending: &'a [Pending],
         terms: &[usize],
         stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
     ) -> Conflicts<'a> {
-        let (crowds, of_term, of_carrier, of_pod) = Default::default();
-        let mut conflicts = Conflicts { state, pending, stuck, crowds, of_term, of_carrier, of_pod };
+        let (groups, of_term, of_owner, of_pod) = Default::default();
+        let mut conflicts = Conflicts { state, pending, stuck, groups, of_term, of_owner, of_pod };
         let mut known: FxHashMap<Place, usize> = FxHashMap::default();
         for term in terms {
-            conflicts.of_carrier.entry(pending[*term].pod).or_default().push(*term);
+            conflicts.of_owner.entry(pending[*term].pod).or_default().push(*term);
             let pod = state.pods.get(pending[*term].pod);
             let Some(node) = pod.node else { continue };
             let rule_set = state.rule_sets.get(pod.rule_set);
@@ -90,12 +90,12 @@ impl<'a> Conflicts<'a> {
             for topology in &compiled.topologies {
                 let Some(domain) = state.topologies.domain(*topology, node) else { continue };
                 let place = (compiled.matcher, *topology, domain);
-                let crowd = *known.entry(place).or_insert_with(|| {
+                let group = *known.entry(place).or_insert_with(|| {
                     let of = DomainOf { topology: *topology, domain, node };
                     conflicts.gather(compiled.matcher, of)
                 });
-                conflicts.crowds[crowd].terms.push(*term);
-                conflicts.of_term.entry(*term).or_default().push(crowd);
+                conflicts.groups[group].terms.push(*term);
+                conflicts.of_term.entry(*term).or_default().push(group);
             }
         }
         conflicts
@@ -103,109 +103,109 @@ impl<'a> Conflicts<'a> {
 
     fn gather(&mut self, matcher: MatcherId, of: DomainOf) -> usize {
         let state = self.state;
-        let mut crowd = Crowd::default();
+        let mut group = ConflictingPods::default();
         for (id, pod) in state.pods_in(of).filter(|(_, pod)| state.is_matched(pod, matcher)) {
             if pod.terminating {
-                crowd.leaving.get_or_insert(id);
+                group.leaving.get_or_insert(id);
             } else {
-                crowd.pods.push(id);
-                self.of_pod.entry(id).or_default().push(self.crowds.len());
+                group.pods.push(id);
+                self.of_pod.entry(id).or_default().push(self.groups.len());
             }
         }
-        crowd.pods.sort_by_cached_key(|id| std::cmp::Reverse(Rank::of(state, *id)));
-        self.crowds.push(crowd);
-        self.crowds.len() - 1
+        group.pods.sort_by_cached_key(|id| std::cmp::Reverse(Rank::of(state, *id)));
+        self.groups.push(group);
+        self.groups.len() - 1
     }
 
     fn names(&self, pods: impl IntoIterator<Item = PodId>) -> Vec<PodName> {
         pods.into_iter().map(|pod| name_of(self.state, pod)).collect()
     }
 
-    /// Pods in the way of a term that stay.
-    fn others<'b>(&'b self, term: usize, going: &'b FxHashSet<PodId>) -> impl Iterator<Item = PodId> + 'b {
-        let carrier = self.pending[term].pod;
-        let crowds = self.of_term.get(&term).into_iter().flatten();
-        let pods = crowds.flat_map(|crowd| self.crowds[*crowd].pods.iter().copied());
-        pods.filter(move |pod| *pod != carrier && !going.contains(pod))
+    /// Pods that conflict with a term and stay.
+    fn others<'b>(&'b self, term: usize, victims: &'b FxHashSet<PodId>) -> impl Iterator<Item = PodId> + 'b {
+        let owner = self.pending[term].pod;
+        let groups = self.of_term.get(&term).into_iter().flatten();
+        let pods = groups.flat_map(|group| self.groups[*group].pods.iter().copied());
+        pods.filter(move |pod| *pod != owner && !victims.contains(pod))
     }
 
-    /// Chooses who goes for the terms; `terms` are in the order of their carriers' ranks.
+    /// Selects the victims; `terms` are in the order of their owners' ranks.
     pub(super) fn choose(&self, terms: &[usize]) -> Choice {
-        let mut going = FxHashSet::default();
+        let mut victims = FxHashSet::default();
         let mut answers = FxHashMap::default();
         for term in terms {
-            if !going.contains(&self.pending[*term].pod)
-                && let Some(answer) = self.choose_for(*term, &mut going)
+            if !victims.contains(&self.pending[*term].pod)
+                && let Some(answer) = self.choose_for(*term, &mut victims)
             {
                 answers.insert(*term, answer);
             }
         }
-        let mut ranked: Vec<PodId> = going.iter().copied().collect();
+        let mut ranked: Vec<PodId> = victims.iter().copied().collect();
         ranked.sort_by_cached_key(|id| Rank::of(self.state, *id));
         for pod in ranked.iter().rev() {
-            if !self.is_needed(*pod, &going, &answers) {
-                going.remove(pod);
+            if !self.is_needed(*pod, &victims, &answers) {
+                victims.remove(pod);
             }
         }
-        ranked.retain(|pod| going.contains(pod));
-        for term in terms.iter().filter(|t| !going.contains(&self.pending[**t].pod)) {
+        ranked.retain(|pod| victims.contains(pod));
+        for term in terms.iter().filter(|t| !victims.contains(&self.pending[**t].pod)) {
             answers.entry(*term).or_insert_with(|| {
-                let crowds = self.of_term.get(term).into_iter().flatten();
-                let pods = crowds.flat_map(|crowd| self.crowds[*crowd].pods.iter().copied());
-                let mut gone: Vec<PodId> = pods.filter(|pod| going.contains(pod)).collect();
+                let groups = self.of_term.get(term).into_iter().flatten();
+                let pods = groups.flat_map(|group| self.groups[*group].pods.iter().copied());
+                let mut gone: Vec<PodId> = pods.filter(|pod| victims.contains(pod)).collect();
                 gone.sort_unstable();
                 gone.dedup();
                 Answer::Others(self.names(gone))
             });
         }
-        Choice { going: ranked, answers }
+        Choice { victims: ranked, answers }
     }
 
-    /// Lets the carrier of a term go, or those in its way; what it is if nobody can.
-    fn choose_for(&self, term: usize, going: &mut FxHashSet<PodId>) -> Option<Answer> {
-        let carrier = self.pending[term].pod;
+    /// Selects the owner of a term, or the pods that conflict with it; returns what it is if none can be evicted.
+    fn choose_for(&self, term: usize, victims: &mut FxHashSet<PodId>) -> Option<Answer> {
+        let owner = self.pending[term].pod;
         let priority = |id: PodId| self.state.pods.get(id).precedence.priority;
-        // The most important come first: one of them settles it nearly always.
-        if self.others(term, going).all(|other| priority(other) < priority(carrier)) {
-            let mut others: Vec<PodId> = self.others(term, going).collect();
+        // The most important come first: one of them decides it nearly always.
+        if self.others(term, victims).all(|other| priority(other) < priority(owner)) {
+            let mut others: Vec<PodId> = self.others(term, victims).collect();
             others.sort_unstable();
             others.dedup();
             if others.is_empty() {
-                let crowds = self.of_term.get(&term).into_iter().flatten();
-                let mut leaving = crowds.filter_map(|crowd| self.crowds[*crowd].leaving);
+                let groups = self.of_term.get(&term).into_iter().flatten();
+                let mut leaving = groups.filter_map(|group| self.groups[*group].leaving);
                 return leaving.next().map(|pod| Answer::Waits(name_of(self.state, pod)));
             }
             let stuck: Vec<_> =
                 others.iter().filter_map(|other| Some((*other, (self.stuck)(*other)?))).collect();
             if stuck.is_empty() {
-                going.extend(others);
+                victims.extend(others);
                 return None;
             }
-            // A pod that never goes will not make room for anybody; one that only has no place now may yet.
+            // A pod that is never evicted stays in conflict; one without a feasible node may have one later.
             if stuck.iter().all(|(_, why)| matches!(why, Stuck::Nowhere)) {
                 return Some(Answer::Blocked(self.names(stuck.into_iter().map(|(pod, _)| pod))));
             }
         }
-        match (self.stuck)(carrier) {
+        match (self.stuck)(owner) {
             None => {
-                going.insert(carrier);
+                victims.insert(owner);
                 None
             }
-            Some(Stuck::Nowhere) => Some(Answer::Blocked(self.names([carrier]))),
+            Some(Stuck::Nowhere) => Some(Answer::Blocked(self.names([owner]))),
             Some(Stuck::Never(why)) => Some(Answer::Stuck(why)),
         }
     }
 
     /// Whether a term would stay broken if the pod stayed.
-    fn is_needed(&self, pod: PodId, going: &FxHashSet<PodId>, answers: &FxHashMap<usize, Answer>) -> bool {
-        let carries = self.of_carrier.get(&pod).into_iter().flatten();
-        let mut own = carries.flat_map(|term| self.others(*term, going));
+    fn is_needed(&self, pod: PodId, victims: &FxHashSet<PodId>, answers: &FxHashMap<usize, Answer>) -> bool {
+        let owned = self.of_owner.get(&pod).into_iter().flatten();
+        let mut own = owned.flat_map(|term| self.others(*term, victims));
         let of_others = || {
-            let crowds = self.of_pod.get(&pod).into_iter().flatten();
-            let mut terms = crowds.flat_map(|crowd| &self.crowds[*crowd].terms);
+            let groups = self.of_pod.get(&pod).into_iter().flatten();
+            let mut terms = groups.flat_map(|group| &self.groups[*group].terms);
             terms.any(|term| {
-                let carrier = self.pending[*term].pod;
-                carrier != pod && !going.contains(&carrier) && !answers.contains_key(term)
+                let owner = self.pending[*term].pod;
+                owner != pod && !victims.contains(&owner) && !answers.contains_key(term)
             })
         };
         own.next().is_some() || of_others()

@@ -1,26 +1,25 @@
-//! Remedies: who would have to go so that broken rules hold again, and where to.
+//! Remedies: which pods have to be evicted so that broken rules hold again, and where they would be placed.
 //!
-//! Who goes:
+//! Victim selection:
 //!
-//! 1. For node affinity and pod affinity the pod whose rule is broken. Node affinity comes first; pods that lack
-//!    company are then looked at again, since one that went may have brought it to others: of two pods of a group
-//!    that needs itself, apart from each other, only one goes.
-//! 2. For anti-affinity the pod that carries the broken term, unless all pods in its way have lower priority than it:
-//!    then they go, all of them.
-//! 3. Nobody goes whose going cures nothing, or who turns out to be unnecessary in the end.
-//! 4. Where any of several would do: lower priority first, then the younger (the later `status.startTime`; a pod
+//! 1. For node affinity and pod affinity, the pod whose rule is broken. Node affinity comes first. Pods with broken pod
+//!    affinity are evaluated again after each eviction, since a replacement may match their terms: of two pods of a group
+//!    with affinity to itself, in two domains, only one is evicted.
+//! 2. For anti-affinity, the pod that owns the broken term, unless all pods that conflict with it have lower priority:
+//!    then all of these.
+//! 3. A pod is not evicted if its eviction fixes nothing, or if other evictions are enough.
+//! 4. Where any of several pods would do: lower priority first, then the younger (the later `status.startTime`; a pod
 //!    that has not started is the youngest), then by namespace and name.
 //!
-//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted never go. Where those in
-//! the way of a term are all being deleted already, nobody goes for it.
+//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted are never evicted. Where all
+//! pods that conflict with a term are being deleted already, no pod is evicted for it.
 //!
-//! Where to: each pod that goes is taken away in thought, and a place is looked for by the rules of its scheduling
-//! profile (of the first one, if none is meant for it), with all who went before it gone and their replacements
-//! placed. The replacement is the same pod without a node. A pod that was relabelled by hand comes back with the
-//! labels of its controller's template, which the engine does not see: it is taken with the labels it has. A place
-//! where its coming would break a rule of another pod that is required during execution is none. What others lose
-//! by a pod's going is not held against it, unless it breaks again what was just cured: they have their own
-//! patience, and follow it.
+//! Targets: each victim is removed hypothetically, and placed by the rules of its scheduling profile (of the first one,
+//! if its scheduler name has none), with all earlier victims removed and their replacements placed. The replacement is
+//! the same pod without a node. The engine does not see the pod template of a controller: a pod that was relabelled by
+//! hand is placed with the labels that it has. A node where the replacement would break a rule of another pod that is
+//! required during execution is no target. Rules of other pods that the eviction breaks do not count, unless a remedy
+//! has fixed them before: they have their own grace period.
 
 mod choice;
 mod speculation;
@@ -45,7 +44,7 @@ use crate::state::rule_set::RuleAt;
 use crate::view::Views;
 use crate::witness::WitnessCache;
 
-/// The order in which pods go: lower priority first, then the later start, then by namespace and name.
+/// The order in which pods are evicted: lower priority first, then the later start, then by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank(i32, Reverse<i64>, String, String);
 
@@ -62,7 +61,7 @@ struct Pending {
     key: ViolationKey,
     rank: Rank,
     name: PodName,
-    /// Keeps its number until it goes.
+    /// Keeps its id until it is evicted.
     pod: PodId,
     rule: RuleAt,
 }
@@ -70,18 +69,18 @@ struct Pending {
 /// Namespace and name.
 type PodName = (Symbol, Box<str>);
 
-/// A pod that went in thought.
+/// A hypothetical eviction.
 #[derive(Clone)]
 struct Step {
-    /// As it was.
+    /// The pod as it was.
     pod: PreparedPod,
     node: Arc<str>,
     target: Target,
-    /// Before it went.
+    /// The state before it.
     savepoint: Savepoint,
-    /// It went because it lacks company.
+    /// Its affinity was broken: no other pod matched.
     needs_match: bool,
-    /// Pods whose rules are not to be broken from then on: its replacement, and those whose rules it cured.
+    /// Pods whose rules later steps must not break: its replacement, and those whose rules it fixed.
     guarded: Vec<PodId>,
 }
 
@@ -91,7 +90,7 @@ impl Step {
     }
 }
 
-/// What is found out, step by step.
+/// The plan, step by step.
 struct Plan<'a, 'o> {
     speculation: Speculation<'a>,
     options: &'o RemedyOptions,
@@ -99,15 +98,15 @@ struct Plan<'a, 'o> {
     pending: Vec<Pending>,
     by_rule: FxHashMap<(PodId, RuleAt), usize>,
     steps: Vec<Step>,
-    gone: HashSet<PodName>,
-    /// Pods that would have to go and cannot, with their nodes and the reason.
+    evicted: HashSet<PodName>,
+    /// Pods that would have to be evicted and cannot be, with their nodes and the reason.
     nowhere: HashMap<PodName, (PreparedPod, Arc<str>, String)>,
-    /// By index of the rule, whose going it was that cured it.
+    /// By index of the rule, the pod whose eviction fixed it.
     cured: FxHashMap<usize, PodName>,
     guarded: FxHashSet<PodId>,
-    /// What was found out about terms of anti-affinity whose carriers stay.
+    /// What becomes of terms of anti-affinity whose owners stay.
     answers: FxHashMap<usize, Answer>,
-    /// Why nobody goes, by index of the rule.
+    /// Why no pod is evicted, by index of the rule.
     reasons: FxHashMap<usize, String>,
     stays: Vec<Stays>,
 }
@@ -131,7 +130,7 @@ pub(crate) fn remedy(
         pending: Vec::new(),
         by_rule: FxHashMap::default(),
         steps: Vec::new(),
-        gone: HashSet::new(),
+        evicted: HashSet::new(),
         nowhere: HashMap::new(),
         cured: FxHashMap::default(),
         guarded: FxHashSet::default(),
@@ -153,7 +152,7 @@ impl State {
     fn broken_rule(&self, key: &ViolationKey) -> Result<(PodId, RuleAt), &'static str> {
         let id = self.symbols.get(&key.namespace).and_then(|n| self.pods.find(n, &key.name));
         let Some(id) = id.filter(|id| self.pods.get(*id).node.is_some()) else {
-            return Err("there is no such pod on a node that is known");
+            return Err("there is no such pod on a known node");
         };
         let pod = self.pods.get(id);
         if pod.terminating {
@@ -169,7 +168,7 @@ impl State {
         }
     }
 
-    /// With verdicts and texts, once the state is as it was.
+    /// With verdicts and texts, after the state is restored.
     fn remedies(&self, found: Found) -> Remedies {
         let cache = WitnessCache::default();
         let remedy = |Part { pod, node, target, cures }: Part| {
@@ -188,7 +187,7 @@ impl State {
     }
 }
 
-/// A pod that goes or would go: from where, where to, and what that cures.
+/// A victim: its node, its target, and the rules that its eviction fixes.
 struct Part {
     pod: PreparedPod,
     node: Arc<str>,
@@ -196,14 +195,14 @@ struct Part {
     cures: Vec<ViolationKey>,
 }
 
-/// What was found out, before it is told in full.
+/// The plan's result, without verdicts.
 struct Found {
     parts: Vec<Part>,
     stays: Vec<Stays>,
 }
 
 impl Plan<'_, '_> {
-    /// Takes up the rules that are broken indeed; says of the others why not.
+    /// Takes the rules that are broken; gives the reason for the others.
     fn take(&mut self, broken: &[ViolationKey]) {
         let keys: BTreeSet<&ViolationKey> = broken.iter().collect();
         for key in keys {
@@ -220,16 +219,16 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Whether the pod of a rule has not gone, and the rule is broken still.
+    /// Whether the pod of a rule is not evicted, and the rule is still broken.
     fn is_broken(&self, rule: &Pending) -> bool {
         let state = self.speculation.state();
-        !self.gone.contains(&rule.name) && {
+        !self.evicted.contains(&rule.name) && {
             let pod = state.pods.get(rule.pod);
             pod.node.is_some_and(|node| state.is_broken(pod, node, rule.rule))
         }
     }
 
-    /// The rules of a kind that are broken, in the order in which their pods would go.
+    /// The rules of a kind that are broken, in the order in which their pods would be evicted.
     fn due(&self, kind: impl Fn(RuleAt) -> bool) -> Vec<usize> {
         let of_kind = (0..self.pending.len()).filter(|i| kind(self.pending[*i].rule));
         let mut due: Vec<_> = of_kind.filter(|i| self.is_broken(&self.pending[*i])).collect();
@@ -237,12 +236,12 @@ impl Plan<'_, '_> {
         due
     }
 
-    /// Lets pods go whose own rules of a kind are broken.
+    /// Evicts pods whose own rules of a kind are broken.
     fn evict_for_own_rules(&mut self, kind: impl Fn(RuleAt) -> bool) {
         for i in self.due(kind) {
             let rule = &self.pending[i];
             let (pod, needs_match) = (rule.pod, matches!(rule.rule, RuleAt::Affinity(_)));
-            // Those that went before may have brought what it lacks.
+            // Earlier replacements may have fixed it.
             if !self.is_broken(rule) {
                 continue;
             }
@@ -254,8 +253,8 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Lets pods go that must not be together. Where it turns out that some of them cannot, it is chosen anew: the
-    /// others may go in vain.
+    /// Evicts pods that must not be together. If some of them turn out not to be evictable, the victims are selected
+    /// again: the others may be unnecessary.
     fn separate(&mut self) {
         loop {
             let terms = self.due(|rule| matches!(rule, RuleAt::AntiAffinity(_)));
@@ -263,11 +262,11 @@ impl Plan<'_, '_> {
             let choice =
                 Conflicts::new(self.speculation.state(), &self.pending, &terms, &stuck).choose(&terms);
             let n_steps = self.steps.len();
-            let mut all_went = true;
-            for pod in &choice.going {
-                all_went &= self.evict(*pod, false);
+            let mut all_evicted = true;
+            for pod in &choice.victims {
+                all_evicted &= self.evict(*pod, false);
             }
-            if all_went {
+            if all_evicted {
                 self.answers = choice.answers;
                 return;
             }
@@ -275,7 +274,7 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Why a pod cannot go.
+    /// Why a pod cannot be evicted.
     fn stuck(&self, id: PodId) -> Option<Stuck> {
         let state = self.speculation.state();
         let pod = state.pods.get(id);
@@ -290,26 +289,26 @@ impl Plan<'_, '_> {
         self.nowhere.contains_key(&name_of(state, id)).then_some(Stuck::Nowhere)
     }
 
-    /// Lets a pod go, and puts its replacement where it fits. Tells whether it went.
+    /// Evicts a pod, and places its replacement. Returns whether it did.
     fn evict(&mut self, id: PodId, needs_match: bool) -> bool {
         let savepoint = self.speculation.savepoint();
         let (pod, node, replacement) = self.speculation.remove(id);
         let name = (pod.namespace, pod.name.clone());
-        let mut judged = self.speculation.judge();
+        let mut evaluated = self.speculation.evaluate();
         let target = if self.options.seek_targets {
-            let (target, by_coming) = self.speculation.seek(&replacement);
-            judged.then(by_coming);
+            let (target, by_placing) = self.speculation.seek(&replacement);
+            evaluated.then(by_placing);
             target
         } else {
             Target::NotAsked
         };
         let obstacle = match &target {
             Target::Nowhere(why) if !self.options.evict_without_target => Some(why.clone()),
-            _ => self.broken_again(&judged),
+            _ => self.broken_again(&evaluated),
         };
         if let Some(why) = obstacle {
             self.speculation.undo_to(savepoint);
-            self.speculation.judge();
+            self.speculation.evaluate();
             self.nowhere.insert(name, (pod, node, why));
             return false;
         }
@@ -317,48 +316,49 @@ impl Plan<'_, '_> {
         if matches!(target, Target::Node(_)) {
             guarded.extend(self.speculation.state().pods.find(pod.namespace, &pod.name));
         }
-        for (pod, rule) in judged.ended {
+        for (pod, rule) in evaluated.ended {
             if let Some(i) = self.by_rule.get(&(pod, rule)) {
                 self.cured.insert(*i, name.clone());
                 guarded.push(pod);
             }
         }
         guarded.retain(|pod| self.guarded.insert(*pod));
-        self.gone.insert(name);
+        self.evicted.insert(name);
         self.steps.push(Step { pod, node, target, savepoint, needs_match, guarded });
         true
     }
 
-    /// A rule that was to hold from now on, and does not.
-    fn broken_again(&self, judged: &Evaluated) -> Option<String> {
+    /// A rule that an earlier step fixed, and that is broken again.
+    fn broken_again(&self, evaluated: &Evaluated) -> Option<String> {
         let state = self.speculation.state();
-        let broken = judged.began.iter().filter(|(pod, _)| self.guarded.contains(pod)).find(|(pod, rule)| {
-            let found = state.pods.find_by_id(*pod).and_then(|pod| Some((pod, pod.node?)));
-            found.is_some_and(|(pod, node)| state.is_broken(pod, node, *rule))
-        });
+        let broken =
+            evaluated.began.iter().filter(|(pod, _)| self.guarded.contains(pod)).find(|(pod, rule)| {
+                let found = state.pods.find_by_id(*pod).and_then(|pod| Some((pod, pod.node?)));
+                found.is_some_and(|(pod, node)| state.is_broken(pod, node, *rule))
+            });
         let (pod, _) = broken?;
         let other = text_of(state, &name_of(state, *pod));
-        Some(format!("with it gone, a rule of {other} would be broken again that others went for"))
+        Some(format!("its eviction would break a rule of {other} again that other evictions fix"))
     }
 
-    /// Takes steps back.
+    /// Undoes steps.
     fn take_back(&mut self, n_left: usize) {
         for step in self.steps.drain(n_left..).rev() {
             self.speculation.undo_to(step.savepoint);
-            self.gone.remove(&step.name());
+            self.evicted.remove(&step.name());
             step.guarded.iter().for_each(|pod| _ = self.guarded.remove(pod));
         }
-        self.speculation.judge();
-        let gone = &self.gone;
-        self.cured.retain(|_, by| gone.contains(by));
+        self.speculation.evaluate();
+        let evicted = &self.evicted;
+        self.cured.retain(|_, by| evicted.contains(by));
     }
 
-    /// Answers every rule.
+    /// The result for every rule.
     fn found(mut self) -> Found {
         let mut cures: HashMap<PodName, Vec<ViolationKey>> = HashMap::new();
         for (i, rule) in self.pending.iter().enumerate() {
             let answer = self.answers.get(&i);
-            let by = if self.gone.contains(&rule.name) {
+            let by = if self.evicted.contains(&rule.name) {
                 vec![rule.name.clone()]
             } else if !self.is_broken(rule) {
                 match answer {
@@ -398,15 +398,17 @@ impl Plan<'_, '_> {
         Found { parts, stays: std::mem::take(&mut self.stays) }
     }
 
-    /// Why nobody goes for a rule.
+    /// Why no pod is evicted for a rule.
     fn reason(&self, i: usize) -> String {
         let state = self.speculation.state();
         match self.answers.get(&i) {
             Some(Answer::Waits(other)) => {
-                format!("{}, which is in its way, is being deleted already", text_of(state, other))
+                format!("{}, which conflicts with it, is being deleted already", text_of(state, other))
             }
             Some(Answer::Stuck(why)) => why.clone(),
-            _ => self.reasons.get(&i).cloned().unwrap_or_else(|| "nobody's going would cure it".to_owned()),
+            _ => {
+                self.reasons.get(&i).cloned().unwrap_or_else(|| "no eviction would fix this rule".to_owned())
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Pods that go and come in thought: the state is changed for as long as the thought lasts, and is then what it was.
+//! Speculation: pods are removed and placed hypothetically. The state is changed, and restored at the end.
 //!
-//! Everything is taken back in the opposite order, so that even the numbers of pods are the same again. Waiting
-//! pods are not told of it, and a watch of violations has nothing to tell when it is over.
+//! Every step is undone in the opposite order, so that even the ids of pods are the same again. No change is recorded
+//! for pending pods, and a violation tracker has nothing to report afterwards.
 
 use super::super::types::Target;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::state::rule_set::RuleSetId;
 use crate::state::signature::SignatureId;
 use crate::view::Views;
 
-/// Why a pod that fits somewhere has no place all the same.
+/// Why a pod that fits on some node has no target.
 const WOULD_BREAK: &str =
-    "wherever it fits, its coming would break a rule of another pod that is required during execution";
+    "on every node where it fits, it would break a rule of another pod that is required during execution";
 
 /// The state, changed hypothetically.
 pub(super) struct Speculation<'a> {
     state: &'a mut State,
     views: &'a mut Views,
     nominations: &'a Nominations,
-    /// The place of the tracker that was attached before, if any.
+    /// Where the tracker is kept that was attached before, if any.
     attached: &'a mut Option<Box<ViolationTracker>>,
     was_attached: bool,
     tracker: Box<ViolationTracker>,
@@ -74,7 +74,7 @@ impl<'a> Speculation<'a> {
         Savepoint(self.done.len())
     }
 
-    /// Takes back what was done since.
+    /// Undoes what was done since.
     pub(super) fn undo_to(&mut self, savepoint: Savepoint) {
         while self.done.len() > savepoint.0 {
             match self.done.pop() {
@@ -85,8 +85,8 @@ impl<'a> Speculation<'a> {
         }
     }
 
-    /// Which rules hold or are broken now, that were not when this was last asked.
-    pub(super) fn judge(&mut self) -> Evaluated {
+    /// Which rules hold or are broken now, that were not at the last call.
+    pub(super) fn evaluate(&mut self) -> Evaluated {
         self.tracker.refresh(self.state)
     }
 
@@ -101,13 +101,13 @@ impl<'a> Speculation<'a> {
         (pod, node, replacement)
     }
 
-    /// Puts a pod on a node.
+    /// Places a pod on a node.
     pub(super) fn place(&mut self, pod: &PreparedPod, node: &str) {
         self.state.assign(pod, node);
         self.done.push(Done::Placed(pod.clone()));
     }
 
-    /// Whether all rules let a pod go to a node.
+    /// Whether all rules admit a pod to a node.
     pub(super) fn fits_on(&self, pod: &PreparedPod, node: &str) -> bool {
         let cycle = CycleState::new(self.state, self.nominations, pod);
         let (state, node) = (&*self.state, self.state.find_node(node));
@@ -115,7 +115,7 @@ impl<'a> Speculation<'a> {
     }
 
     /// Looks for the best node where a pod fits with all rules and breaks none that is required during execution,
-    /// and puts it there. All that held before holds then, too.
+    /// and places it there.
     pub(super) fn seek(&mut self, pod: &PreparedPod) -> (Target, Evaluated) {
         let first = match self.first_choice(pod) {
             Ok(first) => first,
@@ -168,17 +168,17 @@ impl<'a> Speculation<'a> {
         nodes.into_iter().map(|(_, node)| *node).collect()
     }
 
-    /// Puts a pod on a node, unless that breaks a rule.
+    /// Places a pod on a node, unless that breaks a rule.
     fn try_on(&mut self, pod: &PreparedPod, node: NodeId) -> Option<(Target, Evaluated)> {
         let savepoint = self.savepoint();
         let name = self.state.node_name(node).to_owned();
         self.place(pod, &name);
-        let judged = self.judge();
-        if judged.began.is_empty() {
-            return Some((Target::Node(name), judged));
+        let evaluated = self.evaluate();
+        if evaluated.began.is_empty() {
+            return Some((Target::Node(name), evaluated));
         }
         self.undo_to(savepoint);
-        self.judge();
+        self.evaluate();
         None
     }
 }

@@ -1,4 +1,4 @@
-//! Pods that need not go after all: company came to them with the replacement of one that went later.
+//! Unneeded evictions: a later victim's replacement matches the affinity of an earlier victim where that one was.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use crate::state::matcher::MatcherId;
 use crate::violation::types::Target;
 
 impl Plan<'_, '_> {
-    /// Leaves out pods that went because they lacked company, where it came later.
+    /// Leaves out pods that were evicted for their affinity, where a later replacement matches it.
     pub(super) fn leave_out_unneeded(&mut self) {
         let mut last = self.last_matching();
         for i in (0..self.steps.len()).rev() {
@@ -17,16 +17,16 @@ impl Plan<'_, '_> {
             }
             let rule_set = self.speculation.state().rule_sets.get(self.steps[i].pod.rule_set);
             let matcher = rule_set.executing_affinity.first().map(|term| term.matcher);
-            let company = matcher.and_then(|matcher| last.get(&matcher)).filter(|later| **later > i);
-            if let Some(company) = company.map(|later| self.steps[*later].name())
-                && self.try_without(i, &company)
+            let matching = matcher.and_then(|matcher| last.get(&matcher)).filter(|later| **later > i);
+            if let Some(matching) = matching.map(|later| self.steps[*later].name())
+                && self.try_without(i, &matching)
             {
                 last = self.last_matching();
             }
         }
     }
 
-    /// By question, the last step whose replacement matches it where it was placed.
+    /// By matcher, the last step whose replacement matches it where it was placed.
     fn last_matching(&self) -> FxHashMap<MatcherId, usize> {
         let state = self.speculation.state();
         let mut last = FxHashMap::default();
@@ -40,28 +40,28 @@ impl Plan<'_, '_> {
         last
     }
 
-    /// Leaves step `i` out if all that is cured is cured without it, and those after it fit where they went. Tells
-    /// whether it did.
-    fn try_without(&mut self, i: usize, company: &PodName) -> bool {
+    /// Leaves step `i` out if all rules that are fixed are fixed without it, and later replacements fit on their nodes.
+    /// Returns whether it did.
+    fn try_without(&mut self, i: usize, matching: &PodName) -> bool {
         let cured: Vec<usize> =
             (0..self.pending.len()).filter(|rule| !self.is_broken(&self.pending[*rule])).collect();
         let (savepoints, steps): (Vec<Savepoint>, Vec<Step>) =
             self.steps[i..].iter().map(|step| (step.savepoint, step.clone())).unzip();
         let name = steps[0].name();
         self.speculation.undo_to(savepoints[0]);
-        self.gone.remove(&name);
+        self.evicted.remove(&name);
         let mut savepoints_without = Vec::new();
         let mut fits = true;
         for step in &steps[1..] {
             savepoints_without.push(self.speculation.savepoint());
             fits &= self.again(step);
         }
-        self.speculation.judge();
+        self.speculation.evaluate();
         if fits && cured.iter().all(|rule| !self.is_broken(&self.pending[*rule])) {
             for rule in cured {
                 let by = self.cured.get(&rule);
                 if self.pending[rule].name == name || by.is_some_and(|by| *by == name) {
-                    self.cured.insert(rule, company.clone());
+                    self.cured.insert(rule, matching.clone());
                 }
             }
             self.steps.remove(i);
@@ -72,13 +72,13 @@ impl Plan<'_, '_> {
             return true;
         }
         self.speculation.undo_to(savepoints[0]);
-        self.gone.insert(name);
+        self.evicted.insert(name);
         steps.iter().for_each(|step| _ = self.again(step));
-        self.speculation.judge();
+        self.speculation.evaluate();
         false
     }
 
-    /// Carries a step out again; tells whether its replacement fits where it went.
+    /// Repeats a step; returns whether its replacement fits on its node.
     fn again(&mut self, step: &Step) -> bool {
         let Some(id) = self.speculation.state().pods.find(step.pod.namespace, &step.pod.name) else {
             return false;
