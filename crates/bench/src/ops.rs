@@ -4,7 +4,7 @@ use std::fmt;
 use std::hint::black_box;
 use std::str::FromStr;
 
-use berth_api::object::{Node, Pod};
+use berth_api::object::{NamespacedName, Node, Pod};
 use berth_api::quantity::Quantity;
 use berth_engine::PreparedPod;
 
@@ -59,8 +59,8 @@ impl FromStr for Op {
 /// The object of an operation.
 pub struct Subject {
     act: Act,
-    /// The pod to be removed afterwards, by namespace and name.
-    leaves: Option<(String, String)>,
+    /// The pod to remove afterwards.
+    leaves: Option<NamespacedName>,
 }
 
 enum Act {
@@ -98,7 +98,7 @@ impl Bench {
         let node_number = turn.wrapping_mul(7919) % n_nodes;
         let mut pod = self.generated.templates[template].pod.clone();
         pod.metadata.name = format!("pod-{turn}");
-        let leaves = Some((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
+        let leaves = Some(pod.metadata.namespaced_name());
         match op {
             Op::AddPod => {
                 pod.spec.node_name = node_name(node_number);
@@ -148,8 +148,8 @@ impl Bench {
 
     /// Removes what the operation left.
     pub fn clear(&mut self, subject: Subject) {
-        if let Some((namespace, name)) = subject.leaves {
-            self.generated.cluster.remove_pod(&namespace, &name);
+        if let Some(pod) = subject.leaves {
+            self.generated.cluster.remove_pod(pod.namespace(), pod.name());
         }
     }
 

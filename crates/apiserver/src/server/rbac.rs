@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use berth_api::object::LabelSelector;
+use berth_api::object::{LabelSelector, NamespacedName};
 use berth_api::rules::Selector;
 use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource};
 use serde::Deserialize as _;
@@ -51,8 +51,7 @@ struct Grant {
 #[derive(Debug, Default)]
 pub struct Grants {
     cluster_roles: HashMap<String, Arc<[PolicyRule]>>,
-    /// By namespace and name.
-    roles: HashMap<(String, String), Arc<[PolicyRule]>>,
+    roles: HashMap<NamespacedName, Arc<[PolicyRule]>>,
     users: HashMap<String, Vec<Grant>>,
     groups: HashMap<String, Vec<Grant>>,
 }
@@ -81,7 +80,7 @@ impl Grants {
         let of_cluster =
             |role: &Arc<Object>| (role.facts.name.to_string(), aggregated(role, &cluster_roles, &plain));
         let of_namespace = |role: &Arc<Object>| {
-            ((role.facts.namespace.to_string(), role.facts.name.to_string()), rules_of(role))
+            (NamespacedName::new(&role.facts.namespace, &role.facts.name), rules_of(role))
         };
         let mut grants = Grants {
             cluster_roles: cluster_roles.iter().map(of_cluster).collect(),
@@ -110,7 +109,7 @@ impl Grants {
         let name = text(role, "name");
         match role["kind"].as_str() {
             Some("ClusterRole") => self.cluster_roles.get(name).cloned(),
-            _ => self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned(),
+            _ => self.roles.get(&NamespacedName::new(namespace, name)).cloned(),
         }
     }
 
