@@ -1,11 +1,11 @@
-//! How long to wait before trying again.
+//! Exponential back-off with jitter.
 
 use std::time::Duration;
 
-/// Waits that double, with jitter, between two bounds.
+/// Delays that double, with jitter, between two bounds.
 ///
-/// Many clients that lost the same server must not come back in step: each wait is drawn between half and the
-/// whole of its nominal length.
+/// Many clients that lost the same server must not retry at the same time: each delay is drawn between half and the whole
+/// of its nominal length.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -14,15 +14,15 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits of `first` at first, and never more than `longest`.
+    /// Delays that begin with `first` and never exceed `longest`.
     pub fn new(first: Duration, longest: Duration) -> Backoff {
         Backoff { first, longest, failures: 0 }
     }
 
-    /// The wait after one more failure. `draw` is a number in `0.0..1.0`.
+    /// The delay after another failure. `draw` is a random number in `0.0..1.0`.
     pub fn failed(&mut self, draw: f64) -> Duration {
         let nominal = self.first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-        // 2^20 times anything is past every bound that makes sense.
+        // 2^20 times any delay is beyond every sensible bound.
         self.failures = (self.failures + 1).min(20);
         nominal.min(self.longest).mul_f64(0.5 + draw.clamp(0.0, 1.0) / 2.0)
     }
@@ -32,7 +32,7 @@ impl Backoff {
         self.failures
     }
 
-    /// It worked: the next wait is the first one again.
+    /// Success: the next delay is the first one again.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_start_anew() {
+    fn delays_double_up_to_the_longest_and_start_again() {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
         let waits: Vec<_> = (0..5).map(|_| backoff.failed(1.0).as_millis()).collect();
         assert_eq!(waits, [100, 200, 400, 500, 500]);

@@ -1,4 +1,4 @@
-//! One request and its answer: with a deadline, a limit on the answer's size, and errors that tell what to do next.
+//! One request and its response: with a deadline, a limit of the response's size, and errors that say what to do next.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const MAX_STATUS_BYTES: usize = 64 << 10;
 /// The longest a server's `Retry-After` is obeyed.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Why a request was not answered as wished.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The server answered with an error.
@@ -32,10 +32,10 @@ pub enum CallError {
         reason: String,
         /// `message` of the Status object.
         message: String,
-        /// How long the server wants to be left alone.
+        /// `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// No answer in time. Whether the request was carried out is not known.
+    /// No response in time. It is unknown whether the request was carried out.
     #[error("{method} {path}: no answer within {timeout:?}")]
     Timeout {
         /// The request's method.
@@ -45,7 +45,7 @@ pub enum CallError {
         /// How long was waited.
         timeout: Duration,
     },
-    /// The connection failed. Whether the request was carried out is not known.
+    /// The connection failed. It is unknown whether the request was carried out.
     #[error("{method} {path}: {message}")]
     Connection {
         /// The request's method.
@@ -55,7 +55,7 @@ pub enum CallError {
         /// What happened.
         message: String,
     },
-    /// The answer is not what was asked for.
+    /// The response is invalid.
     #[error("{method} {path}: the answer cannot be read: {message}")]
     Answer {
         /// The request's method.
@@ -76,7 +76,7 @@ impl CallError {
         }
     }
 
-    /// How long the server wants to be left alone.
+    /// `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             CallError::Status { retry_after, .. } => *retry_after,

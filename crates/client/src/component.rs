@@ -1,4 +1,4 @@
-//! A part of Berth that runs on its own: what is held of it from outside, and what ends with it.
+//! Spawned components: their handles, and what stops with them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long giving the lease back may take.
+/// How long the release of the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A part that runs, and what it looks like.
+/// Handle of a spawned component.
 #[derive(Debug)]
 pub struct ComponentHandle<S> {
     snapshot: watch::Receiver<S>,
@@ -18,13 +18,13 @@ pub struct ComponentHandle<S> {
     task: JoinHandle<()>,
 }
 
-/// The part's own task broke down.
+/// The component's task panicked.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ComponentPanicked(#[from] tokio::task::JoinError);
 
 impl<S> ComponentHandle<S> {
-    /// A part whose task shows snapshots, and which serves HTTP at an address, if at all.
+    /// The handle of a component whose task publishes snapshots, and which may serve HTTP at an address.
     pub fn new(
         snapshot: watch::Receiver<S>,
         http_address: Option<SocketAddr>,
@@ -33,7 +33,7 @@ impl<S> ComponentHandle<S> {
         ComponentHandle { snapshot, http_address, task }
     }
 
-    /// What it looks like now, and as it changes.
+    /// Its current snapshot, and the later ones.
     pub fn snapshot(&self) -> watch::Receiver<S> {
         self.snapshot.clone()
     }
@@ -43,21 +43,21 @@ impl<S> ComponentHandle<S> {
         self.http_address
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the component has stopped.
     ///
     /// # Errors
-    /// It broke down.
+    /// The component panicked.
     pub async fn stopped(self) -> Result<(), ComponentPanicked> {
         Ok(self.task.await?)
     }
 
-    /// Ends it on the spot, as a crash would: what is under way is not waited for, and a lease is not given back.
+    /// Stops the component as a crash would: requests in flight are dropped, and a lease is not released.
     pub fn abort(&self) {
         self.task.abort();
     }
 }
 
-/// What was started with a part, and ends with it: however the part itself ends, an elector does not lead for nobody.
+/// What was started with a component and stops with it, even if the component panics.
 #[derive(Debug)]
 pub struct Sidecars {
     last: CancellationToken,
@@ -65,18 +65,18 @@ pub struct Sidecars {
 }
 
 impl Sidecars {
-    /// `last` stops everything that serves the part until it has ended, `elector` among it.
+    /// `last` stops everything that serves the component until it has ended, the `elector` included.
     pub fn new(last: CancellationToken, elector: Option<JoinHandle<()>>) -> Sidecars {
         Sidecars { last, elector }
     }
 
-    /// Stops them in good order: the lease is given back, if that does not take long.
+    /// Stops them. The lease is released, if that does not take too long.
     pub async fn stop(mut self) {
         self.last.cancel();
         if let Some(elector) = self.elector.take()
             && tokio::time::timeout(RELEASE_TIMEOUT, elector).await.is_err()
         {
-            tracing::warn!("the lease is not given back in time, and will run out");
+            tracing::warn!("the lease is not released in time and will expire");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Events about objects (`events.k8s.io/v1`), for people to read; nothing depends on them.
+//! Records events about objects (`events.k8s.io/v1`).
 //!
-//! They never stand in the way of work: recording one never waits; one request at a time is made for all of them,
-//! over a connection of its own kind of patience, and no more than [`RecorderOptions::per_second`]. What is too much is dropped
-//! (events of type `Normal` before those of type `Warning`) and counted. An event that repeats is counted up in its
-//! `series`, not written again.
+//! Events never delay other work: recording never waits, one request at a time is in flight for all of them, and the rate
+//! is limited to [`RecorderOptions::per_second`]. Events beyond that are dropped (type `Normal` before type `Warning`) and
+//! counted. A repeated event increases the count of its `series` instead of being written again.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ pub const MAX_NOTE_BYTES: usize = 1024;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ATTEMPTS: u32 = 3;
 
-/// How events are written.
+/// Options of an event recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
     /// `reportingController`, such as `berth`.
@@ -38,13 +37,13 @@ pub struct RecorderOptions {
     pub queue: usize,
     /// Requests per second in the long run.
     pub per_second: u32,
-    /// Requests at once after a quiet time.
+    /// Requests at once after an idle time.
     pub burst: u32,
-    /// Events remembered in order to see that one repeats.
+    /// Events that are remembered to detect repetitions.
     pub remembered: usize,
     /// The count of a repeating event is written no more often than this.
     pub series_interval: Duration,
-    /// An event that has not come again for this long is a new one when it does.
+    /// An event that repeats after a longer time is a new one.
     pub series_end: Duration,
 }
 
@@ -92,29 +91,29 @@ impl ObjectReference {
     }
 }
 
-/// Whether an event is good or bad news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Good news.
+    /// `Normal`.
     Normal,
-    /// Bad news.
+    /// `Warning`.
     Warning,
 }
 
 /// An event to record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewEvent {
-    /// What it is about.
+    /// The object that it is about.
     pub regarding: ObjectReference,
-    /// Another object that has to do with it.
+    /// Another object that is involved.
     pub related: Option<ObjectReference>,
     /// Its type.
     pub event_type: EventType,
-    /// Why, in one word, such as `FailedScheduling`.
+    /// The reason, such as `FailedScheduling`.
     pub reason: &'static str,
-    /// What was done or tried, in one word, such as `Binding`.
+    /// The action, such as `Binding`.
     pub action: &'static str,
-    /// What people read. Cut to [`MAX_NOTE_BYTES`].
+    /// The message, cut to [`MAX_NOTE_BYTES`].
     pub note: String,
 }
 
@@ -154,7 +153,7 @@ impl EventRecorder {
         EventRecorder { normal, warning, counts }
     }
 
-    /// Records an event, or drops it if too many wait already.
+    /// Records an event, or drops it if the queue is full.
     pub fn record(&self, event: NewEvent) {
         let queue = match event.event_type {
             EventType::Normal => &self.normal,
@@ -165,7 +164,7 @@ impl EventRecorder {
         }
     }
 
-    /// Whether an event of this type would be dropped now. Asking first saves composing its text.
+    /// Whether an event of this type would be dropped now. Checking first saves formatting its message.
     pub fn is_full(&self, event_type: EventType) -> bool {
         match event_type {
             EventType::Normal => self.normal.capacity() == 0,
@@ -199,7 +198,7 @@ impl Tokens {
         Tokens { per_second: f64::from(per_second.max(1)), burst, left: burst, at: now }
     }
 
-    /// Takes a token, and tells how long to wait before it may be used.
+    /// Takes a token. Returns how long to wait before it may be used.
     fn take(&mut self, now: Instant) -> Duration {
         let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
         self.left = (self.left + gained).min(self.burst) - 1.0;
@@ -208,7 +207,7 @@ impl Tokens {
     }
 }
 
-/// An event that may come again.
+/// An event that may repeat.
 #[derive(Debug)]
 struct Series {
     /// Path of the event's object.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-/// What a `coordination.k8s.io/v1` Lease says about who leads.
+/// The leader election fields of a `coordination.k8s.io/v1` Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// `spec.holderIdentity`; empty when nobody leads.
+    /// `spec.holderIdentity`; empty without a leader.
     pub(super) holder: String,
     /// `spec.leaseDurationSeconds`.
     pub(super) duration: Duration,
@@ -31,7 +31,7 @@ impl Record {
     }
 }
 
-/// What is known of the lease, and since when.
+/// The lease as this process has observed it.
 #[derive(Debug, Default)]
 pub(super) struct Election {
     /// The record as last seen, and when it was first seen to be so. Only this clock counts: the holder's may be
@@ -48,8 +48,8 @@ impl Election {
         }
     }
 
-    /// Whether `identity` may write itself into the lease as last observed: nobody holds it, it does itself, or the
-    /// holder has not renewed it for as long as it promised to.
+    /// Whether `identity` may acquire the lease as last observed: it has no holder, `identity` is its holder, or the holder
+    /// has not renewed it for its duration.
     pub(super) fn may_hold(&self, identity: &str, now: Instant) -> bool {
         match &self.observed {
             None => true,
@@ -59,13 +59,13 @@ impl Election {
         }
     }
 
-    /// When the lease of somebody else runs out unless it is renewed.
+    /// When another holder's lease expires unless it is renewed.
     pub(super) fn free_at(&self, identity: &str) -> Option<Instant> {
         let (record, since) = self.observed.as_ref()?;
         (record.holder != identity && !record.holder.is_empty()).then(|| *since + record.duration)
     }
 
-    /// Who holds the lease, as far as is known.
+    /// The last observed holder.
     pub(super) fn holder(&self) -> &str {
         self.observed.as_ref().map(|(record, _)| record.holder.as_str()).unwrap_or_default()
     }
@@ -108,7 +108,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut election = Election::default();
         assert!(election.may_hold("b", at(0)));
-        // The holder's clock is years behind, which is no reason to take the lease from it.
+        // The holder's clock is years behind, which must not matter.
         election.observe(record("a", "2001-01-01T00:00:00.000000Z"), at(0));
         assert!(!election.may_hold("b", at(14)));
         assert!(election.may_hold("a", at(14)));

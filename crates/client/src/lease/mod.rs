@@ -1,9 +1,9 @@
 //! Leader election by a `coordination.k8s.io/v1` Lease, as Kubernetes' own components do it.
 //!
-//! Clocks of different machines are never compared: a lease is free when *this* process has seen it unchanged for as
-//! long as it lasts. A leader counts from the moment it *sent* its last successful renewal; after `renew_deadline`
-//! without another it stops leading by itself, and as that is shorter than the lease lasts, before anybody else can
-//! start. Whoever acts as a leader asks [`Leadership::leads`] right before each act.
+//! Clocks of different machines are never compared: a lease has expired when *this* process has seen it unchanged for
+//! its whole duration. A leader counts from the moment it *sent* its last successful renewal. After `renew_deadline`
+//! without another one it stops leading, which is before another process can acquire the lease. A component checks
+//! [`Leadership::leads`] right before each request that only a leader may send.
 
 mod election;
 
@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 use self::election::{Election, Record, held_by};
 use crate::call::{self, CallError};
 
-/// How to be elected.
+/// Options of a leader election.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Who this is; no two processes may share it.
+    /// Identity of this process; unique among all candidates.
     pub identity: String,
-    /// How long others wait for a renewal before they take the lease. Whole seconds.
+    /// How long other candidates wait for a renewal before they acquire the lease. Whole seconds.
     pub lease_duration: Duration,
-    /// How long after a renewal the leader goes on without another; less than `lease_duration`.
+    /// How long a leader leads after a renewal; less than `lease_duration`.
     pub renew_deadline: Duration,
-    /// How often the lease is renewed, or looked at by those who wait.
+    /// Interval of renewals, and of reads by other candidates.
     pub retry_period: Duration,
 }
 
@@ -57,14 +57,14 @@ impl LeaseOptions {
     }
 }
 
-/// Whether this process leads, and until when at least.
+/// Whether this process leads, and until when.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     until: watch::Receiver<Option<Instant>>,
 }
 
 impl Leadership {
-    /// A leadership that nobody contests: for a single process without an election.
+    /// The leadership of a single process without an election.
     pub fn uncontested() -> Leadership {
         // A century from now: `Instant` has no end of time.
         let far = Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600);
@@ -81,10 +81,10 @@ impl Leadership {
         *self.until.borrow()
     }
 
-    /// Waits for the leadership to begin, end or be prolonged.
+    /// Waits until the leadership begins, ends or is renewed.
     pub async fn changed(&mut self) {
         if self.until.changed().await.is_err() {
-            // The elector has ended, and with it every change.
+            // The elector has ended: there are no more changes.
             std::future::pending::<()>().await;
         }
     }
@@ -107,8 +107,8 @@ impl Leadership {
     }
 }
 
-/// Takes part in the election until `stop`, and then gives the lease back at once, so that the next leader need not
-/// wait for it to run out. Cancel `stop` only when nothing is done as a leader any more.
+/// Takes part in the election until `stop`, and then releases the lease, so that the next leader need not wait until it
+/// expires. Cancel `stop` only after the last request that a leader sends.
 pub fn elect(
     client: kube::Client,
     options: LeaseOptions,
@@ -151,10 +151,7 @@ impl LeaderElector {
         if self.until.send_replace(None).is_some()
             && let Err(error) = self.release().await
         {
-            tracing::warn!(
-                lease = self.options.name,
-                "the lease is not given back, and will run out: {error}"
-            );
+            tracing::warn!(lease = self.options.name, "the lease is not released and will expire: {error}");
         }
     }
 
@@ -203,7 +200,7 @@ impl LeaderElector {
                 self.until.send_replace(Some(sent + self.options.renew_deadline));
                 Ok(())
             }
-            // Somebody else was faster.
+            // Another candidate was faster.
             Err(error) if error.is_conflict() => Ok(()),
             Err(error) => Err(error),
         }

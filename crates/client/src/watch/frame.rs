@@ -1,4 +1,4 @@
-//! The lines of a watch: cut out of the stream, and decoded once into what is needed.
+//! The lines of a watch: split from the stream, and decoded.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,12 @@ pub(super) enum Frame<T> {
     Added(T),
     Modified(T),
     Deleted(T),
-    /// How far the watch has come, and whether this ends the initial events of a streaming list.
+    /// The resource version, and whether this ends the initial events of a streaming list.
     Bookmark {
         version: String,
         ends_initial: bool,
     },
-    /// The server gives up this watch.
+    /// The server ends this watch.
     Error {
         code: u16,
         reason: String,
@@ -27,21 +27,21 @@ pub(super) enum Frame<T> {
     },
 }
 
-/// What the object of a line is told as.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// Part of a list.
     Initial,
     /// New or changed.
     Changed,
-    /// Gone.
+    /// Deleted.
     Deleted,
 }
 
-/// Cuts lines out of what comes, and never holds more than one line and one chunk.
+/// Splits chunks into lines. Holds at most one line and one chunk.
 pub(super) struct Lines {
     buffer: BytesMut,
-    /// The first so many bytes are known to hold no line end.
+    /// Number of bytes that are known to have no line end.
     searched: usize,
     max_line: usize,
 }
@@ -55,7 +55,7 @@ impl Lines {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next whole line, without its end. Empty lines are passed over.
+    /// The next complete line, without its end. Empty lines are skipped.
     pub(super) fn next(&mut self) -> Result<Option<BytesMut>, Ended> {
         loop {
             let Some(end) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
@@ -118,7 +118,7 @@ struct Status {
     message: String,
 }
 
-/// The type of an event. Servers write it first, so that the object need not be gone through to find it.
+/// The type of an event. Servers write it first, so that the object need not be parsed to find it.
 fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     const START: &[u8] = br#"{"type":""#;
     if let Some(rest) = line.strip_prefix(START)

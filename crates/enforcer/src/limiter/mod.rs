@@ -268,7 +268,7 @@ impl EvictionLimiter {
         if self.n_bytes + self.repeats.n_bytes() + 2 * entry.n_bytes() > MAX_BYTES {
             let until = self.room_at(1, 1, |_| true, now);
             return Err(self.throttled(
-                LimitKind::LimiterState,
+                LimitKind::LedgerSize,
                 self.entries.len() + 1,
                 self.entries.len(),
                 until,

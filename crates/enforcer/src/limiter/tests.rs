@@ -22,10 +22,10 @@ fn loose() -> LimitOptions {
     }
 }
 
-fn brakes(options: LimitOptions) -> EvictionLimiter {
-    let mut brakes = EvictionLimiter::new(options);
-    brakes.check_cluster_limit(1000, 0, start());
-    brakes
+fn limiter(options: LimitOptions) -> EvictionLimiter {
+    let mut limiter = EvictionLimiter::new(options);
+    limiter.check_cluster_limit(1000, 0, start());
+    limiter
 }
 
 fn candidate(uid: &str) -> Candidate<'_> {
@@ -40,8 +40,8 @@ fn candidate(uid: &str) -> Candidate<'_> {
     }
 }
 
-fn held(brakes: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Timestamp) -> (LimitKind, u64) {
-    let held = brakes.reserve(candidate, now).unwrap_err();
+fn throttled(limiter: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Timestamp) -> (LimitKind, u64) {
+    let held = limiter.reserve(candidate, now).unwrap_err();
     (held.limit_kind, held.until.duration_since(start()).as_secs().unsigned_abs())
 }
 
@@ -52,160 +52,160 @@ fn limits_of_nodes_namespaces_and_workloads_hold_within_the_window() {
         (LimitOptions { max_per_namespace: 2, ..loose() }, LimitKind::Namespace),
         (LimitOptions { max_workload_share: 0.002, ..loose() }, LimitKind::Workload),
     ] {
-        let mut brakes = brakes(options);
-        brakes.reserve(&candidate("a"), at(0)).unwrap();
-        brakes.reserve(&candidate("b"), at(100)).unwrap();
+        let mut limiter = limiter(options);
+        limiter.reserve(&candidate("a"), at(0)).unwrap();
+        limiter.reserve(&candidate("b"), at(100)).unwrap();
         // The first of the two is forgotten after the window of 600 s.
-        assert_eq!(held(&mut brakes, &candidate("c"), at(101)), (brake, 600));
+        assert_eq!(throttled(&mut limiter, &candidate("c"), at(101)), (brake, 600));
         let elsewhere =
             Candidate { node: "n2", namespace: "other", workload: "other/ReplicaSet/x", ..candidate("d") };
-        brakes.reserve(&elsewhere, at(102)).unwrap();
-        assert_eq!(held(&mut brakes, &candidate("c"), at(599)), (brake, 600));
-        brakes.reserve(&candidate("c"), at(600)).unwrap();
-        assert_eq!(held(&mut brakes, &candidate("e"), at(601)), (brake, 700));
+        limiter.reserve(&elsewhere, at(102)).unwrap();
+        assert_eq!(throttled(&mut limiter, &candidate("c"), at(599)), (brake, 600));
+        limiter.reserve(&candidate("c"), at(600)).unwrap();
+        assert_eq!(throttled(&mut limiter, &candidate("e"), at(601)), (brake, 700));
     }
 }
 
 #[test]
 fn one_pod_of_a_small_workload_may_always_go() {
-    let mut brakes = brakes(LimitOptions { max_workload_share: 0.1, ..loose() });
+    let mut limiter = limiter(LimitOptions { max_workload_share: 0.1, ..loose() });
     let of_two = |uid| Candidate { n_workload_pods: 2, ..candidate(uid) };
-    brakes.reserve(&of_two("a"), at(0)).unwrap();
-    assert_eq!(held(&mut brakes, &of_two("b"), at(1)).0, LimitKind::Workload);
+    limiter.reserve(&of_two("a"), at(0)).unwrap();
+    assert_eq!(throttled(&mut limiter, &of_two("b"), at(1)).0, LimitKind::Workload);
 }
 
 #[test]
 fn evictions_keep_their_distance() {
-    let mut brakes = brakes(LimitOptions { evictions_per_second: 0.5, ..loose() });
-    brakes.reserve(&candidate("a"), at(0)).unwrap();
-    assert_eq!(held(&mut brakes, &candidate("b"), at(1)), (LimitKind::Rate, 2));
+    let mut limiter = limiter(LimitOptions { evictions_per_second: 0.5, ..loose() });
+    limiter.reserve(&candidate("a"), at(0)).unwrap();
+    assert_eq!(throttled(&mut limiter, &candidate("b"), at(1)), (LimitKind::Rate, 2));
     // Taking an eviction back does not make the next one come sooner.
-    brakes.cancel("a");
-    assert_eq!(held(&mut brakes, &candidate("b"), at(1)), (LimitKind::Rate, 2));
-    brakes.reserve(&candidate("b"), at(2)).unwrap();
+    limiter.cancel("a");
+    assert_eq!(throttled(&mut limiter, &candidate("b"), at(1)), (LimitKind::Rate, 2));
+    limiter.reserve(&candidate("b"), at(2)).unwrap();
 }
 
 #[test]
 fn several_in_a_second_may_go_at_once() {
-    let mut brakes = brakes(LimitOptions { evictions_per_second: 2.5, ..loose() });
+    let mut limiter = limiter(LimitOptions { evictions_per_second: 2.5, ..loose() });
     let millis = |n| of_millis(millis(start()) + n);
-    brakes.reserve(&candidate("a"), millis(0)).unwrap();
-    brakes.reserve(&candidate("b"), millis(1)).unwrap();
-    let held = brakes.reserve(&candidate("c"), millis(2)).unwrap_err();
+    limiter.reserve(&candidate("a"), millis(0)).unwrap();
+    limiter.reserve(&candidate("b"), millis(1)).unwrap();
+    let held = limiter.reserve(&candidate("c"), millis(2)).unwrap_err();
     // Two in 0.8 s are 2.5 a second.
     assert_eq!((held.limit_kind, held.until), (LimitKind::Rate, millis(800)));
-    brakes.reserve(&candidate("c"), millis(800)).unwrap();
-    assert_eq!(brakes.reserve(&candidate("d"), millis(800)).unwrap_err().until, millis(801));
+    limiter.reserve(&candidate("c"), millis(800)).unwrap();
+    assert_eq!(limiter.reserve(&candidate("d"), millis(800)).unwrap_err().until, millis(801));
 }
 
 #[test]
 fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_more_than_may() {
-    let mut brakes = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
-    assert_eq!(brakes.check_cluster_limit(100, 10, at(0)), None);
-    let Some(ClusterStop::Started(engaged)) = brakes.check_cluster_limit(100, 11, at(0)) else {
+    let mut limiter = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
+    assert_eq!(limiter.check_cluster_limit(100, 10, at(0)), None);
+    let Some(ClusterStop::Started(engaged)) = limiter.check_cluster_limit(100, 11, at(0)) else {
         panic!("it holds")
     };
     assert_eq!((engaged.n, engaged.limit, engaged.until), (11, 10, at(600)));
-    assert_eq!(held(&mut brakes, &candidate("a"), at(0)), (LimitKind::Cluster, 600));
-    assert_eq!(brakes.check_cluster_limit(100, 90, at(599)), None, "it says so once");
-    assert_eq!(brakes.stops_all(90, at(599)).map(|held| held.until), Some(at(600)));
-    assert_eq!(brakes.stops_all(10, at(599)), None, "they might be let go");
-    assert_eq!(brakes.stops_all(90, at(600)), None, "the window has passed");
-    assert_eq!(held(&mut brakes, &candidate("a"), at(599)), (LimitKind::Cluster, 600));
+    assert_eq!(throttled(&mut limiter, &candidate("a"), at(0)), (LimitKind::Cluster, 600));
+    assert_eq!(limiter.check_cluster_limit(100, 90, at(599)), None, "it says so once");
+    assert_eq!(limiter.stops_all(90, at(599)).map(|held| held.until), Some(at(600)));
+    assert_eq!(limiter.stops_all(10, at(599)), None, "they might be let go");
+    assert_eq!(limiter.stops_all(90, at(600)), None, "the window has passed");
+    assert_eq!(throttled(&mut limiter, &candidate("a"), at(599)), (LimitKind::Cluster, 600));
     // The window has passed, and still more would go: now as many go as may.
-    assert_eq!(brakes.check_cluster_limit(100, 90, at(600)), None);
+    assert_eq!(limiter.check_cluster_limit(100, 90, at(600)), None);
     for i in 0..10 {
-        brakes.reserve(&candidate(&i.to_string()), at(600 + i)).unwrap();
+        limiter.reserve(&candidate(&i.to_string()), at(600 + i)).unwrap();
     }
-    assert_eq!(held(&mut brakes, &candidate("a"), at(700)), (LimitKind::Cluster, 1200));
-    brakes.reserve(&candidate("a"), at(1200)).unwrap();
+    assert_eq!(throttled(&mut limiter, &candidate("a"), at(700)), (LimitKind::Cluster, 1200));
+    limiter.reserve(&candidate("a"), at(1200)).unwrap();
     assert_eq!(
-        brakes.check_cluster_limit(100, 1, at(1200)),
+        limiter.check_cluster_limit(100, 1, at(1200)),
         None,
         "with ten of this window it is one too many"
     );
-    assert!(brakes.is_stopped());
-    assert_eq!(brakes.check_cluster_limit(100, 0, at(1200)), Some(ClusterStop::Ended));
-    assert!(!brakes.is_stopped());
+    assert!(limiter.is_stopped());
+    assert_eq!(limiter.check_cluster_limit(100, 0, at(1200)), Some(ClusterStop::Ended));
+    assert!(!limiter.is_stopped());
 }
 
 #[test]
 fn what_went_before_counts_among_those_that_would_go_and_labels_changed_back_release_the_brake() {
-    let mut brakes = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
-    brakes.check_cluster_limit(100, 8, at(0));
+    let mut limiter = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
+    limiter.check_cluster_limit(100, 8, at(0));
     for uid in ["a", "b", "c", "d"] {
-        brakes.reserve(&candidate(uid), at(1)).unwrap();
+        limiter.reserve(&candidate(uid), at(1)).unwrap();
     }
-    assert!(matches!(brakes.check_cluster_limit(100, 7, at(2)), Some(ClusterStop::Started(_))));
-    assert_eq!(held(&mut brakes, &candidate("e"), at(3)).0, LimitKind::Cluster);
-    assert_eq!(brakes.check_cluster_limit(100, 1, at(4)), Some(ClusterStop::Ended));
-    brakes.reserve(&candidate("e"), at(4)).unwrap();
+    assert!(matches!(limiter.check_cluster_limit(100, 7, at(2)), Some(ClusterStop::Started(_))));
+    assert_eq!(throttled(&mut limiter, &candidate("e"), at(3)).0, LimitKind::Cluster);
+    assert_eq!(limiter.check_cluster_limit(100, 1, at(4)), Some(ClusterStop::Ended));
+    limiter.reserve(&candidate("e"), at(4)).unwrap();
 }
 
 #[test]
 fn a_small_cluster_loses_at_least_five() {
-    let mut brakes = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
-    assert_eq!(brakes.check_cluster_limit(8, 5, at(0)), None);
-    assert!(matches!(brakes.check_cluster_limit(8, 6, at(0)), Some(ClusterStop::Started(_))));
+    let mut limiter = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
+    assert_eq!(limiter.check_cluster_limit(8, 5, at(0)), None);
+    assert!(matches!(limiter.check_cluster_limit(8, 6, at(0)), Some(ClusterStop::Started(_))));
 }
 
 #[test]
 fn what_is_taken_back_does_not_count() {
-    let mut brakes = brakes(LimitOptions { max_per_node: 1, max_repeats: 1, ..loose() });
-    brakes.reserve(&candidate("a"), at(0)).unwrap();
-    assert_eq!(held(&mut brakes, &candidate("b"), at(1)).0, LimitKind::Node);
-    brakes.cancel("a");
-    brakes.cancel("a");
-    assert_eq!(brakes.n_evictions(), 0);
+    let mut limiter = limiter(LimitOptions { max_per_node: 1, max_repeats: 1, ..loose() });
+    limiter.reserve(&candidate("a"), at(0)).unwrap();
+    assert_eq!(throttled(&mut limiter, &candidate("b"), at(1)).0, LimitKind::Node);
+    limiter.cancel("a");
+    limiter.cancel("a");
+    assert_eq!(limiter.n_evictions(), 0);
     let replaced = Candidate { seen_at: at(2), ..candidate("b") };
-    brakes.reserve(&replaced, at(3)).unwrap();
+    limiter.reserve(&replaced, at(3)).unwrap();
     // The same eviction again is the same one.
-    brakes.reserve(&replaced, at(4)).unwrap();
-    assert_eq!(brakes.n_evictions(), 1);
+    limiter.reserve(&replaced, at(4)).unwrap();
+    assert_eq!(limiter.n_evictions(), 1);
 }
 
 #[test]
 fn a_pod_that_is_put_back_into_the_same_violation_is_held_after_so_many_rounds() {
-    let mut brakes = brakes(loose());
+    let mut limiter = limiter(loose());
     for (uid, appeared, goes) in [("a", 0, 10), ("b", 11, 20), ("c", 21, 30)] {
-        brakes.reserve(&Candidate { seen_at: at(appeared), ..candidate(uid) }, at(goes)).unwrap();
+        limiter.reserve(&Candidate { seen_at: at(appeared), ..candidate(uid) }, at(goes)).unwrap();
     }
     let fourth = Candidate { seen_at: at(31), ..candidate("d") };
-    let repeated = brakes.repeats(&fourth, at(40)).unwrap();
+    let repeated = limiter.repeats(&fourth, at(40)).unwrap();
     assert_eq!((repeated.n, repeated.limit_kind), (3, LimitKind::Repeats));
-    assert_eq!(held(&mut brakes, &fourth, at(40)), (LimitKind::Repeats, 3610));
+    assert_eq!(throttled(&mut limiter, &fourth, at(40)), (LimitKind::Repeats, 3610));
     // For another term, or of another workload, it is another matter.
-    assert_eq!(brakes.repeats(&Candidate { term: "another", ..fourth.clone() }, at(40)), None);
-    assert_eq!(brakes.repeats(&Candidate { workload: "another", ..fourth.clone() }, at(40)), None);
+    assert_eq!(limiter.repeats(&Candidate { term: "another", ..fourth.clone() }, at(40)), None);
+    assert_eq!(limiter.repeats(&Candidate { workload: "another", ..fourth.clone() }, at(40)), None);
     // An hour after the first round there is room for another one.
-    assert_eq!(held(&mut brakes, &fourth, at(3609)).0, LimitKind::Repeats);
-    brakes.reserve(&fourth, at(3610)).unwrap();
+    assert_eq!(throttled(&mut limiter, &fourth, at(3609)).0, LimitKind::Repeats);
+    limiter.reserve(&fourth, at(3610)).unwrap();
 }
 
 #[test]
 fn many_pods_of_one_workload_that_break_together_are_one_round() {
-    let mut brakes = brakes(LimitOptions { max_repeats: 1, ..loose() });
+    let mut limiter = limiter(LimitOptions { max_repeats: 1, ..loose() });
     for i in 0..50 {
-        brakes.reserve(&candidate(&i.to_string()), at(i)).unwrap();
+        limiter.reserve(&candidate(&i.to_string()), at(i)).unwrap();
     }
     let replacement = Candidate { seen_at: at(5), ..candidate("new") };
-    assert_eq!(held(&mut brakes, &replacement, at(60)).0, LimitKind::Repeats);
+    assert_eq!(throttled(&mut limiter, &replacement, at(60)).0, LimitKind::Repeats);
 }
 
 #[test]
 fn whoever_takes_over_goes_on_counting() {
-    let mut first = brakes(loose());
+    let mut first = limiter(loose());
     for (uid, appeared, goes) in [("a", 0, 10), ("b", 11, 20), ("c", 21, 30)] {
         first.reserve(&Candidate { seen_at: at(appeared), ..candidate(uid) }, at(goes)).unwrap();
     }
     let written = serde_json::to_string(&first.export()).unwrap();
-    let mut second = brakes(LimitOptions { max_per_node: 3, evictions_per_second: 0.1, ..loose() });
+    let mut second = limiter(LimitOptions { max_per_node: 3, evictions_per_second: 0.1, ..loose() });
     second.import(serde_json::from_str(&written).unwrap(), at(31));
     assert_eq!(second.export(), first.export());
     let other = Candidate { workload: "other", ..candidate("d") };
-    assert_eq!(held(&mut second, &other, at(31)).0, LimitKind::Node);
+    assert_eq!(throttled(&mut second, &other, at(31)).0, LimitKind::Node);
     let elsewhere = Candidate { node: "n2", ..other };
-    assert_eq!(held(&mut second, &elsewhere, at(31)), (LimitKind::Rate, 40));
+    assert_eq!(throttled(&mut second, &elsewhere, at(31)), (LimitKind::Rate, 40));
     assert_eq!(second.repeats(&Candidate { seen_at: at(31), ..candidate("d") }, at(31)).unwrap().n, 3);
     // The very eviction that the first one may or may not have sent is counted once.
     second.reserve(&candidate("c"), at(32)).unwrap();
@@ -217,45 +217,45 @@ fn whoever_takes_over_goes_on_counting() {
 
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_last_longer_than_a_window() {
-    let mut brakes = brakes(LimitOptions { max_per_node: 1, ..loose() });
-    brakes.reserve(&candidate("a"), at(100_000)).unwrap();
-    assert_eq!(held(&mut brakes, &candidate("b"), at(0)), (LimitKind::Node, 600));
-    brakes.reserve(&candidate("b"), at(600)).unwrap();
+    let mut limiter = limiter(LimitOptions { max_per_node: 1, ..loose() });
+    limiter.reserve(&candidate("a"), at(100_000)).unwrap();
+    assert_eq!(throttled(&mut limiter, &candidate("b"), at(0)), (LimitKind::Node, 600));
+    limiter.reserve(&candidate("b"), at(600)).unwrap();
 }
 
 #[test]
 fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
-    let mut brakes = EvictionLimiter::new(LimitOptions {
+    let mut limiter = EvictionLimiter::new(LimitOptions {
         max_per_node: 1_000_000,
         max_per_namespace: 1_000_000,
         ..loose()
     });
-    brakes.check_cluster_limit(1_000_000, 0, at(0));
+    limiter.check_cluster_limit(1_000_000, 0, at(0));
     let name = "n".repeat(253);
     let (mut n, mut i) = (0, 0);
     loop {
         let (uid, workload) = (format!("{i:036}"), format!("default/ReplicaSet/{name}{i}"));
         let many = Candidate { node: &name, workload: &workload, n_workload_pods: 1, ..candidate(&uid) };
         i += 1;
-        match brakes.reserve(&many, of_millis(millis(start()) + i)) {
+        match limiter.reserve(&many, of_millis(millis(start()) + i)) {
             Ok(()) => n += 1,
-            Err(held) if held.limit_kind == LimitKind::LimiterState => break,
+            Err(held) if held.limit_kind == LimitKind::LedgerSize => break,
             Err(other) => panic!("{other}"),
         }
         assert!(i < 5000, "memory is not bounded");
     }
     assert!(n > 100, "{n}");
-    assert!(serde_json::to_string(&brakes.export()).unwrap().len() <= MAX_BYTES);
+    assert!(serde_json::to_string(&limiter.export()).unwrap().len() <= MAX_BYTES);
 }
 
 #[test]
-fn what_holds_says_what_to_do() {
-    let mut brakes = brakes(LimitOptions { max_per_node: 1, ..loose() });
-    brakes.reserve(&candidate("a"), at(0)).unwrap();
-    let held = brakes.reserve(&candidate("b"), at(1)).unwrap_err().to_string();
+fn messages_name_the_limit_its_end_and_the_flag() {
+    let mut limiter = limiter(LimitOptions { max_per_node: 1, ..loose() });
+    limiter.reserve(&candidate("a"), at(0)).unwrap();
+    let held = limiter.reserve(&candidate("b"), at(1)).unwrap_err().to_string();
     assert_eq!(
         held,
-        "2 pods of this node would have gone within 10m, and 1 may: held until 2027-01-15T08:10:00Z. If that is too \
-         slow, raise --max-evictions-per-node"
+        "evictions of 2 pods of this node within 10m; the limit is 1. Delayed until 2027-01-15T08:10:00Z; to evict \
+         faster, raise --max-evictions-per-node"
     );
 }

@@ -20,7 +20,7 @@ pub(crate) enum LimitKind {
     /// Repeated evictions of a workload for the same term.
     Repeats,
     /// The size of the ledger.
-    LimiterState,
+    LedgerSize,
     /// Evictions per second.
     Rate,
 }
@@ -34,7 +34,7 @@ impl LimitKind {
             LimitKind::Namespace => "namespace_limit",
             LimitKind::Node => "node_limit",
             LimitKind::Repeats => "repeats",
-            LimitKind::LimiterState => "memory",
+            LimitKind::LedgerSize => "memory",
             LimitKind::Rate => "rate",
         }
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Throttled {
                  Stopped until {until}. Check what places the pods (nodeName in the template, another scheduler) \
                  against the rule"
             ),
-            LimitKind::LimiterState => write!(
+            LimitKind::LedgerSize => write!(
                 f,
                 "the ledger is full with {limit} evictions of the last {window}. Delayed until {until}"
             ),
