@@ -128,8 +128,8 @@ fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usiz
 /// The domains of a node in the topologies that several nodes share.
 type Cell = SmallVec<[Option<DomainId>; 2]>;
 
-/// The domains of a term. Nodes in the same domains of all shared topologies are one cell; a topology in which every
-/// node is a domain of its own adds nothing but the node itself.
+/// The domains of a term. Nodes with the same domains in all shared topologies form one cell. A topology in which each
+/// node is a domain of its own adds only the node itself.
 struct Domains<'a> {
     state: &'a State,
     topologies: &'a [TopologyId],

@@ -1,4 +1,4 @@
-//! Names for numbers: which pods and domains an answer is about.
+//! Names for ids: the pods and domains that an answer names.
 
 use std::cell::RefCell;
 
@@ -13,10 +13,10 @@ use crate::state::pod::{PodId, PodRecord};
 use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::{TopologyPair, Witness};
 
-/// This many pods are named in an answer; the rest are counted.
+/// Number of pods that an answer names; the others are counted.
 const MAX_WITNESSES: usize = 5;
 
-/// A domain that an answer speaks of, and one of its nodes.
+/// A domain that an answer names, and one of its nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DomainOf {
     pub(crate) topology: TopologyId,
@@ -24,21 +24,21 @@ pub(crate) struct DomainOf {
     pub(crate) node: NodeId,
 }
 
-/// Pods named as witnesses, and how many more there are.
+/// The named witnesses, and the number of further ones.
 pub(crate) type Witnesses = (Vec<Witness>, usize);
 
-/// Answers about domains with several nodes: each of the nodes asks for the same.
+/// Witnesses of domains with several nodes: all nodes of a domain have the same.
 #[derive(Default)]
 pub(crate) struct WitnessCache {
     matching: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), Witnesses>>,
-    carrying: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), Carrying>>,
+    owners: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), OwnersAndTerms>>,
 }
 
-/// Pods that carry terms, and the distinct terms by the path at which they stand.
-pub(crate) type Carrying = (Witnesses, Vec<(String, PodTerm)>);
+/// The pods that own terms, and the distinct terms with their paths.
+pub(crate) type OwnersAndTerms = (Witnesses, Vec<(String, PodTerm)>);
 
 impl WitnessCache {
-    /// Pods in a domain that satisfy a matcher: the first few by name, and how many more.
+    /// Pods in a domain that match: the first few by name, and the number of the others.
     pub(crate) fn pods_matching(&self, state: &State, matcher: MatcherId, of: DomainOf) -> Witnesses {
         if !state.topologies.is_shared(of.topology) {
             return state.pods_matching(matcher, of);
@@ -48,14 +48,19 @@ impl WitnessCache {
         known.entry(key).or_insert_with(|| state.pods_matching(matcher, of)).clone()
     }
 
-    /// Pods in a domain that carry a required anti-affinity term with this matcher, and the distinct terms.
-    pub(crate) fn pods_carrying(&self, state: &State, matcher: MatcherId, of: DomainOf) -> Carrying {
+    /// Pods in a domain that own a required anti-affinity term with this matcher, and the distinct terms.
+    pub(crate) fn anti_affinity_owners(
+        &self,
+        state: &State,
+        matcher: MatcherId,
+        of: DomainOf,
+    ) -> OwnersAndTerms {
         if !state.topologies.is_shared(of.topology) {
-            return state.pods_carrying_anti_affinity(matcher, of);
+            return state.anti_affinity_owners(matcher, of);
         }
-        let mut known = self.carrying.borrow_mut();
+        let mut known = self.owners.borrow_mut();
         let key = (matcher, of.topology, of.domain);
-        known.entry(key).or_insert_with(|| state.pods_carrying_anti_affinity(matcher, of)).clone()
+        known.entry(key).or_insert_with(|| state.anti_affinity_owners(matcher, of)).clone()
     }
 }
 
@@ -86,17 +91,17 @@ impl State {
         self.name_some(self.pods_in(of).filter(|(_, p)| matches(p)).map(|(id, _)| id))
     }
 
-    fn pods_carrying_anti_affinity(&self, matcher: MatcherId, of: DomainOf) -> Carrying {
+    fn anti_affinity_owners(&self, matcher: MatcherId, of: DomainOf) -> OwnersAndTerms {
         let mut pods = Vec::new();
         let mut terms: Vec<(String, PodTerm)> = Vec::new();
         for (id, pod) in self.pods_in(of) {
             let rule_set = self.rule_sets.get(pod.rule_set);
-            let carries = rule_set.existing_terms.iter().any(|c| {
+            let owns_term = rule_set.existing_terms.iter().any(|c| {
                 c.kind == ExistingTermKind::RequiredAntiAffinity
                     && c.matcher == matcher
                     && c.topology == of.topology
             });
-            if !carries {
+            if !owns_term {
                 continue;
             }
             pods.push(id);

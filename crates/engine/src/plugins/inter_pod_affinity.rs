@@ -252,7 +252,7 @@ impl Filter for InterPodAffinity<'_> {
         }
         for (matcher, topology, domain, count) in self.violated_existing(node) {
             let of = DomainOf { topology, domain, node: node.id };
-            let (witnesses, terms) = self.witnesses.pods_carrying(state, matcher, of);
+            let (witnesses, terms) = self.witnesses.anti_affinity_owners(state, matcher, of);
             for (path, term) in terms {
                 let detail = format!("an existing pod's anti-affinity {}", rejects(&term));
                 verdicts.push(
