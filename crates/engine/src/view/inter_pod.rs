@@ -210,12 +210,13 @@ pub(super) struct CellRules {
 
 /// A counter with pods, and its topology.
 type Counted<'a> = (TopologyId, &'a Counter);
+type CountedTopologies<'a> = SmallVec<[Counted<'a>; 1]>;
 
 /// The inter-pod rules that are evaluated for each node: their counters in topologies with one node per domain.
 pub(super) struct NodeRules<'a> {
     state: &'a State,
     /// Per required affinity term, its topologies and its counters.
-    affinity: SmallVec<[(&'a [Source], SmallVec<[Counted<'a>; 1]>); 1]>,
+    affinity: SmallVec<[(&'a [Source], CountedTopologies<'a>); 1]>,
     anti_affinity: SmallVec<[Counted<'a>; 2]>,
     preferences: SmallVec<[(Counted<'a>, &'a Preference); 2]>,
 }

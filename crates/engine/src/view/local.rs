@@ -16,7 +16,9 @@ use crate::state::node::{NodeId, NodeRecord};
 pub(super) struct LocalRules<'a> {
     state: &'a State,
     /// `NodeAffinity` reads labels and names, which differ between nodes that are otherwise equal.
-    node_affinity: (Option<Box<dyn Filter + 'a>>, Option<Box<dyn Scorer + 'a>>),
+    node_affinity_filter: Option<Box<dyn Filter + 'a>>,
+    node_affinity: Option<Box<dyn Scorer + 'a>>,
+    /// The other filters.
     filters: SmallVec<[Box<dyn Filter + 'a>; 6]>,
     taints: Option<Box<dyn Scorer + 'a>>,
     /// Scorers whose scores are not normalized, with their weights.
@@ -36,7 +38,8 @@ impl<'a> LocalRules<'a> {
     pub(super) fn new(context: Context<'a>, all_nodes: bool) -> LocalRules<'a> {
         let mut rules = LocalRules {
             state: context.state,
-            node_affinity: (None, None),
+            node_affinity_filter: None,
+            node_affinity: None,
             filters: SmallVec::new(),
             taints: None,
             others: SmallVec::new(),
@@ -45,14 +48,14 @@ impl<'a> LocalRules<'a> {
         for plugin in &context.profile.profile.filter {
             match plugin {
                 Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
-                Plugin::NodeAffinity => rules.node_affinity.0 = plugins::filter(*plugin, context),
+                Plugin::NodeAffinity => rules.node_affinity_filter = plugins::filter(*plugin, context),
                 _ => rules.filters.extend(plugins::filter(*plugin, context)),
             }
         }
         for (plugin, weight) in &context.profile.profile.score {
             match plugin {
                 Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
-                Plugin::NodeAffinity => rules.node_affinity.1 = plugins::local_scorer(*plugin, context),
+                Plugin::NodeAffinity => rules.node_affinity = plugins::local_scorer(*plugin, context),
                 Plugin::TaintToleration => rules.taints = plugins::local_scorer(*plugin, context),
                 _ => rules.others.extend(plugins::local_scorer(*plugin, context).map(|s| (*weight, s))),
             }
@@ -63,11 +66,10 @@ impl<'a> LocalRules<'a> {
     /// Sets the features of a node that are scores, and returns the sum of the scores that are not normalized;
     /// `None` if a filter rejects the node.
     pub(super) fn score(&mut self, node: NodeRef<'_>, features: &mut Features) -> Option<i64> {
-        let (filter, scorer) = &self.node_affinity;
-        if !filter.as_ref().is_none_or(|f| f.admits(node)) {
+        if self.node_affinity_filter.as_ref().is_some_and(|f| !f.admits(node)) {
             return None;
         }
-        features.node_affinity = scorer.as_ref().map_or(0, |s| s.score(node));
+        features.node_affinity = self.node_affinity.as_ref().map_or(0, |s| s.score(node));
         let (taints, sum) = self.without_node_affinity(node)?;
         features.taints = taints;
         Some(sum)

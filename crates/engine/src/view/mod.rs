@@ -58,7 +58,7 @@ pub(crate) struct Views {
 /// Number of views that are kept in clusters of any size.
 const MIN_VIEWS: usize = 64;
 /// Nodes of all views together, beyond [`MIN_VIEWS`]. A node takes 8 bytes in each view.
-const MAX_VIEW_NODES: usize = 8 << 20;
+const MAX_VIEW_NODES: usize = 4 << 20;
 /// The size of a view without nodes, in nodes.
 const NODES_PER_VIEW: usize = 256;
 
