@@ -159,7 +159,7 @@ impl Name {
     }
 }
 
-/// An error with everything below it, each once: "client error (Connect)" alone helps nobody.
+/// An error with all its sources, each once: "client error (Connect)" alone does not help.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -138,8 +138,8 @@ impl Options {
     }
 }
 
-/// A client that names itself `berth/VERSION`, never waits for a connection longer than 10 s, and does not retry
-/// by itself: whoever sends a request knows whether it may be sent twice.
+/// A client that names itself `berth/VERSION`, never waits for a connection longer than 10 s, and never retries
+/// requests: the caller knows whether a request may be repeated.
 ///
 /// # Errors
 /// Certificates or credentials of the configuration cannot be used.

@@ -41,7 +41,7 @@ pub(crate) struct Informer<T> {
 /// An object, or the metadata of one that is not as its view expects.
 enum Readable<T> {
     Yes(T),
-    No(PartialObjectMetadata),
+    No(Box<PartialObjectMetadata>),
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
@@ -50,7 +50,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
         let value = Value::deserialize(deserializer)?;
         match T::deserialize(&value) {
             Ok(object) => Ok(Readable::Yes(object)),
-            Err(_) => PartialObjectMetadata::deserialize(&value).map(Readable::No).map_err(D::Error::custom),
+            Err(_) => Box::deserialize(&value).map(Readable::No).map_err(D::Error::custom),
         }
     }
 }

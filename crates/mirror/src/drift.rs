@@ -52,7 +52,7 @@ pub(crate) struct Drift {
 
 /// An object of a full list.
 pub(crate) enum FullList {
-    Node(Node),
+    Node(Box<Node>),
     Pod(Arc<Pod>),
     /// All nodes and pods were listed.
     Done,

@@ -288,7 +288,7 @@ impl Mirror {
             FullList::Node(node) => {
                 if let Some(drift) = cache.node_drift(&node).filter(|drift| check.is_confirmed(drift)) {
                     cache.nodes.remove(&drift.key);
-                    cache.apply_node(cluster, StreamEvent::Apply(node), changes);
+                    cache.apply_node(cluster, StreamEvent::Apply(*node), changes);
                 }
             }
             FullList::Pod(pod) => {

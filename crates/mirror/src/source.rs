@@ -134,7 +134,7 @@ impl Watches {
                 let mut pages = Pages::new(&client, &nodes);
                 while let Some(page) = pages.next().await? {
                     for node in page {
-                        let _ = send(FullList::Node(node)).await;
+                        let _ = send(FullList::Node(Box::new(node))).await;
                     }
                 }
                 let mut pages = Pages::new(&client, &pods);

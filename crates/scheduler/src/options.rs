@@ -7,7 +7,7 @@ use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
 use berth_client::lease::LeaseOptions;
 use berth_engine::Settings;
 
-/// The `schedulerName` Berth answers to unless told otherwise.
+/// The default `schedulerName` of Berth.
 pub const SCHEDULER_NAME: &str = "berth";
 /// The longest list that `--scheduler-name` and profiles are shown as in errors.
 const NAMES_SHOWN: usize = 10;

@@ -10,7 +10,7 @@
 mod frame;
 mod list;
 mod object;
-mod watch;
+mod request;
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
