@@ -17,7 +17,8 @@ mod state;
 
 pub use admission::Admission;
 pub use answer::{Answer, Denial, Unanswered};
+pub use berth_api::admission::Operation;
 pub use policy::Policy;
-pub use request::{AdmissionRequest, Operation, RequestError, UserInfo};
+pub use request::{AdmissionRequest, RequestError, UserInfo};
 pub use review::{Endpoint, Rule, review};
 pub use state::{Hold, Known, Nothing, State};

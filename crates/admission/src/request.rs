@@ -1,40 +1,15 @@
 //! What is asked: `AdmissionRequest` of `admission.k8s.io/v1`.
 
+use berth_api::admission::Operation;
 use berth_api::object::Pod;
+use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The version of `AdmissionReview` that is read and written.
 pub const API_VERSION: &str = "admission.k8s.io/v1";
 /// The kind of what is read and written.
 pub const KIND: &str = "AdmissionReview";
-
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Operation {
-    /// An object is created, or a subresource posted to.
-    Create,
-    /// An object is changed.
-    Update,
-    /// An object is deleted.
-    Delete,
-    /// A connection is opened (`exec` and the like).
-    Connect,
-}
-
-impl Operation {
-    /// As it is written in requests.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-            Operation::Connect => "CONNECT",
-        }
-    }
-}
 
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

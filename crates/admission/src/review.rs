@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
+use berth_api::admission::Operation;
 use berth_api::rules::PodRules;
 
 use crate::answer::{Answer, Unanswered};
 use crate::merged::Merged;
 use crate::policy::Policy;
-use crate::request::{AdmissionRequest, Operation, RequestError};
+use crate::request::{AdmissionRequest, RequestError};
 use crate::rules::{self, AskedPod};
 use crate::state::Known;
 

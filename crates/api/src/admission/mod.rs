@@ -12,6 +12,8 @@ mod annotation;
 mod defaults;
 mod field;
 mod merge;
+pub mod node_restriction;
+mod operation;
 mod priority;
 pub mod syntax;
 mod validate;
@@ -21,6 +23,7 @@ pub use annotation::{AFFINITY_ANNOTATION, AnnotationError, annotation_affinity, 
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError};
 pub use merge::merge_label_keys;
+pub use operation::Operation;
 pub use validate::{ValidationOptions, validate_affinity_annotation, validate_pod};
 pub use warnings::{creation_warnings, extension_warnings};
 

@@ -14,7 +14,8 @@ use super::{sent, write_failed};
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Reply, Shared};
 use crate::store::{Change, Filter, Object, Write, WriteError};
-use crate::strategy::{Context, admit_eviction, now};
+use crate::strategy::{Context, now, restrict_node};
+use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
 /// More evictions that the controller has not seen yet are not allowed.
@@ -44,7 +45,8 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
     for _ in 0..ATTEMPTS {
         let current = super::find(shared, info)?;
         let pod = current.value();
-        admit_eviction(&Context { shared, user: &request.user }, info.resource, &pod)?;
+        let context = Context { shared, user: &request.user };
+        restrict_node(&context, info.resource, "eviction", Operation::Create, &pod, &Value::Null)?;
         let mut deletion = options.clone();
         if needs_budget(&pod) {
             match ask_budget(shared, budgets, &current, &pod, options.dry_run).await? {

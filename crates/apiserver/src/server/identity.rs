@@ -8,15 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use berth_api::admission::node_restriction::{NODE_USER_PREFIX, NODES_GROUP as NODES};
 use ring::hmac;
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
-/// The group of node identities.
-pub const NODES: &str = "system:nodes";
 /// The group of everyone with a valid token.
 pub const AUTHENTICATED: &str = "system:authenticated";
-const NODE_PREFIX: &str = "system:node:";
 /// What the names of service accounts begin with; `NAMESPACE:NAME` follows.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
@@ -41,7 +39,7 @@ impl User {
     /// A node's identity.
     pub fn node(name: &str) -> User {
         User {
-            name: format!("{NODE_PREFIX}{name}"),
+            name: format!("{NODE_USER_PREFIX}{name}"),
             groups: vec![NODES.to_owned(), AUTHENTICATED.to_owned()],
         }
     }
@@ -76,7 +74,7 @@ impl User {
 
     /// The node whose identity this is.
     pub fn node_name(&self) -> Option<&str> {
-        if self.is_in(NODES) { self.name.strip_prefix(NODE_PREFIX) } else { None }
+        if self.is_in(NODES) { self.name.strip_prefix(NODE_USER_PREFIX) } else { None }
     }
 }
 

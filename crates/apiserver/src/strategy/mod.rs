@@ -11,7 +11,7 @@ mod metadata;
 mod node_restriction;
 mod template;
 
-use berth_api::admission::syntax;
+use berth_api::admission::{Operation, syntax};
 use berth_schema::resource::Resource;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -24,7 +24,7 @@ use fields::Causes;
 
 pub use deletion::{begin_deletion, is_finished};
 pub use metadata::{generate_name, now};
-pub use node_restriction::admit_eviction;
+pub use node_restriction::admit as restrict_node;
 
 /// The server and the user of a request.
 pub struct Context<'a> {
@@ -152,7 +152,7 @@ pub fn admit_create(
     warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
     metadata::check_namespace(context, resource, value)?;
-    node_restriction::admit_create(context, resource, value)?;
+    node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
     kinds::of(resource).admit_create(context, resource, value, warnings)
 }
 
@@ -197,7 +197,7 @@ pub fn admit_update(
     new: &Value,
     old: &Value,
 ) -> Result<(), Box<Status>> {
-    node_restriction::admit_update(context, resource, subresource, new, old)?;
+    node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
     let strategy = kinds::of(resource);
     let mut causes = Causes::default();
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
@@ -219,5 +219,5 @@ pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -
     if let Some(why) = kinds::of(resource).refuses_deletion(name) {
         return Err(Status::forbidden(resource, name, why));
     }
-    node_restriction::admit_delete(context, resource, value)
+    node_restriction::admit(context, resource, "", Operation::Delete, &Value::Null, value)
 }

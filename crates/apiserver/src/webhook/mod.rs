@@ -16,31 +16,10 @@ use std::borrow::Cow;
 use berth_schema::{self as schema, patch};
 use serde_json::Value;
 
+pub use berth_api::admission::Operation;
 pub use call::{Resolver, Webhooks};
 pub use check::{check, warnings};
 pub use hook::Hook;
-
-/// What is done to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// It is new.
-    Create,
-    /// It changes.
-    Update,
-    /// It goes.
-    Delete,
-}
-
-impl Operation {
-    /// The word in rules and reviews.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-        }
-    }
-}
 
 /// A form in which a resource is served.
 #[derive(Clone, Copy, Debug)]
