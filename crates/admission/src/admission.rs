@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use berth_engine::Settings;
 use tokio::sync::watch;
 
-use crate::answer::{Answer, Unanswered};
+use crate::answer::{Answer, ReviewError};
 use crate::policy::Policy;
 use crate::request::AdmissionRequest;
 use crate::review::{Endpoint, review};
-use crate::state::{Known, Nothing, State};
+use crate::state::{Nothing, State, StateAccess};
 
 /// Decides by one policy and, if it has one, the state of one cluster.
 ///
@@ -28,11 +28,11 @@ struct Shared {
     updates: watch::Sender<u64>,
 }
 
-impl Known for Shared {
-    fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered> {
+impl StateAccess for Shared {
+    fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError> {
         let missing = self.pending.borrow().join(", ");
         if !missing.is_empty() {
-            return Err(Unanswered::NotReady(missing));
+            return Err(ReviewError::NotReady(missing));
         }
         self.state.ask(what, question)
     }
@@ -103,7 +103,11 @@ impl Admission {
     ///
     /// # Errors
     /// The request is invalid, or a rule needs state that is not available.
-    pub async fn review(&self, endpoint: Endpoint, request: &AdmissionRequest) -> Result<Answer, Unanswered> {
+    pub async fn review(
+        &self,
+        endpoint: Endpoint,
+        request: &AdmissionRequest,
+    ) -> Result<Answer, ReviewError> {
         let Some(shared) = &self.shared else {
             return review(endpoint, request, &self.policy, &Nothing, Instant::now());
         };
@@ -113,7 +117,7 @@ impl Admission {
         let mut updates = None;
         loop {
             let answer = review(endpoint, request, &self.policy, shared, Instant::now());
-            if !matches!(answer, Err(Unanswered::Unseen(_))) {
+            if !matches!(answer, Err(ReviewError::Unseen(_))) {
                 return answer;
             }
             let Some(updates) = &mut updates else {

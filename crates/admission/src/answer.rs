@@ -42,7 +42,7 @@ pub struct Denial {
 
 /// Why there is no answer. The caller decides what becomes of the request: an API server by `failurePolicy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
+pub enum ReviewError {
     /// The request does not make sense.
     #[error("{0}")]
     BadRequest(String),

@@ -6,7 +6,7 @@
 
 mod admission;
 mod answer;
-mod merged;
+mod findings;
 mod mirroring;
 pub mod policy;
 mod request;
@@ -16,9 +16,9 @@ pub mod server;
 mod state;
 
 pub use admission::Admission;
-pub use answer::{Answer, Denial, Unanswered};
+pub use answer::{Answer, Denial, ReviewError};
 pub use berth_api::admission::Operation;
 pub use policy::Policy;
 pub use request::{AdmissionRequest, RequestError, UserInfo};
 pub use review::{Endpoint, Rule, review};
-pub use state::{Hold, Known, Nothing, State};
+pub use state::{Hold, Nothing, State, StateAccess};

@@ -5,12 +5,12 @@ use std::time::Instant;
 use berth_api::admission::Operation;
 use berth_api::rules::PodRules;
 
-use crate::answer::{Answer, Unanswered};
-use crate::merged::Merged;
+use crate::answer::{Answer, ReviewError};
+use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::{AdmissionRequest, RequestError};
 use crate::rules::{self, AskedPod};
-use crate::state::Known;
+use crate::state::StateAccess;
 
 /// What a request is put to: one path of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,9 +75,9 @@ impl Rule {
     }
 }
 
-impl From<RequestError> for Unanswered {
-    fn from(error: RequestError) -> Unanswered {
-        Unanswered::BadRequest(error.to_string())
+impl From<RequestError> for ReviewError {
+    fn from(error: RequestError) -> ReviewError {
+        ReviewError::BadRequest(error.to_string())
     }
 }
 
@@ -85,13 +85,13 @@ impl From<RequestError> for Unanswered {
 ///
 /// # Errors
 /// The request makes no sense, or a rule needs to know of the cluster what is not known.
-pub fn review<K: Known>(
+pub fn review<K: StateAccess>(
     endpoint: Endpoint,
     request: &AdmissionRequest,
     policy: &Policy,
     known: &K,
     now: Instant,
-) -> Result<Answer, Unanswered> {
+) -> Result<Answer, ReviewError> {
     match endpoint {
         Endpoint::ValidatePods => validate_pods(request, policy, known, now),
         Endpoint::MutatePods => mutate_pods(request, policy),
@@ -111,13 +111,13 @@ fn is_written(request: &AdmissionRequest) -> bool {
     matches!(request.operation, Operation::Create | Operation::Update) && request.sub_resource.is_empty()
 }
 
-fn validate_pods<K: Known>(
+fn validate_pods<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
     known: &K,
     now: Instant,
-) -> Result<Answer, Unanswered> {
-    let mut found = Merged::default();
+) -> Result<Answer, ReviewError> {
+    let mut found = Findings::default();
     if !is_written(request) {
         return Ok(Answer::allowed());
     }
@@ -144,7 +144,7 @@ fn validate_pods<K: Known>(
     Ok(found.into_answer())
 }
 
-fn mutate_pods(request: &AdmissionRequest, policy: &Policy) -> Result<Answer, Unanswered> {
+fn mutate_pods(request: &AdmissionRequest, policy: &Policy) -> Result<Answer, ReviewError> {
     let is_created = request.operation == Operation::Create && request.is_about("", "pods", "");
     if !is_created || !policy.merge_match_label_keys {
         return Ok(Answer::allowed());

@@ -20,7 +20,7 @@ pub enum Phase {
 /// Decides about requests, in the process of the server.
 pub trait Admission: Send + Sync {
     /// Whether requests of this kind are to be reviewed at all. It is asked for every write and must cost next to
-    /// nothing; a request that concerns nobody is not even described.
+    /// nothing; a request that no plugin wants is not even described.
     ///
     /// By default: pods and nodes themselves, and bindings and evictions of pods.
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {

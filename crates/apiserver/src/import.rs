@@ -78,7 +78,7 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
         }
         known.push((resource, stored_value(shown, value)));
     }
-    // Namespaces first: whoever watches sees them before what is in them.
+    // Namespaces first: watches see them before their objects.
     let (namespaces, rest): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
     let uids: HashSet<String> = namespaces

@@ -45,9 +45,9 @@ impl fmt::Debug for ServerOptions {
 pub struct Limits {
     /// Limits on connections.
     pub connections: ConnectionLimits,
-    /// Requests worked on at once, watches excepted; more wait a little, and are then told to come back.
+    /// Requests worked on at once, watches excepted; more wait a little, and then get 429.
     pub in_flight: usize,
-    /// Watches open at once; more are told to come back.
+    /// Watches open at once; more get 429.
     pub watches: usize,
     /// Bytes of request bodies held at once; more wait.
     pub body_bytes_held: usize,

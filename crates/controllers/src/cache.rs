@@ -59,7 +59,7 @@ impl<'a, T> Change<'a, T> {
     }
 }
 
-/// Objects of one kind as the API server last told them.
+/// Objects of one kind as the API server last sent them.
 pub(crate) struct Cache<T> {
     state: RwLock<State<T>>,
 }
@@ -116,7 +116,7 @@ impl<T: Cached> Cache<T> {
         old
     }
 
-    /// Keys that are not among `listed`: what went away while nobody watched.
+    /// Keys that are not among `listed`: objects that were deleted between two watches.
     pub(crate) fn missing_from(&self, listed: &HashSet<NamespacedName>) -> Vec<NamespacedName> {
         self.read().objects.keys().filter(|key| !listed.contains(key)).cloned().collect()
     }

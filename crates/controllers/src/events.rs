@@ -27,7 +27,7 @@ const REFILL_SECONDS: f64 = 300.0;
 /// Longest message the API accepts.
 const MAX_MESSAGE: usize = 1_024;
 
-/// Whether an event tells of trouble.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Normal,

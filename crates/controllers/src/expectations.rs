@@ -103,7 +103,7 @@ mod tests {
             }
             assert_eq!(expectations.are_met(&owner), met);
         }
-        // A pod that someone else made under this owner is no debt.
+        // A pod of this owner that another client created is not expected.
         expectations.creations_seen(&owner, 1);
         expectations.expect_creations(&owner, 1);
         assert!(!expectations.are_met(&owner));

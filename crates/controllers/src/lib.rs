@@ -1,6 +1,6 @@
 //! The workload and cluster controllers: clients of the API like any other.
 //!
-//! Each controller hears of changes through shared informers (`informer`, `cache`), which put keys into its queue
+//! Each controller gets events from shared informers (`informer`, `cache`), which put keys into its queue
 //! (`queue`); its sync reads the caches, makes a plan with pure functions (`plan.rs` and the like, which the tests
 //! are about) and carries it out with requests (`api`). No sync looks at all pods: the caches are indexed by
 //! controller, namespace and node.
@@ -204,7 +204,7 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Starts an informer that the garbage collector hears, too.
+    /// Starts an informer whose events the garbage collector gets too.
     fn follow_owned<T: Cached + DeserializeOwned>(
         &mut self,
         garbage_collector: &GarbageCollector,

@@ -1,4 +1,4 @@
-//! Namespaces: everything in one that is being deleted goes with it, and every other one gets a service account.
+//! Namespaces: the objects of a terminating namespace are deleted, and every other namespace gets a service account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         namespaces: &mut Informer<Namespace>,
@@ -125,7 +125,7 @@ impl Namespaces {
             return Ok(Next::Wait);
         }
         let left = self.delete_content(key.name()).await?;
-        self.tell_left(&namespace, &left).await?;
+        self.report_left(&namespace, &left).await?;
         if !left.is_empty() {
             return Ok(Next::After(LOOK_AGAIN));
         }
@@ -190,7 +190,7 @@ impl Namespaces {
         Ok(list.items)
     }
 
-    async fn tell_left(
+    async fn report_left(
         &self,
         namespace: &Namespace,
         left: &[(&'static Resource, Vec<PartialObjectMetadata>)],

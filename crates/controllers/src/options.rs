@@ -12,7 +12,7 @@ pub struct ControllerOptions {
     pub node_monitor_grace_period: Duration,
     /// How often silence is looked for.
     pub node_monitor_period: Duration,
-    /// Nodes per second, in each zone, whose pods are told to leave because the node is not ready.
+    /// Nodes per second, in each zone, whose pods are evicted because the node is not ready.
     pub node_eviction_rate: f64,
     /// The same in zones where many nodes are not ready. Small clusters then evict nothing.
     pub secondary_node_eviction_rate: f64,

@@ -1,4 +1,5 @@
-//! Pods that nobody else takes away: bound to nodes that are gone, ended and too many, or deleted before they had a node.
+//! Pods that no other component deletes: bound to missing nodes, terminated beyond a threshold, or deleted before they
+//! were bound.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::types::{Scalar, Struct, Type, type_of};
 
-/// More unknown fields of one object are not told.
+/// Further unknown fields of an object are not reported.
 const MAX_UNKNOWN: usize = 100;
 
 /// A value that cannot be read as its type. Its text has the form of the reference's decoder.

@@ -1,4 +1,4 @@
-//! What the types of the API look like: their fields, and how the lists and maps among them are merged.
+//! The types of the API: their fields, and how lists and maps among them are merged.
 //!
 //! [`type_of`] gives the structural type that patches, server-side apply and the check of fields walk along;
 //! [`openapi`] the documents that clients read. Both come from the same definitions (`definitions`) and the

@@ -1,4 +1,4 @@
-//! What can be done at which path, as OpenAPI tells it.
+//! The operations of each path, for the OpenAPI documents.
 
 use crate::resource::{Resource, Subresource};
 use serde_json::{Map, Value, json};
@@ -10,20 +10,20 @@ const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions
 
 /// The query parameters of reading several objects.
 const LIST: &[Parameter] = &[
-    ("allowWatchBookmarks", "boolean", "Whether a watch also tells how far it is."),
-    ("continue", "string", "Where a list that was cut by `limit` goes on."),
+    ("allowWatchBookmarks", "boolean", "Whether a watch also sends bookmarks."),
+    ("continue", "string", "Token of the next page of a list with `limit`."),
     ("fieldSelector", "string", "Only objects whose fields match."),
     ("labelSelector", "string", "Only objects whose labels match."),
     ("limit", "integer", "How many objects to list at most."),
     ("resourceVersion", "string", "Version that the answer is at, or starts from."),
     ("resourceVersionMatch", "string", "How `resourceVersion` is meant: Exact or NotOlderThan."),
-    ("sendInitialEvents", "boolean", "Whether a watch starts with what there is."),
+    ("sendInitialEvents", "boolean", "Whether a watch starts with the existing objects."),
     ("timeoutSeconds", "integer", "How long the request may take."),
     ("watch", "boolean", "Watch for changes instead of listing."),
 ];
 
-const DRY_RUN: Parameter = ("dryRun", "string", "`All`: do everything but keep the change.");
-const FIELD_MANAGER: Parameter = ("fieldManager", "string", "Who makes the change.");
+const DRY_RUN: Parameter = ("dryRun", "string", "`All`: process the request without storing the change.");
+const FIELD_MANAGER: Parameter = ("fieldManager", "string", "Name of the manager of the changed fields.");
 const FIELD_VALIDATION: Parameter =
     ("fieldValidation", "string", "What unknown and duplicate fields are: Ignore, Warn or Strict.");
 

@@ -16,7 +16,7 @@ pub(super) enum List {
     Atomic,
     /// Element by element; elements are scalars, each at most once.
     Set,
-    /// Item by item; these fields tell items apart.
+    /// Item by item; these fields identify items.
     Map(&'static [&'static str]),
     /// Not a list.
     None,
@@ -26,7 +26,7 @@ pub(super) enum List {
 #[derive(Clone, Copy)]
 pub(super) struct Semantics {
     pub(super) list: List,
-    /// Field by which a strategic merge patch tells items apart.
+    /// Field by which a strategic merge patch identifies items.
     pub(super) merge_key: Option<&'static str>,
     /// `x-kubernetes-patch-strategy`.
     pub(super) strategy: Option<&'static str>,

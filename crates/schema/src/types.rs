@@ -82,7 +82,7 @@ pub struct Patch {
     pub merge: bool,
     /// The fields a patch names in `$retainKeys` are the only ones kept.
     pub retain_keys: bool,
-    /// Which field tells the items of a merged list of objects apart.
+    /// The field that identifies the items of a merged list of objects.
     pub merge_key: Option<Box<str>>,
 }
 
@@ -93,11 +93,11 @@ pub enum ListType {
     Atomic,
     /// Element by element; elements are scalars.
     Set,
-    /// Item by item, told apart by these fields.
+    /// Item by item, identified by these fields.
     Map(Vec<MapKey>),
 }
 
-/// A field that tells items of a list apart.
+/// A field that identifies items of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapKey {
     /// Name of the field.

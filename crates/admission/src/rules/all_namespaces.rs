@@ -8,12 +8,12 @@ use berth_api::rules::TopologyScope;
 
 use super::{AskedPod, HOSTNAME};
 use crate::answer::Denial;
-use crate::merged::Merged;
+use crate::findings::Findings;
 use crate::review::Rule;
 
 /// Required anti-affinity over all namespaces has no other topology key than the host name. "All topologies" is
 /// another one.
-pub(super) fn blocks_no_domains(asked: &AskedPod<'_>, found: &mut Merged) {
+pub(super) fn blocks_no_domains(asked: &AskedPod<'_>, found: &mut Findings) {
     for term in asked.blocking_terms().filter(|term| term.namespaces.selector.is_everything()) {
         let key = match &term.topology {
             TopologyScope::Key(key) if key == HOSTNAME => continue,

@@ -4,13 +4,13 @@ use berth_api::admission::{extension_warnings, validate_affinity_annotation};
 
 use super::AskedPod;
 use crate::answer::Denial;
-use crate::merged::Merged;
+use crate::findings::Findings;
 use crate::policy::Action;
 use crate::review::Rule;
 
 /// Every field of the annotation is valid; the findings are worded and joined as kube-apiserver does it. What is valid
 /// and does nothing is warned about, as kube-apiserver does for its own fields.
-pub(super) fn is_valid(asked: &AskedPod<'_>, found: &mut Merged) {
+pub(super) fn is_valid(asked: &AskedPod<'_>, found: &mut Findings) {
     if !asked.policy.validate_annotation {
         return;
     }

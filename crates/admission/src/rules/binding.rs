@@ -10,11 +10,11 @@ use berth_api::object::Pod;
 use berth_engine::Verdict;
 use serde_json::Value;
 
-use crate::answer::{Answer, Denial, Unanswered};
+use crate::answer::{Answer, Denial, ReviewError};
 use crate::policy::BindingGuard;
 use crate::request::AdmissionRequest;
 use crate::review::Rule;
-use crate::state::{GUARD_PROFILE, Hold, Known, State, key};
+use crate::state::{GUARD_PROFILE, Hold, State, StateAccess, key};
 
 /// A message names no more reasons.
 const MAX_REASONS: usize = 4;
@@ -28,12 +28,12 @@ struct Binding<'a> {
 }
 
 /// The pod of a binding keeps its required rules on the node, and everybody else's.
-pub(crate) fn keeps_required_rules<K: Known>(
+pub(crate) fn keeps_required_rules<K: StateAccess>(
     request: &AdmissionRequest,
     guard: &BindingGuard,
     known: &K,
     now: Instant,
-) -> Result<Answer, Unanswered> {
+) -> Result<Answer, ReviewError> {
     let text = |pointer: &str| request.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let own = text("/metadata/name");
     let binding = Binding {
@@ -63,7 +63,7 @@ fn check(
     guard: &BindingGuard,
     dry_run: bool,
     now: Instant,
-) -> Result<Option<String>, Unanswered> {
+) -> Result<Option<String>, ReviewError> {
     let Binding { namespace, name, uid, node } = *binding;
     let key = key(namespace, name);
     let held = state.holds.get(&key).cloned();
@@ -72,13 +72,13 @@ fn check(
         return match state.cluster().node_of(namespace, name) {
             // It has been bound: the API server refuses what it must.
             Some(_) if held.is_none() => Ok(None),
-            _ => Err(Unanswered::Unseen(format!("pod {key}"))),
+            _ => Err(ReviewError::Unseen(format!("pod {key}"))),
         };
     };
     let uid = pod.metadata.uid.clone();
     let mut guarded: Pod = pod.clone();
     if state.nodes.get(node).is_none() {
-        return Err(Unanswered::Unseen(format!("node {node:?}")));
+        return Err(ReviewError::Unseen(format!("node {node:?}")));
     }
     if let Some(Hold { node: there, .. }) = held.as_ref().filter(|hold| hold.node != node) {
         let why = format!(

@@ -4,20 +4,20 @@
 use berth_engine::{Reach, TermRadius};
 
 use super::AskedPod;
-use crate::answer::{Denial, Unanswered};
-use crate::merged::Merged;
+use crate::answer::{Denial, ReviewError};
+use crate::findings::Findings;
 use crate::policy::{Action, BlastRadiusLimit, Measure};
 use crate::review::Rule;
-use crate::state::{Known, PLACING_PROFILE};
+use crate::state::{PLACING_PROFILE, StateAccess};
 
 /// No required anti-affinity term of the pod shuts more nodes or running pods out than the budget allows.
-pub(crate) fn stays_within_blast_radius<K: Known>(
+pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     asked: &AskedPod<'_>,
     limit: &BlastRadiusLimit,
     action: Action,
     known: &K,
-    found: &mut Merged,
-) -> Result<(), Unanswered> {
+    found: &mut Findings,
+) -> Result<(), ReviewError> {
     if asked.blocking_terms().next().is_none() {
         return Ok(());
     }

@@ -3,10 +3,10 @@
 use berth_api::rules::dialect_notes;
 
 use super::AskedPod;
-use crate::merged::Merged;
+use crate::findings::Findings;
 
 /// Everything in the pod's affinity that means something else in the other dialect.
-pub(super) fn warn_about_differences(asked: &AskedPod<'_>, found: &mut Merged) {
+pub(super) fn warn_about_differences(asked: &AskedPod<'_>, found: &mut Findings) {
     if !asked.policy.dialect_warnings {
         return;
     }

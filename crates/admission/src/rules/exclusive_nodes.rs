@@ -7,20 +7,20 @@
 use berth_api::quantity::Quantity;
 
 use super::AskedPod;
-use crate::answer::{Denial, Unanswered};
-use crate::merged::Merged;
+use crate::answer::{Denial, ReviewError};
+use crate::findings::Findings;
 use crate::policy::{Action, ExclusiveNodesLimit, Measure};
 use crate::review::Rule;
-use crate::state::{Charge, ExclusivePod, Known, PLACING_PROFILE, State, exclusive_term, pinned_node};
+use crate::state::{Charge, ExclusivePod, PLACING_PROFILE, State, StateAccess, exclusive_term, pinned_node};
 
 /// All pods of the namespace with a node of their own stay within its budget with this one.
-pub(crate) fn stays_within_exclusive_nodes<K: Known>(
+pub(crate) fn stays_within_exclusive_nodes<K: StateAccess>(
     asked: &AskedPod<'_>,
     limit: &ExclusiveNodesLimit,
     action: Action,
     known: &K,
-    found: &mut Merged,
-) -> Result<(), Unanswered> {
+    found: &mut Findings,
+) -> Result<(), ReviewError> {
     let Some(term) = exclusive_term(asked.rules) else { return Ok(()) };
     if !asked.blocking_terms().any(|blocking| blocking.path == term.path) {
         return Ok(());

@@ -20,7 +20,7 @@ use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::object::Pod;
 use berth_api::rules::{Dialect, PodRules, PodTerm};
 
-use crate::merged::Merged;
+use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::{AdmissionRequest, RequestError};
 pub(crate) use binding::keeps_required_rules;
@@ -54,7 +54,7 @@ impl AskedPod<'_> {
 }
 
 /// The rules of a pod that need no state.
-pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Merged) {
+pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Findings) {
     annotation::is_valid(asked, found);
     topology_limit::keeps_to_hostname(asked, found);
     all_namespaces::blocks_no_domains(asked, found);

@@ -4,18 +4,18 @@ use berth_api::admission::node_restriction::{
     self, Lookup, NODE_USER_PREFIX, NODES_GROUP, NodeRequest, Refusal,
 };
 
-use crate::answer::{Answer, Denial, Unanswered};
+use crate::answer::{Answer, Denial, ReviewError};
 use crate::policy::Policy;
 use crate::request::AdmissionRequest;
 use crate::review::Rule;
-use crate::state::Known;
+use crate::state::StateAccess;
 
 /// Checks the request of a node's identity; other users are not restricted.
-pub(crate) fn keeps_to_own_node<K: Known>(
+pub(crate) fn keeps_to_own_node<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
     known: &K,
-) -> Result<Answer, Unanswered> {
+) -> Result<Answer, ReviewError> {
     let user = &request.user_info;
     let is_node = policy.node_restriction && user.groups.iter().any(|group| group == NODES_GROUP);
     let identity = user.username.strip_prefix(NODE_USER_PREFIX).filter(|_| is_node);
@@ -48,18 +48,18 @@ pub(crate) fn keeps_to_own_node<K: Known>(
 
 struct StateLookup<'a, K>(&'a K);
 
-impl<K: Known> Lookup for StateLookup<'_, K> {
-    type Error = Unanswered;
+impl<K: StateAccess> Lookup for StateLookup<'_, K> {
+    type Error = ReviewError;
 
-    fn node_uid(&self, node: &str) -> Result<String, Unanswered> {
+    fn node_uid(&self, node: &str) -> Result<String, ReviewError> {
         let uid = self.0.ask("NodeRestriction", |state| state.nodes.uid(node).map(str::to_owned))?;
-        uid.ok_or_else(|| Unanswered::Unseen(format!("node {node:?}")))
+        uid.ok_or_else(|| ReviewError::Unseen(format!("node {node:?}")))
     }
 
-    fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, Unanswered> {
+    fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, ReviewError> {
         let on = self.0.ask("NodeRestriction", |state| {
             state.cluster().node_of(namespace, pod).map(|there| there == node)
         })?;
-        on.ok_or_else(|| Unanswered::Unseen(format!("pod {namespace}/{pod} on a node")))
+        on.ok_or_else(|| ReviewError::Unseen(format!("pod {namespace}/{pod} on a node")))
     }
 }

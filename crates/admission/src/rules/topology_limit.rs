@@ -4,14 +4,14 @@ use berth_api::rules::TopologyScope;
 
 use super::{AskedPod, HOSTNAME};
 use crate::answer::Denial;
-use crate::merged::Merged;
+use crate::findings::Findings;
 use crate::policy::Action;
 use crate::review::Rule;
 
 /// Required anti-affinity has no other topology key than the host name. The reference looks at
 /// `requiredDuringSchedulingIgnoredDuringExecution` of the spec, the only one it has; here the other required terms
 /// are held to it as well. The message is the reference's.
-pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Merged) {
+pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Findings) {
     if !asked.policy.limit_pod_hard_anti_affinity_topology {
         return;
     }

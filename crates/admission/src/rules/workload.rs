@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{AskedPod, check_pod};
 use crate::answer::Answer;
-use crate::merged::Merged;
+use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::AdmissionRequest;
 
@@ -19,14 +19,14 @@ pub(crate) fn warn_about_template(
     request: &AdmissionRequest,
     policy: &Policy,
     now: Instant,
-    found: &mut Merged,
+    found: &mut Findings,
 ) {
     let Some((path, template)) = template(request).filter(|_| policy.workload_warnings) else { return };
     // What is no pod template at all is for the API server to say.
     let Ok(mut pod) = Pod::deserialize(template) else { return };
     pod.metadata.namespace.clone_from(&request.namespace);
     let rules = PodRules::parse(&pod, true);
-    let mut of_pod = Merged::default();
+    let mut of_pod = Findings::default();
     check_pod(&AskedPod { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
     let Answer { denied, warnings, .. } = of_pod.into_answer();
     if let Some(denial) = denied {

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::answer::{Answer, Unanswered};
+use crate::answer::{Answer, ReviewError};
 use crate::review::Endpoint;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,7 +72,7 @@ impl Metrics {
     pub(super) fn reviewed(
         &self,
         endpoint: Endpoint,
-        answer: &Result<Answer, Unanswered>,
+        answer: &Result<Answer, ReviewError>,
         duration: Duration,
     ) {
         let result = match answer {

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use super::Limits;
 use super::metrics::Metrics;
 use crate::admission::Admission;
-use crate::answer::Unanswered;
+use crate::answer::ReviewError;
 use crate::request::AdmissionRequest;
 use crate::review::Endpoint;
 
@@ -97,7 +97,7 @@ async fn review(server: &Server, endpoint: Endpoint, request: Request<Incoming>)
             }
             Ok(answer.review(&request.uid).to_string())
         }
-        Err(error @ Unanswered::BadRequest(_)) => {
+        Err(error @ ReviewError::BadRequest(_)) => {
             Err(Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))
         }
         Err(error) => {

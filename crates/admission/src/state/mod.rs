@@ -17,7 +17,7 @@ use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::object::{Node, Pod};
 use berth_engine::{Cluster, Settings};
 
-use crate::answer::Unanswered;
+use crate::answer::ReviewError;
 use crate::policy::{GuardedRule, Measure, Policy};
 pub(crate) use exclusive::{ExclusiveNodes, ExclusivePod, exclusive_term, pinned_node};
 pub use holds::Hold;
@@ -174,26 +174,26 @@ fn plugin(rule: GuardedRule) -> Plugin {
 }
 
 /// What is known of a cluster, if anything.
-pub trait Known {
+pub trait StateAccess {
     /// Asks the state; `what` is who wants to know.
     ///
     /// # Errors
     /// There is no state, or it is not complete.
-    fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered>;
+    fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError>;
 }
 
 /// Nothing is known of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Nothing;
 
-impl Known for Nothing {
-    fn ask<R>(&self, what: &'static str, _: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered> {
-        Err(Unanswered::NoState(what))
+impl StateAccess for Nothing {
+    fn ask<R>(&self, what: &'static str, _: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError> {
+        Err(ReviewError::NoState(what))
     }
 }
 
-impl Known for Mutex<State> {
-    fn ask<R>(&self, _: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, Unanswered> {
+impl StateAccess for Mutex<State> {
+    fn ask<R>(&self, _: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError> {
         Ok(question(&mut self.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }

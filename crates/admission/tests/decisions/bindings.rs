@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_admission::{Endpoint, Unanswered};
+use berth_admission::{Endpoint, ReviewError};
 
 use crate::world::{World, binding, one_pod, policy};
 
@@ -90,8 +90,8 @@ fn only_required_rules_are_checked_whatever_the_scheduler() {
 #[test]
 fn what_has_not_been_seen_is_not_judged() {
     let world = guarded("pod default/p1\npod default/there on a");
-    assert!(matches!(world.bind("default/nobody", "a"), Err(Unanswered::Unseen(_))));
-    assert!(matches!(world.bind("default/p1", "nowhere"), Err(Unanswered::Unseen(_))));
+    assert!(matches!(world.bind("default/nobody", "a"), Err(ReviewError::Unseen(_))));
+    assert!(matches!(world.bind("default/p1", "nowhere"), Err(ReviewError::Unseen(_))));
     // It is bound already: the API server says so itself.
     assert_eq!(world.bind("default/there", "b"), Ok(None));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_admission::{Endpoint, Nothing, Unanswered, review};
+use berth_admission::{Endpoint, Nothing, ReviewError, review};
 
 use crate::world::{World, creation, one_pod, policy};
 
@@ -157,5 +157,5 @@ fn without_a_state_there_is_no_answer_where_one_is_needed() {
         review(Endpoint::ValidatePods, &creation(&one_pod(pod)), &policy, &Nothing, std::time::Instant::now())
     };
     assert!(ask("pod team/plain").unwrap().is_allowed());
-    assert!(matches!(ask("pod team/p1 anti(app=db @hostname)"), Err(Unanswered::NoState(_))));
+    assert!(matches!(ask("pod team/p1 anti(app=db @hostname)"), Err(ReviewError::NoState(_))));
 }

@@ -1,6 +1,6 @@
 //! NodeRestriction, in kube-apiserver's words.
 
-use berth_admission::{Endpoint, Unanswered};
+use berth_admission::{Endpoint, ReviewError};
 use serde_json::{Value, json};
 
 use crate::world::{World, policy, request};
@@ -14,7 +14,7 @@ fn told(fields: Value) -> Option<String> {
     answered(&world(), fields).unwrap()
 }
 
-fn answered(world: &World, fields: Value) -> Result<Option<String>, Unanswered> {
+fn answered(world: &World, fields: Value) -> Result<Option<String>, ReviewError> {
     let mut all = json!({
         "userInfo": {"username": "system:node:a", "groups": ["system:nodes", "system:authenticated"]},
     });
@@ -152,7 +152,7 @@ fn a_node_touches_pods_that_run_on_it() {
         let said = said.as_deref().map(|text| text.split_once(" is forbidden: ").unwrap().1);
         assert_eq!(said, expected, "{request}");
     }
-    assert!(matches!(answered(&world(), evict("nobody")), Err(Unanswered::Unseen(_))));
+    assert!(matches!(answered(&world(), evict("nobody")), Err(ReviewError::Unseen(_))));
 }
 
 #[test]

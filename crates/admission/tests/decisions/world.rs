@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use berth_admission::{AdmissionRequest, Answer, Endpoint, Nothing, Policy, State, Unanswered, review};
+use berth_admission::{AdmissionRequest, Answer, Endpoint, Nothing, Policy, ReviewError, State, review};
 use berth_api::object::Pod;
 use berth_engine::Settings;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ impl World {
         state.pod_applied(pod);
     }
 
-    pub fn ask(&self, endpoint: Endpoint, request: &AdmissionRequest) -> Result<Answer, Unanswered> {
+    pub fn ask(&self, endpoint: Endpoint, request: &AdmissionRequest) -> Result<Answer, ReviewError> {
         review(endpoint, request, &self.policy, &self.state, self.now)
     }
 
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// A binding: the message it is refused with, if it is.
-    pub fn bind(&self, pod: &str, node: &str) -> Result<Option<String>, Unanswered> {
+    pub fn bind(&self, pod: &str, node: &str) -> Result<Option<String>, ReviewError> {
         Ok(self.ask(Endpoint::ValidateBindings, &binding(pod, node))?.denied.map(|denial| denial.text()))
     }
 }

@@ -17,8 +17,8 @@ use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local}
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Who has a say in what is written: the webhooks of the cluster, read anew whenever their configurations change, and
-/// whoever the server was started with.
+/// Admission of writes: the webhooks of the cluster, read again when their configurations change, and the plugin that
+/// the server was started with.
 pub struct Admission {
     webhooks: Webhooks,
     /// Ordered by the names of their configurations.
@@ -96,7 +96,7 @@ struct Asked<'a> {
     attributes: Attributes<'a>,
 }
 
-/// Finds out who is to be asked; `None` if nobody is, which is what it has to be quick about.
+/// The webhooks and the plugin that a request concerns; `None` if there are none, which must be quick to find out.
 fn asked<'a>(
     shared: &'a Shared,
     request: &'a ApiRequest,

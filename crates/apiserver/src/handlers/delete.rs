@@ -32,12 +32,12 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
     /// Whether it is only tried.
     pub dry_run: bool,
-    /// Whether it is an eviction, which admission has been asked about already, and which the pod's conditions tell.
+    /// Whether it is an eviction, which admission has decided about already, and which the pod's conditions show.
     pub evicts: bool,
 }
 
 impl DeleteOptions {
-    /// Reads them from a body or the query; the body goes first.
+    /// Reads them from a body or the query; the body has precedence.
     ///
     /// # Errors
     /// They are malformed or contradict each other.
@@ -187,7 +187,7 @@ pub async fn delete_object(
     let shown = request.info.resource;
     let resource = super::stored(&request.info)?;
     let context = Context { shared, user: &request.user };
-    let told = warnings.len();
+    let n_warnings = warnings.len();
     for _ in 0..ATTEMPTS {
         let current =
             shared.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(shown, name))?;
@@ -195,7 +195,7 @@ pub async fn delete_object(
         check_preconditions(shown, name, &current, &old, options)?;
         strategy::admit_delete(&context, resource, &old)?;
         if !options.evicts {
-            warnings.truncate(told);
+            warnings.truncate(n_warnings);
             let act = Act { operation: Operation::Delete, old: Some(&old), dry_run: options.dry_run };
             admission::mutate(shared, request, act, None, warnings).await?;
             admission::validate(shared, request, act, None, warnings).await?;
@@ -224,7 +224,7 @@ pub async fn delete_object(
     Err(Status::modified(shown, name))
 }
 
-/// The condition of an evicted pod, by which Jobs tell evictions from failures.
+/// The condition of an evicted pod, by which Jobs distinguish evictions from failures.
 fn disruption_target() -> Value {
     json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
         "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})

@@ -1,4 +1,4 @@
-//! What a request means for single fields: whether it may have fields that nobody knows, and who manages
+//! Field validation and field management of a request: whether it may have unknown fields, and who manages
 //! those it sets.
 
 use berth_schema::patch::PatchError;
@@ -69,12 +69,12 @@ pub fn read(
         return Ok(());
     }
     let twice = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
-    let told = twice.chain(unknown.iter().map(|path| format!("unknown field {path:?}")));
+    let problems = twice.chain(unknown.iter().map(|path| format!("unknown field {path:?}")));
     match validation {
         Validation::Ignore => {}
-        Validation::Warn => warnings.extend(told),
+        Validation::Warn => warnings.extend(problems),
         Validation::Strict => {
-            let all: Vec<String> = told.collect();
+            let all: Vec<String> = problems.collect();
             return Err(cannot(&format!("strict decoding error: {}", all.join(", "))));
         }
     }

@@ -134,7 +134,7 @@ fn list_metadata(page: &Page, filter: &Filter) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = page.next {
         metadata["continue"] = Value::from(next.encode());
-        // As upstream: not told for lists with selectors, where a real server does not know it.
+        // As upstream: absent in lists with selectors, where kube-apiserver does not know it.
         if filter.is_everything() {
             metadata["remainingItemCount"] = Value::from(page.objects.len() - page.range.end);
         }

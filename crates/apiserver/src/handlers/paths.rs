@@ -11,7 +11,7 @@ use crate::discovery::{self, Document};
 use crate::server::status::Status;
 use crate::server::{Query, Reply, Shared};
 
-/// What `/version` tells.
+/// The version in `/version`.
 const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
 
 /// Answers a path.

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
-/// Fields beyond this many are not told.
+/// Fields beyond this many are not reported.
 const MAX_TOLD: usize = 100;
 
 /// What was read, and the paths of fields that were there more than once.

@@ -27,7 +27,7 @@ const MAX_DURATION: Duration = Duration::from_secs(3600);
 const BATCH: usize = 512;
 /// Frames are sent together up to about this size.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// After a piece the next one waits this long for company. A change after a quiet time is told at once; of thousands a
+/// After a chunk the next one waits this long for more events. A change after a quiet time is sent at once; of thousands a
 /// second many share a write here, and a read and a wake-up there.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -141,7 +141,7 @@ struct Watcher {
     /// Whether the columns of the table have been described.
     columns_told: bool,
     filter: Filter,
-    /// All changes up to this version have been told.
+    /// All changes up to this version have been sent.
     position: u64,
     initial: VecDeque<Arc<Object>>,
     /// Whether the end of the initial events is still to be announced.
@@ -169,7 +169,7 @@ impl Watcher {
             return Some(self.bookmark(true));
         }
         loop {
-            // Looked at here as well, for a watch that always has something to tell.
+            // Looked at here as well, for a watch that always has events to send.
             if self.shared.stop.is_cancelled() {
                 return None;
             }
@@ -191,7 +191,7 @@ impl Watcher {
                     let n_told = events.len();
                     let (chunk, n_seen) = self.frames(&events);
                     self.position = match events.get(n_seen) {
-                        // The rest is told with the next piece.
+                        // The rest is sent with the next chunk.
                         Some(_) => events.get(n_seen - 1).map_or(self.position, |e| e.object.revision),
                         None => position,
                     };
@@ -264,8 +264,8 @@ impl Watcher {
                 break;
             }
         }
-        let told = lone.or_else(|| (!chunk.is_empty()).then(|| chunk.freeze()));
-        (told, n_seen)
+        let sent = lone.or_else(|| (!chunk.is_empty()).then(|| chunk.freeze()));
+        (sent, n_seen)
     }
 
     /// Whether the object still exists, but not for this watcher.
@@ -273,7 +273,7 @@ impl Watcher {
         seen == EventType::Deleted && event.event_type != EventType::Deleted
     }
 
-    /// An object that left the selection is told as it was while selected, with the version of the change.
+    /// An object that left the selection is sent as it was while selected, with the version of the change.
     fn write_left(&mut self, chunk: &mut BytesMut, event: &Event) {
         let Some(previous) = &event.previous else { return };
         let revision = event.object.revision;

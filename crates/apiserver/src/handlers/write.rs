@@ -59,7 +59,7 @@ async fn create_object(
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
     let generated = metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty();
     let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
-    let told = warnings.len();
+    let n_warnings = warnings.len();
     loop {
         attempts -= 1;
         let mut value = value.clone();
@@ -72,7 +72,7 @@ async fn create_object(
         if !is_apply(request) {
             fields::track(request, resource, None, &mut value)?;
         }
-        warnings.truncate(told);
+        warnings.truncate(n_warnings);
         let act = Act::create(dry_run);
         if admission::mutate(shared, request, act, Some(&mut value), warnings).await? {
             strategy::default_object(resource, &mut value);
@@ -128,13 +128,13 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
         _ => None,
     };
     if let Some(value) = sent.as_ref().filter(|_| may_come_to_be(shared, info)) {
-        let told = warnings.clone();
+        let earlier = warnings.clone();
         match create_by_update(shared, request, value.clone(), dry_run, &mut warnings).await {
             Ok(object) => {
                 return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
             }
-            // Somebody else was faster: theirs is changed.
-            Err(status) if status.reason == "AlreadyExists" => warnings = told,
+            // Another client has created the object: change that one.
+            Err(status) if status.reason == "AlreadyExists" => warnings = earlier,
             Err(status) => return Err(status),
         }
     }
@@ -205,7 +205,7 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
             Ok(object) => {
                 return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
             }
-            // Somebody else was faster: theirs is applied to.
+            // Another client has created the object: apply to that one.
             Err(status) if status.reason == "AlreadyExists" => warnings.clear(),
             Err(status) => return Err(status),
         }
@@ -242,11 +242,11 @@ pub async fn change_object(
 ) -> Result<Arc<Object>, Box<Status>> {
     let info = &request.info;
     let resource = super::stored(info)?;
-    let told = warnings.len();
+    let n_warnings = warnings.len();
     for _ in 0..CHANGE_ATTEMPTS {
         let current = super::find(shared, info)?;
         let old = current.value();
-        warnings.truncate(told);
+        warnings.truncate(n_warnings);
         let mut new = transform(&old, warnings)?;
         let named_version = check_identity(request, &current, &old, &new)?;
         let context = Context { shared, user: &request.user };

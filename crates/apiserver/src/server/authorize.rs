@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::identity::{AUTHENTICATED, MASTERS, User};
 use super::rbac::Grants;
 
-/// What someone wants to do, as `SubjectAccessReview` describes it.
+/// The action that a user requests, as `SubjectAccessReview` describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// The verb.

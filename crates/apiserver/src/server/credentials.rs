@@ -14,7 +14,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::TlsAcceptor;
 
-/// Name of cluster, user and context in the kubeconfig; also how a kubeconfig of ours is told from another.
+/// Name of cluster, user and context in the kubeconfig; they also identify a kubeconfig that Berth wrote.
 const KUBECONFIG_NAME: &str = "berth";
 
 /// Why credentials could not be made or read.
@@ -34,7 +34,7 @@ pub enum CredentialsError {
     /// TLS refuses the certificate.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The kubeconfig to be written is someone else's.
+    /// Berth did not write the kubeconfig at this path.
     #[error("{0} exists and was not written by berth; name another file with --kubeconfig-out")]
     ForeignKubeconfig(PathBuf),
     /// The system has no randomness.

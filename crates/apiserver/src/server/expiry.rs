@@ -11,7 +11,7 @@ use crate::store::{Change, Filter, Object, Write};
 
 /// How often it is looked what has expired.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// An event goes after so many intervals without a change.
+/// An event expires after so many intervals without a change.
 const LIFE_INTERVALS: usize = 60;
 /// More events are not kept; the oldest go first.
 const MAX_EVENTS: usize = 50_000;

@@ -1,4 +1,4 @@
-//! Who is asking: tokens and the identities they stand for.
+//! Authentication: tokens and the users that they identify.
 //!
 //! All tokens are derived from one secret: `KIND.SUBJECT.MAC`. So every node has a token without a table of them, and a
 //! token is valid as long as the secret is.
@@ -18,7 +18,7 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 /// What the names of service accounts begin with; `NAMESPACE:NAME` follows.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Someone who asks.
+/// An authenticated user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Name.
@@ -44,7 +44,7 @@ impl User {
         }
     }
 
-    /// Someone without a token.
+    /// A user without a token.
     pub fn anonymous() -> User {
         User { name: "system:anonymous".to_owned(), groups: vec!["system:unauthenticated".to_owned()] }
     }
@@ -53,7 +53,7 @@ impl User {
         User::impersonated(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"), Vec::new())
     }
 
-    /// Someone whose identity the administrator takes on: a service account is in its groups if none are named, and
+    /// An impersonated user: a service account is in its groups if none are named, and
     /// everyone but the anonymous is authenticated.
     pub fn impersonated(name: String, mut groups: Vec<String>) -> User {
         let account = name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
@@ -128,7 +128,7 @@ impl Tokens {
         signed(&self.key, "sa", &format!("{namespace}/{name}/{uid}/{expires}"))
     }
 
-    /// Whose token it is; `None` if it is nobody's or has expired. Whether a service account still exists is for the caller
+    /// The identity of a token; `None` if it is invalid or has expired. Whether a service account still exists is for the caller
     /// to see.
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let (kind, rest) = token.split_once('.')?;

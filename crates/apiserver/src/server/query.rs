@@ -1,5 +1,9 @@
 //! Paths and queries: percent encoding, and the options requests carry in the query.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
 use super::status::Status;
 
 /// The parameters of a query, decoded.
@@ -66,25 +70,14 @@ impl Query {
     }
 }
 
-/// Decodes percent escapes, and `+` as a space in queries; `None` if an escape is malformed or the result no text.
+/// Decodes percent escapes, and `+` as a space in queries; `None` if an escape is malformed or the result is no text.
 pub fn decode(text: &str, in_query: bool) -> Option<String> {
-    if !text.contains(['%', '+']) {
-        return Some(text.to_owned());
+    let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_escape) {
+        return None;
     }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                let (high, low) = (digit()?, digit()?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            b'+' if in_query => b' ',
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    let spaced = if in_query { Cow::Owned(text.replace('+', " ")) } else { Cow::Borrowed(text) };
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use crate::store::{Derived, Filter, Object, Store};
 
 /// The group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-/// A rule that comes to more single rights than this is not looked through, and nobody is taken to hold it.
+/// A rule with more single permissions than this is not expanded, and counts as not held.
 const MAX_COMBINATIONS: usize = 100_000;
 const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &ROLES, &ROLE_BINDINGS];
 
-/// The roles of a cluster, read anew whenever they or their bindings change.
+/// The roles of a cluster, read again when they or their bindings change.
 pub struct Roles(Derived<Grants>);
 
 /// A rule of a role. A list that holds `*` stands for everything.

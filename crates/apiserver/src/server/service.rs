@@ -1,5 +1,4 @@
-//! From an HTTP request to its answer: who asks, whether they may, within which limits, and which handler
-//! does it.
+//! From an HTTP request to its answer: authentication, authorization, limits, and the choice of the handler.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub struct Shared {
     pub tokens: Tokens,
     /// Metrics.
     pub metrics: Metrics,
-    /// Who has a say in what is written.
+    /// Admission of writes.
     pub admission: handlers::Admission,
     /// Roles and their bindings.
     roles: Roles,
@@ -96,7 +95,7 @@ impl Shared {
         self.watch_slots.clone().try_acquire_owned().map_err(|_| too_many())
     }
 
-    /// Whose token it is; `None` if it is nobody's, has expired, or its service account is gone.
+    /// The user of a token; `None` if it is invalid, has expired, or its service account does not exist.
     pub fn authenticate_token(&self, token: &str) -> Option<Arc<User>> {
         let identity = self.tokens.authenticate(token)?;
         if let Some(account) = &identity.account {
@@ -132,7 +131,7 @@ pub struct ApiRequest {
     pub body: Bytes,
 }
 
-/// Answers a request. Never fails: whatever goes wrong becomes a `Status`.
+/// Answers a request. Never fails: every error becomes a `Status`.
 pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
@@ -157,10 +156,10 @@ pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<
 async fn answer(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
-    told: &mut Option<RequestInfo>,
+    info_of_request: &mut Option<RequestInfo>,
 ) -> Result<Reply, Box<Status>> {
     let (parts, body) = request.into_parts();
-    // First of all: a stranger learns nothing, not even which paths there are.
+    // First: an unauthenticated client learns nothing, not even which paths exist.
     let user = authenticate(shared, &parts.headers)?;
     let user = impersonated(shared, user, &parts.headers)?;
     let path = parts.uri.path();
@@ -184,7 +183,7 @@ async fn answer(
             handlers::paths::answer(shared, &segments, &query, &parts.headers)
         }
         Route::Resource(info) => {
-            *told = Some(info.clone());
+            *info_of_request = Some(info.clone());
             authorize(shared, &user, &info, &query)?;
             if info.verb == Verb::Watch {
                 return handlers::watch::watch(shared, &info, &query, &parts.headers);
@@ -232,7 +231,7 @@ fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Arc<User>, Box<S
     }
 }
 
-/// The identity someone takes on for a request, who may.
+/// The impersonated user of a request, if the user may impersonate it.
 fn impersonated(shared: &Shared, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();

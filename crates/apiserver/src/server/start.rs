@@ -56,7 +56,7 @@ pub struct ApiServer {
     temporary: Option<TemporaryDir>,
 }
 
-/// A directory that goes with its owner.
+/// A directory that is removed with its owner.
 struct TemporaryDir(PathBuf);
 
 impl Drop for TemporaryDir {
@@ -135,7 +135,7 @@ impl ApiServer {
         self.shared.tokens.node(name)
     }
 
-    /// Gives the tokens of all nodes by their names, to whoever runs them.
+    /// The tokens of all nodes by their names, for a kubelet that runs many.
     pub fn node_tokens(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |name| Some(shared.tokens.node(name))

@@ -1,4 +1,4 @@
-//! Errors as the API tells them: `Status` objects with Kubernetes' reasons and messages.
+//! Errors of the API: `Status` objects with Kubernetes' reasons and messages.
 
 use http::StatusCode;
 use serde_json::{Value, json};

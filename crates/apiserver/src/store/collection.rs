@@ -6,9 +6,9 @@ use std::sync::Arc;
 use berth_schema::resource::Resource;
 use tokio::sync::watch;
 
+use super::field_watchers::FieldWatchers;
 use super::object::{EventType, Facts, Object};
 use super::selector::Filter;
-use super::topics::Topics;
 
 /// How much history a collection keeps for watchers that lag or come back.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +74,10 @@ pub struct Collection {
     /// All changes after this version are in the history.
     floor: u64,
     bounds: HistoryBounds,
-    /// Tells watchers that there is something new.
+    /// Signals new events to watches.
     head: watch::Sender<u64>,
     /// Those who watch only objects with one value of one field.
-    topics: Topics,
+    field_watchers: FieldWatchers,
 }
 
 impl Collection {
@@ -91,7 +91,7 @@ impl Collection {
             floor,
             bounds,
             head: watch::Sender::new(floor),
-            topics: Topics::new(resource.watched_field()),
+            field_watchers: FieldWatchers::new(resource.watched_field()),
         }
     }
 
@@ -147,7 +147,7 @@ impl Collection {
         Some(previous)
     }
 
-    /// Makes a change that was decided before, and tells the watchers.
+    /// Makes a change that was decided before, and notifies the watches.
     pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
         let previous = match event_type {
             EventType::Deleted => self.take(&object.facts.namespace, &object.facts.name),
@@ -155,7 +155,7 @@ impl Collection {
         };
         let revision = object.revision;
         let event = Event { event_type, object, previous };
-        self.topics.tell(&event);
+        self.field_watchers.notify(&event);
         self.remember(event);
         self.head.send_replace(revision);
     }
@@ -169,7 +169,7 @@ impl Collection {
             let Some(oldest) = self.history.pop_front() else { break };
             self.history_bytes -= oldest.object.size();
             self.floor = oldest.object.revision;
-            self.topics.forget(&oldest);
+            self.field_watchers.forget(&oldest);
         }
         // What an event replaced is only asked for its facts, but keeps its bytes alive with it: the bound on bytes
         // still holds within a factor of two, since the event that wrote it is counted as well.
@@ -193,8 +193,8 @@ impl Collection {
     /// # Errors
     /// Changes after that version that concern the value have been forgotten.
     pub fn events_of(&self, value: &str, revision: u64, limit: usize) -> Result<Vec<Event>, TooOld> {
-        match self.topics.revisions_after(value, revision) {
-            // Told of none by the topic, which has not been there as long.
+        match self.field_watchers.revisions_after(value, revision) {
+            // The watched value has been recorded only since a later version.
             None => self.events_after(revision, limit),
             Some(Err(oldest)) => Err(TooOld { asked: revision, oldest }),
             Some(Ok(revisions)) => {
@@ -210,7 +210,7 @@ impl Collection {
     /// A signal that fires after every change of objects whose watched field had or has a value.
     pub fn changes_of(&mut self, value: &str) -> watch::Receiver<u64> {
         let now = *self.head.borrow();
-        self.topics.subscribe(value, now)
+        self.field_watchers.subscribe(value, now)
     }
 
     /// A signal that fires after every change.
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_one_node_hears_of_its_pods_only() {
+    fn a_watch_of_one_node_gets_events_of_its_pods_only() {
         use EventType::{Added, Deleted, Modified};
         let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 4, bytes: usize::MAX });
         let revisions = |collection: &Collection, after| {

@@ -6,12 +6,12 @@
 mod collection;
 mod derived;
 mod disk;
+mod field_watchers;
 mod object;
 mod selector;
 mod snapshot;
 #[cfg(test)]
 mod tests;
-mod topics;
 mod writer;
 
 use std::path::Path;
@@ -43,7 +43,7 @@ pub enum Change {
         /// The version that was read.
         expected: u64,
     },
-    /// The object must still be at this version; what is written is told to watchers as its last state.
+    /// The object must still be at this version; watchers get the written value as its last state.
     Delete {
         /// The version that was read.
         expected: u64,
@@ -90,15 +90,15 @@ pub enum WriteError {
 
 /// All collections, and the version up to which they are complete.
 #[derive(Debug)]
-struct Shelves {
+struct Collections {
     collections: Vec<RwLock<Collection>>,
     revision: AtomicU64,
 }
 
-impl Shelves {
-    fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Shelves {
+impl Collections {
+    fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Collections {
         let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds));
-        Shelves {
+        Collections {
             collections: RESOURCES.iter().copied().map(collection).collect(),
             revision: AtomicU64::new(revision),
         }
@@ -125,7 +125,7 @@ impl Shelves {
         let mut collection = self.lock(resource);
         let revision = object.revision;
         collection.apply(object, event_type);
-        // Under the collection's lock, so that whoever reads this version there finds the change.
+        // Under the collection's lock, so that a reader that sees this version finds the change.
         self.revision.store(revision, Ordering::Release);
     }
 
@@ -146,7 +146,7 @@ impl Shelves {
 /// The store: objects in memory, and on disk if it was opened there.
 #[derive(Debug)]
 pub struct Store {
-    shelves: Arc<Shelves>,
+    collections: Arc<Collections>,
     /// `None` if nothing is kept on disk.
     writer: Option<Writer>,
     /// Lists that clients are reading page by page.
@@ -155,7 +155,7 @@ pub struct Store {
 
 /// Reads a store's objects, and does not keep it open.
 #[derive(Clone, Debug)]
-pub struct Reader(Arc<Shelves>);
+pub struct Reader(Arc<Collections>);
 
 impl Reader {
     /// An object.
@@ -168,8 +168,8 @@ impl Store {
     /// A store in memory, whose versions begin after `revision`. Beginning at the time of day keeps a client from
     /// mistaking a version of an earlier store for one of this one.
     pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
-        let shelves = Arc::new(Shelves::new(revision, revision, bounds));
-        Store { shelves, writer: None, snapshots: Snapshots::default() }
+        let collections = Arc::new(Collections::new(revision, revision, bounds));
+        Store { collections, writer: None, snapshots: Snapshots::default() }
     }
 
     /// A store in a file, with everything that is in it. A new one's versions begin after `revision`.
@@ -185,19 +185,19 @@ impl Store {
                 (revision, revision)
             }
         };
-        let shelves = Shelves::new(revision, floor, bounds);
+        let collections = Collections::new(revision, floor, bounds);
         for (resource, object) in restored.objects {
-            shelves.lock(resource).restore(object);
+            collections.lock(resource).restore(object);
         }
         for (resource, event) in restored.events {
-            shelves.lock(resource).restore_event(event);
+            collections.lock(resource).restore_event(event);
         }
-        let shelves = Arc::new(shelves);
-        let writer = Writer::start(disk, shelves.clone()).map_err(|error| DiskError::Damaged {
+        let collections = Arc::new(collections);
+        let writer = Writer::start(disk, collections.clone()).map_err(|error| DiskError::Damaged {
             path: path.display().to_string(),
             what: format!("no thread to write it: {error}"),
         })?;
-        Ok(Store { shelves, writer: Some(writer), snapshots: Snapshots::default() })
+        Ok(Store { collections, writer: Some(writer), snapshots: Snapshots::default() })
     }
 
     /// Finishes the writes that wait, and closes the file. Later writes fail.
@@ -214,39 +214,39 @@ impl Store {
 
     /// The version of the last write.
     pub fn revision(&self) -> u64 {
-        self.shelves.revision()
+        self.collections.revision()
     }
 
     /// Reads its objects.
     pub fn reader(&self) -> Reader {
-        Reader(self.shelves.clone())
+        Reader(self.collections.clone())
     }
 
     /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.shelves.get(resource, namespace, name)
+        self.collections.get(resource, namespace, name)
     }
 
     /// All objects that a filter selects, and the version at which they are all there is.
     pub fn list(&self, resource: &Resource, filter: &Filter) -> (u64, Vec<Arc<Object>>) {
-        let collection = self.shelves.read(resource);
+        let collection = self.collections.read(resource);
         (self.revision(), collection.select(filter))
     }
 
     /// How many objects a resource has.
     pub fn count(&self, resource: &Resource) -> usize {
-        self.shelves.read(resource).len()
+        self.collections.read(resource).len()
     }
 
     /// A signal that fires after every change of a resource's objects.
     pub fn changes(&self, resource: &Resource) -> watch::Receiver<u64> {
-        self.shelves.read(resource).changes()
+        self.collections.read(resource).changes()
     }
 
     /// A signal that fires after every change of a resource's objects that may concern a filter.
     pub fn changes_for(&self, resource: &Resource, filter: &Filter) -> watch::Receiver<u64> {
         match filter.bound_to(resource) {
-            Some(value) => self.shelves.lock(resource).changes_of(value),
+            Some(value) => self.collections.lock(resource).changes_of(value),
             None => self.changes(resource),
         }
     }
@@ -263,7 +263,7 @@ impl Store {
         revision: u64,
         limit: usize,
     ) -> Result<(u64, Vec<Event>), TooOld> {
-        let collection = self.shelves.read(resource);
+        let collection = self.collections.read(resource);
         let events = match filter.bound_to(resource) {
             Some(value) => collection.events_of(value, revision, limit)?,
             None => collection.events_after(revision, limit)?,
@@ -282,7 +282,7 @@ impl Store {
     /// What must hold for it does not, or the storage is broken.
     pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         match &self.writer {
-            None => self.shelves.write(write),
+            None => self.collections.write(write),
             Some(writer) => writer.write(write).await,
         }
     }

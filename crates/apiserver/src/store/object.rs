@@ -139,7 +139,7 @@ impl Object {
         })
     }
 
-    /// The same object for whoever asks for its bytes, another one for selectors.
+    /// The same object to readers of its bytes, another one to selectors.
     pub fn with_facts(&self, facts: Facts) -> Object {
         Object {
             revision: self.revision,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::object::Object;
 use super::selector::Filter;
 
-/// How many lists are kept; the oldest goes first.
+/// How many lists are kept; the oldest is removed first.
 const MAX_SNAPSHOTS: usize = 64;
 /// How many objects all of them may hold together.
 const MAX_OBJECTS: usize = 4_000_000;

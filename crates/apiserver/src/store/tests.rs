@@ -19,7 +19,7 @@ async fn write(store: &Store, change: Change, value: Value) -> Result<Arc<Object
     store.write(Write { resource: pods(), change, value }).await
 }
 
-/// A directory that goes with the test.
+/// A directory that the test removes.
 struct Dir(PathBuf);
 
 impl Dir {

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::disk::{Decided, Disk};
 use super::object::{EventType, Object};
-use super::{Shelves, Write, WriteError, check, key};
+use super::{Collections, Write, WriteError, check, key};
 
 /// How many writes may wait; more wait to be let in.
 const MAX_WAITING: usize = 4096;
@@ -34,13 +34,13 @@ impl Writer {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(disk: Disk, shelves: Arc<Shelves>) -> std::io::Result<Writer> {
+    pub fn start(disk: Disk, collections: Arc<Collections>) -> std::io::Result<Writer> {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let broken = Arc::new(AtomicBool::new(false));
-        let told = broken.clone();
+        let flag = broken.clone();
         let thread = std::thread::Builder::new()
             .name("berth-store".to_owned())
-            .spawn(move || run(disk, &shelves, receiver, &told))?;
+            .spawn(move || run(disk, &collections, receiver, &flag))?;
         Ok(Writer { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), broken })
     }
 
@@ -72,8 +72,8 @@ impl Writer {
     }
 }
 
-fn run(mut disk: Disk, shelves: &Shelves, mut jobs: mpsc::Receiver<Job>, broken: &AtomicBool) {
-    let mut next = shelves.revision() + 1;
+fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>, broken: &AtomicBool) {
+    let mut next = collections.revision() + 1;
     while let Some(first) = jobs.blocking_recv() {
         let mut batch = vec![first];
         while batch.len() < MAX_BATCH
@@ -88,7 +88,7 @@ fn run(mut disk: Disk, shelves: &Shelves, mut jobs: mpsc::Receiver<Job>, broken:
             }
             continue;
         }
-        let (decided, waiting) = decide(shelves, batch, &mut next);
+        let (decided, waiting) = decide(collections, batch, &mut next);
         if decided.is_empty() {
             continue;
         }
@@ -96,7 +96,7 @@ fn run(mut disk: Disk, shelves: &Shelves, mut jobs: mpsc::Receiver<Job>, broken:
             Ok(()) => {
                 for (change, done) in decided.into_iter().zip(waiting) {
                     let object = change.object.clone();
-                    shelves.publish(change.resource, change.object, change.event_type);
+                    collections.publish(change.resource, change.object, change.event_type);
                     let _ = done.send(Ok(object));
                 }
             }
@@ -115,7 +115,7 @@ fn run(mut disk: Disk, shelves: &Shelves, mut jobs: mpsc::Receiver<Job>, broken:
 type Waiting = Vec<oneshot::Sender<Result<Arc<Object>, WriteError>>>;
 
 /// Decides each write in turn on the state after those before it. What must not be is answered at once.
-fn decide(shelves: &Shelves, batch: Vec<Job>, next: &mut u64) -> (Vec<Decided>, Waiting) {
+fn decide(collections: &Collections, batch: Vec<Job>, next: &mut u64) -> (Vec<Decided>, Waiting) {
     // Objects that earlier writes of the batch changed; `None` for those they deleted.
     let mut changed: HashMap<(usize, String, String), Option<Arc<Object>>> = HashMap::new();
     let (mut decided, mut waiting) = (Vec::new(), Vec::new());
@@ -125,7 +125,7 @@ fn decide(shelves: &Shelves, batch: Vec<Job>, next: &mut u64) -> (Vec<Decided>, 
         let place = (resource.index(), namespace.to_owned(), name.to_owned());
         let previous = match changed.get(&place) {
             Some(object) => object.clone(),
-            None => shelves.get(resource, namespace, name),
+            None => collections.get(resource, namespace, name),
         };
         if let Err(error) = check(previous.as_ref().map(|object| object.revision), change) {
             let _ = done.send(Err(error));

@@ -1,4 +1,4 @@
-//! How objects of each kind end.
+//! Deletion: grace periods, finalizers and propagation.
 
 use berth_api::object::time::rfc3339;
 use berth_schema::resource::Resource;
@@ -11,7 +11,7 @@ use crate::handlers::DeleteOptions;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Whether the last thing that held a deleted object back is gone, so that it goes now.
+/// Whether an object that is being deleted has no finalizer and no grace period left, so that it can be removed.
 pub fn is_finished(resource: &Resource, value: &Value) -> bool {
     let metadata = &value["metadata"];
     let held = kinds::of(resource).has_finalizers(value);
@@ -19,7 +19,7 @@ pub fn is_finished(resource: &Resource, value: &Value) -> bool {
     !metadata["deletionTimestamp"].is_null() && !held && !waiting
 }
 
-/// Changes an object into one that is being deleted. Answers whether it goes at once.
+/// Changes an object into one that is being deleted. Returns whether it can be removed at once.
 pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOptions) -> bool {
     let strategy = kinds::of(resource);
     set_propagation(strategy, value, options.propagation_policy.as_deref());
@@ -52,7 +52,7 @@ fn set_propagation(strategy: &dyn Strategy, value: &mut Value, policy: Option<&s
         Some("Foreground") => Some(FOREGROUND),
         Some(_) => None,
         None if strategy.orphans_dependents() => Some(ORPHAN),
-        // Said nothing: what the finalizers already say holds.
+        // Without a policy the existing finalizers stay.
         None => return,
     };
     let old = value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reading and completing raw JSON. Objects stay raw so that nothing a client wrote is lost.
+//! Reading and defaulting raw JSON. Objects stay raw, so that no field of a client is lost.
 
 use serde_json::{Map, Value};
 
@@ -42,7 +42,7 @@ pub fn items_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut [Value] {
     value.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// Whether a field says nothing: absent, null, or empty.
+/// Whether a field is absent, null, or empty.
 pub fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -53,7 +53,7 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What is wrong with an object, in Kubernetes' words.
+/// The causes of an `Invalid` status, in the words of kube-apiserver.
 #[derive(Debug, Default)]
 pub struct Causes(pub Vec<Cause>);
 

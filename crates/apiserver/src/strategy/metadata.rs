@@ -1,4 +1,4 @@
-//! Metadata: what the system gives an object, and what a change may not touch.
+//! Metadata: system fields of a new object, and immutable fields of a changed one.
 
 use berth_api::object::time::rfc3339;
 use berth_schema::resource::*;
@@ -35,7 +35,7 @@ pub fn name(value: &Value) -> &str {
     text(value, "/metadata/name")
 }
 
-/// The present, as objects write it.
+/// The current time, as objects write it.
 pub fn now() -> String {
     rfc3339(jiff::Timestamp::now())
 }
@@ -51,7 +51,7 @@ pub fn generate_name(prefix: &str) -> String {
     name
 }
 
-/// Gives a new object what the system gives.
+/// Sets the system fields of a new object.
 pub fn prepare_create(
     resource: &Resource,
     strategy: &dyn Strategy,
@@ -79,7 +79,7 @@ pub fn prepare_create(
     Ok(())
 }
 
-/// Whether the object's namespace is there and not about to go.
+/// Checks that the object's namespace exists and is not terminating.
 pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
     if !resource.namespaced {
         return Ok(());
@@ -103,7 +103,7 @@ pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value
     Ok(())
 }
 
-/// Keeps what a change may not touch, and splits status and finalizers from the rest.
+/// Restores immutable fields, and the parts that a subresource does not write.
 pub fn keep_fixed(
     resource: &Resource,
     subresource: &str,
@@ -194,7 +194,7 @@ fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
     new != old
 }
 
-/// Whether name, labels, annotations and owners are well-formed.
+/// Validates name, labels, annotations and owners.
 pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let name = text(metadata, "/name");
@@ -235,7 +235,7 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
     validate_owners(value, causes);
 }
 
-/// Whether owners and finalizers are well-formed.
+/// Validates owners and finalizers.
 pub fn validate_owners(value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let owners = items(metadata, "ownerReferences");
@@ -262,7 +262,7 @@ pub fn validate_owners(value: &Value, causes: &mut Causes) {
     }
 }
 
-/// Whether finalizers may be changed so: none may be added to an object that is being deleted.
+/// Validates a change of finalizers: none may be added to an object that is being deleted.
 pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return;

@@ -13,7 +13,7 @@ pub(super) static EVENT: Printer = Printer::new(
         Column::text("Reason", "What happened, in one word."),
         Column::text("Object", "What it happened to."),
         Column::text("Subobject", "Which part of the object.").wide(),
-        Column::text("Source", "Who tells.").wide(),
+        Column::text("Source", "Component that reports the event.").wide(),
         Column::text("Message", "What happened."),
         Column::text("First Seen", "How long ago it was seen first.").wide(),
         Column::integer("Count", "How often it was seen.").wide(),

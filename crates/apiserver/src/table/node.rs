@@ -14,7 +14,7 @@ pub(super) static NODE: Printer = Printer::new(
         Column::text("Version", "Version of the kubelet."),
         Column::text("Internal-IP", "Address within the cluster.").wide(),
         Column::text("External-IP", "Address outside of the cluster.").wide(),
-        Column::text("OS-Image", "Operating system, as the node tells.").wide(),
+        Column::text("OS-Image", "Operating system, as the node reports it.").wide(),
         Column::text("Kernel-Version", "Version of the kernel.").wide(),
         Column::text("Container-Runtime", "The container runtime and its version.").wide(),
     ],

@@ -172,7 +172,7 @@ impl Summary {
         Some(sidecars)
     }
 
-    /// Goes through the main containers, the first of which has the last word.
+    /// Goes through the main containers, of which the first decides last.
     fn run(&mut self, row: &Row<'_>, mut restarts: Restarts) {
         let mut has_running = false;
         for status in row.list("/status/containerStatuses").iter().rev() {

@@ -41,7 +41,7 @@ struct Endpoint {
 }
 
 /// A webhook that was called and gave no answer.
-struct Unanswered(String);
+struct CallError(String);
 
 impl Webhooks {
     /// Calls webhooks at addresses, and those that are services where `resolver` finds them.
@@ -115,8 +115,8 @@ impl Webhooks {
             (result, warnings)
         });
         let mut denied = None;
-        for (result, told) in join_all(asked).await {
-            warnings.extend(told);
+        for (result, added) in join_all(asked).await {
+            warnings.extend(added);
             if let Err(why) = result {
                 denied.get_or_insert(why);
             }
@@ -143,38 +143,38 @@ impl Webhooks {
         let uid = uuid::Uuid::new_v4().to_string();
         let question = review::question(&uid, attributes, form, object);
         let called = match tokio::time::timeout(hook.timeout, self.post(hook, &question)).await {
-            Ok(Ok(review)) => review::answer(&hook.name, &uid, &review).map_err(Unanswered),
+            Ok(Ok(review)) => review::answer(&hook.name, &uid, &review).map_err(CallError),
             Ok(Err(unanswered)) => Err(unanswered),
-            Err(_) => Err(Unanswered(format!(
+            Err(_) => Err(CallError(format!(
                 "failed to call webhook: Post {:?}: context deadline exceeded",
                 hook.url()
             ))),
         };
         match called {
-            Ok(Answer { denied: Some(denied), warnings: told, .. }) => {
-                warnings.extend(told);
+            Ok(Answer { denied: Some(denied), warnings: added, .. }) => {
+                warnings.extend(added);
                 Err(denied)
             }
             Ok(answer) => {
                 warnings.extend(answer.warnings.iter().cloned());
                 Ok(Some(answer))
             }
-            Err(Unanswered(why)) if hook.fail => {
+            Err(CallError(why)) if hook.fail => {
                 Err(Denied::internal(format!("failed calling webhook {:?}: {why}", hook.name)))
             }
-            Err(Unanswered(why)) => {
+            Err(CallError(why)) => {
                 tracing::warn!(webhook = hook.name, why, "a webhook that may fail did");
                 Ok(None)
             }
         }
     }
 
-    async fn post(&self, hook: &Hook, question: &Value) -> Result<Value, Unanswered> {
+    async fn post(&self, hook: &Hook, question: &Value) -> Result<Value, CallError> {
         if !hook.understands_v1 {
-            return Err(Unanswered("no supported version of AdmissionReview; v1 is sent".to_owned()));
+            return Err(CallError("no supported version of AdmissionReview; v1 is sent".to_owned()));
         }
         let failed = |why: &dyn std::fmt::Display| {
-            Unanswered(format!("failed to call webhook: Post {:?}: {why}", hook.url()))
+            CallError(format!("failed to call webhook: Post {:?}: {why}", hook.url()))
         };
         let (endpoint, path) = self.endpoint(hook).map_err(|why| failed(&why))?;
         let client = self.client(endpoint).map_err(|error| failed(&error))?;

@@ -59,7 +59,7 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
     wrong
 }
 
-/// What is stored with a warning: conditions that nobody here evaluates.
+/// Warns of match conditions: this server stores and does not evaluate them.
 pub fn warnings(path: &str, webhook: &Value) -> Option<String> {
     let has_conditions =
         webhook["matchConditions"].as_array().is_some_and(|conditions| !conditions.is_empty());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, Unanswered};
+use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, ReviewError};
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_apiserver::admission::{Operation, Phase};
 use futures::FutureExt;
@@ -99,7 +99,7 @@ impl berth_apiserver::Admission for InProcess {
             };
             match self.0.review(endpoint, &request).await {
                 Ok(answer) => answer.plugin_response(&uid),
-                Err(error @ Unanswered::BadRequest(_)) => failed(400, "BadRequest", error.to_string()),
+                Err(error @ ReviewError::BadRequest(_)) => failed(400, "BadRequest", error.to_string()),
                 Err(error) => failed(503, "ServiceUnavailable", error.to_string()),
             }
         }

@@ -54,7 +54,7 @@ struct Failures {
 }
 
 impl DaemonSets {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,

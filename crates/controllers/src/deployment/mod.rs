@@ -39,7 +39,7 @@ pub(crate) struct Deployments {
 }
 
 impl Deployments {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -129,7 +129,7 @@ impl Deployments {
                         && !error.is_stale()
                     {
                         let message = error.message();
-                        status::tell_create_failed(&deployment, &mut status, message, Timestamp::now());
+                        status::set_create_failed(&deployment, &mut status, message, Timestamp::now());
                     }
                     created
                 }
@@ -159,7 +159,7 @@ impl Deployments {
                     let written =
                         self.api.patch::<PartialObjectMetadata>(&REPLICA_SETS, &set, "", &patch).await;
                     if let (Ok(_), Some(to)) = (&written, replicas) {
-                        self.tell_scaled(&deployment, set.name(), replica_set.replicas(), to);
+                        self.record_scaled(&deployment, set.name(), replica_set.replicas(), to);
                     }
                     written.map(drop)
                 }
@@ -199,7 +199,7 @@ impl Deployments {
         {
             Ok(_) => {
                 if replicas > 0 {
-                    self.tell_scaled(deployment, name, 0, replicas);
+                    self.record_scaled(deployment, name, 0, replicas);
                 }
                 Ok(())
             }
@@ -227,7 +227,7 @@ impl Deployments {
         }
     }
 
-    fn tell_scaled(&self, deployment: &Deployment, replica_set: &str, from: i32, to: i32) {
+    fn record_scaled(&self, deployment: &Deployment, replica_set: &str, from: i32, to: i32) {
         let about = Reference::new(&DEPLOYMENTS, &deployment.metadata);
         let direction = if to > from { "up" } else { "down" };
         let message = format!("Scaled {direction} replica set {replica_set} from {from} to {to}");

@@ -118,7 +118,7 @@ impl Planning<'_> {
             set.replicas = 0;
         }
         self.write_sizes();
-        // All old pods must be gone, not only told to go.
+        // All old pods must be gone, not only terminating.
         if n_old > 0 || self.old.iter().any(|set| has_running_pods(&set.object)) {
             return;
         }
@@ -231,11 +231,11 @@ impl Planning<'_> {
     fn counted(&mut self) -> DeploymentStatus {
         let (deployment, now) = (self.deployment, self.now);
         let mut status = status::counted(deployment, self.new.as_ref(), &self.old, now);
-        status::tell_paused(deployment, &mut status, now);
+        status::set_paused(deployment, &mut status, now);
         match (&self.made, &self.new) {
-            (Some(name), _) => status::tell_new_replica_set(deployment, &mut status, name, true, now),
+            (Some(name), _) => status::set_new_replica_set(deployment, &mut status, name, true, now),
             (None, Some(new)) if !deployment.metadata.is_deleting() => {
-                status::tell_new_replica_set(deployment, &mut status, &new.object.metadata.name, false, now);
+                status::set_new_replica_set(deployment, &mut status, &new.object.metadata.name, false, now);
             }
             _ => {}
         }
@@ -253,7 +253,7 @@ impl Planning<'_> {
         // The ReplicaSet that is only being made has no numbers to judge by.
         let look_again = match self.made {
             Some(_) => None,
-            None => status::tell_progress(self.deployment, &mut status, self.new.as_ref(), &all, self.now),
+            None => status::set_progress(self.deployment, &mut status, self.new.as_ref(), &all, self.now),
         };
         Plan { actions: self.actions, status, look_again }
     }

@@ -40,7 +40,7 @@ pub(super) fn max_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
     replica_set.metadata.annotation(MAX_REPLICAS)?.parse().ok()
 }
 
-/// The annotations that tell later scalings what the size was relative to.
+/// The annotations with the size that later scalings are relative to.
 pub(super) fn size_annotations(deployment: &Deployment) -> Annotations {
     let replicas = deployment.replicas();
     let max = replicas.saturating_add(Bounds::of(deployment).max_surge);

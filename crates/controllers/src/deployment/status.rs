@@ -49,7 +49,7 @@ pub(super) fn counted(
 }
 
 /// Says in `Progressing` that the Deployment is paused, or no longer.
-pub(super) fn tell_paused(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
+pub(super) fn set_paused(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
     if !has_deadline(deployment) {
         return;
     }
@@ -69,7 +69,7 @@ pub(super) fn tell_paused(deployment: &Deployment, status: &mut DeploymentStatus
 }
 
 /// Says in `Progressing` that the ReplicaSet of the current template has been found, or made.
-pub(super) fn tell_new_replica_set(
+pub(super) fn set_new_replica_set(
     deployment: &Deployment,
     status: &mut DeploymentStatus,
     name: &str,
@@ -89,7 +89,7 @@ pub(super) fn tell_new_replica_set(
 }
 
 /// Says in `Progressing` that the new ReplicaSet could not be made.
-pub(super) fn tell_create_failed(
+pub(super) fn set_create_failed(
     deployment: &Deployment,
     status: &mut DeploymentStatus,
     message: String,
@@ -102,7 +102,7 @@ pub(super) fn tell_create_failed(
 
 /// How a rollout gets on: complete, progressing or out of time. `status` has the numbers already. Returns when the
 /// deadline is to be looked at again.
-pub(super) fn tell_progress(
+pub(super) fn set_progress(
     deployment: &Deployment,
     status: &mut DeploymentStatus,
     new: Option<&Sized>,
@@ -135,14 +135,14 @@ pub(super) fn tell_progress(
             set(status, PROGRESSING, "False", TIMED_OUT, format!("{what} has timed out progressing."), now);
         }
     }
-    tell_failure(status, all);
+    set_replica_failure(status, all);
     let current = find_condition(&status.conditions, PROGRESSING);
     let waits = !is_complete(deployment, status) && current.is_some_and(|c| c.reason != TIMED_OUT);
     if waits { deadline(deployment, current) } else { None }
 }
 
 /// Passes on what keeps a ReplicaSet from making pods.
-fn tell_failure(status: &mut DeploymentStatus, all: &[&Sized]) {
+fn set_replica_failure(status: &mut DeploymentStatus, all: &[&Sized]) {
     let failure =
         all.iter().rev().find_map(|set| find_condition(&set.object.status.conditions, REPLICA_FAILURE));
     match failure {
@@ -254,10 +254,10 @@ mod tests {
             let now = T0.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
             let new = new_set(3, available);
             let mut status = counted(&deployment, Some(&new), &[], now);
-            let again = tell_progress(&deployment, &mut status, Some(&new), &[&new], now);
-            let told = find_condition(&status.conditions, PROGRESSING).unwrap();
+            let again = set_progress(&deployment, &mut status, Some(&new), &[&new], now);
+            let condition = find_condition(&status.conditions, PROGRESSING).unwrap();
             assert_eq!(
-                (told.reason.as_str(), told.status.as_str()),
+                (condition.reason.as_str(), condition.status.as_str()),
                 (reason, value),
                 "{progressing:?} {available}"
             );
@@ -270,8 +270,8 @@ mod tests {
         let now = T0.parse().unwrap();
         for (available, value) in [(3, "True"), (2, "False")] {
             let status = counted(&deployment(None, json!({})), Some(&new_set(3, available)), &[], now);
-            let told = find_condition(&status.conditions, AVAILABLE).unwrap();
-            assert_eq!((told.status.as_str(), status.unavailable_replicas), (value, 3 - available));
+            let condition = find_condition(&status.conditions, AVAILABLE).unwrap();
+            assert_eq!((condition.status.as_str(), status.unavailable_replicas), (value, 3 - available));
         }
     }
 }

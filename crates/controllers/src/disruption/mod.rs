@@ -27,7 +27,7 @@ use berth_client::call::CallError;
 /// Events of pods come in flocks: one sync for those that come within this time.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The condition of a pod that somebody other than its user takes away.
+/// The condition of a pod that a component other than its user deletes.
 pub(crate) fn disruption_target(reason: &str, message: &str, now: Timestamp) -> Condition {
     Condition::new("DisruptionTarget", "True", reason, message, now)
 }
@@ -96,7 +96,7 @@ pub(crate) struct DisruptionBudgets {
 }
 
 impl DisruptionBudgets {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -174,8 +174,8 @@ impl DisruptionBudgets {
             Ok(expected) => plan::status(&budget, &pods, expected, now),
             Err(message) => {
                 let about = Reference::new(&POD_DISRUPTION_BUDGETS, &budget.metadata);
-                let told = format!("Failed to calculate the number of expected pods: {message}");
-                self.recorder.warning(&about, "CalculateExpectedPodCountFailed", told);
+                let event = format!("Failed to calculate the number of expected pods: {message}");
+                self.recorder.warning(&about, "CalculateExpectedPodCountFailed", event);
                 (plan::failed(&budget, message, now), None)
             }
         };

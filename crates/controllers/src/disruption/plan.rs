@@ -49,7 +49,7 @@ pub(super) fn status(
     let mut conditions = budget.status.conditions.clone();
     let (allowed, reason) =
         if disruptions_allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    tell(&mut conditions, budget, allowed, reason, String::new(), now);
+    set_condition_of(&mut conditions, budget, allowed, reason, String::new(), now);
     let status = PodDisruptionBudgetStatus {
         observed_generation: budget.metadata.generation,
         disrupted_pods,
@@ -70,11 +70,11 @@ pub(super) fn failed(
 ) -> PodDisruptionBudgetStatus {
     let mut status = budget.status.clone();
     status.disruptions_allowed = 0;
-    tell(&mut status.conditions, budget, "False", "SyncFailed", message, now);
+    set_condition_of(&mut status.conditions, budget, "False", "SyncFailed", message, now);
     status
 }
 
-fn tell(
+fn set_condition_of(
     conditions: &mut Vec<Condition>,
     budget: &PodDisruptionBudget,
     status: &str,

@@ -1,4 +1,4 @@
-//! Who owns whom, by uid: fed by all informers, asked by the collector.
+//! The graph of owners and dependents, by uid. All informers update it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,12 +43,12 @@ impl Node {
         self.finalizers.iter().any(|own| own == finalizer)
     }
 
-    /// Waits for its dependents before it goes.
+    /// Waits for its dependents before it is deleted.
     pub(super) fn is_deleting_foreground(&self) -> bool {
         self.deleting && self.has_finalizer(FOREGROUND)
     }
 
-    /// Sets its dependents free before it goes.
+    /// Removes itself from the owners of its dependents before it is deleted.
     pub(super) fn is_orphaning(&self) -> bool {
         self.deleting && self.has_finalizer(ORPHAN)
     }

@@ -1,4 +1,4 @@
-//! Garbage collection: what is owned goes when its owners are gone.
+//! Garbage collection: dependents are deleted when all their owners are absent.
 //!
 //! An owner that the watches do not show is asked for at the API, by uid, before anything is deleted because of it; a
 //! uid never comes back, so an absent one is remembered. Deletions name the version that was looked at: if the
@@ -69,7 +69,7 @@ impl GarbageCollector {
         GarbageCollector { api: api.clone(), shared: Arc::default(), absent: Mutex::default() }
     }
 
-    /// Hears of all objects of a kind.
+    /// Gets the events of all objects of a resource.
     pub(crate) fn follow<T: Cached>(&self, kind: &'static Resource, informer: &mut Informer<T>) {
         let shared = self.shared.clone();
         informer.on_change(move |change| {

@@ -1,4 +1,4 @@
-//! What is to become of an object whose owners may be gone. Pure.
+//! What to do with an object whose owners may be absent. Pure.
 
 use berth_api::resource::Resource;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(super) enum OwnerState {
     Absent,
     /// Not in the graph: the API has to be asked.
     Unknown(&'static Resource),
-    /// Of a kind that nobody here knows: nothing is done because of it.
+    /// Of an unknown kind: the collector does nothing because of it.
     UnknownKind,
 }
 
@@ -152,7 +152,7 @@ mod tests {
         graph.observe(pod(true));
         assert_eq!(plan(&graph, &foreground, &[]), Action::WaitForDependents);
         assert_eq!(owner_state(&graph, &pod(true), &pod(true).owners[0]), OwnerState::DeletingForeground);
-        // It stops blocking, or goes: the owner is looked at again.
+        // It stops blocking, or is deleted: the owner is processed again.
         assert!(graph.observe(pod(false)).contains(&"1".into()));
         assert_eq!(plan(&graph, &foreground, &[]), Action::SetFinalizers(vec!["x/y".to_owned()]));
         assert_eq!(graph.remove("p"), ["1"]);

@@ -45,7 +45,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,

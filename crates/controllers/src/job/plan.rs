@@ -45,7 +45,7 @@ pub(super) enum Uncounted {
 pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut plan = Plan { status: job.status.clone(), ..Plan::default() };
     if job.status.is_finished() {
-        // Whatever is left is held by nobody.
+        // The rest has no finalizer of the Job.
         plan.release = pods.iter().filter(|pod| is_tracked(pod)).cloned().collect();
         plan.expire(job, now);
         return plan;
@@ -115,7 +115,10 @@ impl Plan {
             fails_by_indexes(job, counted).map(|(reason, message)| (reason, message.to_owned()))
         };
         if let Some((reason, message)) = failure {
-            set_condition(&mut self.status.conditions, told("FailureTarget", "True", reason, &message, now));
+            set_condition(
+                &mut self.status.conditions,
+                condition("FailureTarget", "True", reason, &message, now),
+            );
             self.event = Some((true, reason, message));
             return;
         }
@@ -132,7 +135,7 @@ impl Plan {
         if let Some((reason, message)) = success {
             set_condition(
                 &mut self.status.conditions,
-                told("SuccessCriteriaMet", "True", reason, &message, now),
+                condition("SuccessCriteriaMet", "True", reason, &message, now),
             );
             return;
         }
@@ -154,7 +157,7 @@ impl Plan {
             return;
         };
         let kind = if announced.condition_type == "FailureTarget" { "Failed" } else { "Complete" };
-        let end = told(kind, "True", &announced.reason, &announced.message, now);
+        let end = condition(kind, "True", &announced.reason, &announced.message, now);
         set_condition(&mut self.status.conditions, end);
         if kind == "Complete" {
             self.status.completion_time = Some(now);
@@ -169,7 +172,7 @@ impl Plan {
             if !was_suspended {
                 set_condition(
                     &mut self.status.conditions,
-                    told("Suspended", "True", "JobSuspended", "Job suspended", now),
+                    condition("Suspended", "True", "JobSuspended", "Job suspended", now),
                 );
                 self.event = Some((false, "Suspended", "Job suspended".to_owned()));
             }
@@ -180,7 +183,7 @@ impl Plan {
         if was_suspended {
             set_condition(
                 &mut self.status.conditions,
-                told("Suspended", "False", "JobResumed", "Job resumed", now),
+                condition("Suspended", "False", "JobResumed", "Job resumed", now),
             );
             self.event = Some((false, "Resumed", "Job resumed".to_owned()));
         }
@@ -282,7 +285,7 @@ impl Plan {
     }
 }
 
-fn told(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
+fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
     let mut condition = Condition::new(kind, status, reason, message, now);
     condition.last_probe_time = Some(now);
     condition

@@ -170,7 +170,7 @@ fn deadlines_and_time_to_live() {
 }
 
 #[test]
-fn a_suspended_job_starts_anew() {
+fn a_suspended_job_starts_again() {
     let spec = json!({"suspend": true, "activeDeadlineSeconds": 5});
     let (plan, mut suspended) = settled(job(spec, json!({"startTime": T0})), &["a:Running"], at(1));
     assert_eq!(plan.delete.iter().map(|(_, uncounted)| *uncounted).collect::<Vec<_>>(), [Uncounted::Yes]);

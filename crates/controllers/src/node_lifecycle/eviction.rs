@@ -69,7 +69,7 @@ pub(crate) struct TaintEviction {
 }
 
 impl TaintEviction {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::view::{Condition, Lease, Node, find_condition};
 
-/// Conditions that a node reports itself, and that nobody knows while it is silent.
+/// Conditions that a node reports itself, and that are unknown while it is silent.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// What was last heard of a node, and when by this process's clock: a node's own clock may be wrong.
@@ -43,10 +43,10 @@ pub(super) fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<Condition> 
             Some(condition) => ("NodeStatusUnknown", "Kubelet stopped posting node status.", Some(condition)),
             None => ("NodeStatusNeverUpdated", "Kubelet never posted node status.", None),
         };
-        let mut told = Condition::new(kind, "Unknown", reason, message, now);
-        told.last_heartbeat_time =
+        let mut condition = Condition::new(kind, "Unknown", reason, message, now);
+        condition.last_heartbeat_time =
             before.map_or(node.metadata.creation_timestamp, |condition| condition.last_heartbeat_time);
-        Some(told)
+        Some(condition)
     };
     REPORTED.iter().filter_map(unknown).collect()
 }
@@ -80,15 +80,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_what_a_silent_node_is_like() {
+    fn conditions_of_a_silent_node_are_unknown() {
         let node: Node = serde_json::from_value(json!({"status": {"conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"},
             {"type": "DiskPressure", "status": "Unknown"},
             {"type": "NetworkUnavailable", "status": "False"}]}}))
         .unwrap();
-        let told = unknown_conditions(&node, Timestamp::UNIX_EPOCH);
-        let told: Vec<_> = told.iter().map(|c| (c.condition_type.as_str(), c.reason.as_str())).collect();
+        let condition = unknown_conditions(&node, Timestamp::UNIX_EPOCH);
+        let condition: Vec<_> =
+            condition.iter().map(|c| (c.condition_type.as_str(), c.reason.as_str())).collect();
         let never = "NodeStatusNeverUpdated";
-        assert_eq!(told, [("Ready", "NodeStatusUnknown"), ("MemoryPressure", never), ("PIDPressure", never)]);
+        assert_eq!(
+            condition,
+            [("Ready", "NodeStatusUnknown"), ("MemoryPressure", never), ("PIDPressure", never)]
+        );
     }
 }

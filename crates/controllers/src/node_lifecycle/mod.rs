@@ -47,7 +47,7 @@ pub(crate) struct NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -127,7 +127,7 @@ impl NodeLifecycle {
             next.insert(name.clone(), heard);
         }
         *heard = next;
-        join_all(silent.into_iter().map(|node| self.tell_silent(node))).await;
+        join_all(silent.into_iter().map(|node| self.mark_silent(node))).await;
 
         let alive: Vec<&Node> =
             nodes.iter().map(|node| &**node).filter(|n| !n.metadata.is_deleting()).collect();
@@ -146,7 +146,7 @@ impl NodeLifecycle {
     }
 
     /// Writes that nothing is known of a node, and that its pods are not ready.
-    async fn tell_silent(&self, node: &Node) {
+    async fn mark_silent(&self, node: &Node) {
         let name = &node.metadata.name;
         let conditions = unknown_conditions(node, Timestamp::now());
         if !conditions.is_empty() {
@@ -164,7 +164,7 @@ impl NodeLifecycle {
         }
         let pods = self.pods.by(&Index::Node(name.clone()));
         let ready = pods.iter().filter(|pod| pod.is_ready() && !pod.metadata.is_deleting());
-        let told = ready.map(|pod| async {
+        let updates = ready.map(|pod| async {
             let condition =
                 Condition::new("Ready", "False", "NodeNotReady", "The node is not ready.", Timestamp::now());
             let status = json!({"conditions": [condition]});
@@ -174,7 +174,7 @@ impl NodeLifecycle {
             }
             self.recorder.warning(&Reference::new(&PODS, &pod.metadata), "NodeNotReady", "Node is not ready");
         });
-        join_all(told).await;
+        join_all(updates).await;
     }
 
     async fn set_taints(&self, node: &Node, evict: Evict) -> Result<(), CallError> {

@@ -19,18 +19,18 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// What is to be done about the taints that tell pods to leave.
+/// What to do about the taints that evict pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evict {
-    /// Its turn has come: pods are told to leave if the node is not ready.
+    /// Its turn has come: pods are evicted if the node is not ready.
     Now,
     /// As it is, except that a node that is ready again does not evict.
     Keep,
-    /// Nobody is told to leave: when everything is down, the observer is most likely to blame.
+    /// No pod is evicted: when all nodes are not ready, the observer is most likely to blame.
     Never,
 }
 
-/// Whether a node is not ready in a way that makes pods leave, and by which taint they are told.
+/// The taint that evicts pods of a node that is not ready; `None` for a ready node.
 pub(super) fn eviction_taint(node: &Node) -> Option<&'static str> {
     match find_condition(&node.status.conditions, "Ready").map(|ready| ready.status.as_str()) {
         Some("False") => Some(NOT_READY),
@@ -39,7 +39,7 @@ pub(super) fn eviction_taint(node: &Node) -> Option<&'static str> {
     }
 }
 
-/// Whether pods are being told to leave a node because it is not ready.
+/// Whether a node has a taint that evicts its pods because it is not ready.
 pub(super) fn is_evicting(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| is_eviction(&taint.taint))
 }
@@ -63,12 +63,12 @@ pub(super) fn wanted_taints(node: &Node, evict: Evict, now: Timestamp) -> Option
     if node.spec.unschedulable {
         wanted.push((UNSCHEDULABLE, "NoSchedule"));
     }
-    let tells_to_leave = match evict {
+    let evicts = match evict {
         Evict::Now => true,
         Evict::Keep => is_evicting(node),
         Evict::Never => false,
     };
-    wanted.extend(eviction_taint(node).filter(|_| tells_to_leave).map(|key| (key, "NoExecute")));
+    wanted.extend(eviction_taint(node).filter(|_| evicts).map(|key| (key, "NoExecute")));
 
     let is_ours = |taint: &Taint| {
         is_eviction(taint)

@@ -1,4 +1,4 @@
-//! How fast pods are told to leave nodes that are not ready, zone by zone. Pure.
+//! How fast pods are evicted nodes that are not ready, zone by zone. Pure.
 //!
 //! A node or two that fail lose their pods soon. Where half a zone fails at once, moving everything would hurt more than
 //! waiting; and where every zone is down, what has failed is the view of them.
@@ -35,7 +35,7 @@ fn disruption(n_ready: usize, n_not_ready: usize, threshold: f64) -> Disruption 
     }
 }
 
-/// When each zone may tell pods of one more node to leave.
+/// When the pods of one more node in each zone may be evicted.
 #[derive(Default)]
 pub(super) struct Zones {
     next: HashMap<String, Instant>,
@@ -113,7 +113,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Nodes of zones `a` and `b`, so many ready and not ready: nodes of each that are told to leave at once, and how
+    /// Nodes of zones `a` and `b`, so many ready and not ready: nodes of each that are evicted at once, and how
     /// many are never.
     fn decided(a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
         let mut nodes = Vec::new();

@@ -38,7 +38,7 @@ pub(crate) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         kind: &'static Resource,
         api: &Api,

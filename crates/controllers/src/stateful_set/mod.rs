@@ -42,7 +42,7 @@ pub(crate) struct StatefulSets {
 }
 
 impl StatefulSets {
-    /// A controller that hears of changes through these informers.
+    /// A controller that gets events from these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -150,7 +150,7 @@ impl StatefulSets {
             let body = claim.to_string().into_bytes();
             match self.api.create::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, namespace, body).await {
                 Err(error) if error.is_already_exists() => {}
-                result => drop(result.inspect_err(|error| self.tell_failed(&about, ordinal, set, error))?),
+                result => drop(result.inspect_err(|error| self.record_failed(&about, ordinal, set, error))?),
             }
         }
         let pod = identity::pod(set, ordinal, revision.template(), &revision.metadata.name);
@@ -160,7 +160,7 @@ impl StatefulSets {
             // Made a moment ago, or someone else's: the cache will tell.
             Err(error) if error.is_already_exists() => Ok(()),
             Err(error) => {
-                self.tell_failed(&about, ordinal, set, &error);
+                self.record_failed(&about, ordinal, set, &error);
                 Err(error)
             }
             Ok(_) => {
@@ -171,7 +171,7 @@ impl StatefulSets {
         }
     }
 
-    fn tell_failed(&self, about: &Reference, ordinal: i64, set: &StatefulSet, error: &CallError) {
+    fn record_failed(&self, about: &Reference, ordinal: i64, set: &StatefulSet, error: &CallError) {
         if !error.is_namespace_terminating() {
             let (pod, set) = (identity::pod_name(set, ordinal), &set.metadata.name);
             let message = format!("create Pod {pod} in StatefulSet {set} failed error: {}", error.message());

@@ -94,7 +94,7 @@ impl Steps<'_> {
                     self.actions.push(Action::Create(ordinal, revision));
                     true
                 }
-                // Deleted first; the next look makes it anew.
+                // Deleted first; the next sync creates it again.
                 Some(pod) if pod.is_terminal() => {
                     if !pod.metadata.is_deleting() {
                         self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: false });
@@ -155,7 +155,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Pods below the partition are made anew as they were.
+    /// Pods below the partition are created again from the current revision.
     fn revision_of_new(&self, ordinal: i64) -> Revision {
         let strategy = &self.set.spec.update_strategy;
         let below = ordinal - self.set.ordinals().start < i64::from(strategy.rolling_update.partition);
@@ -248,13 +248,13 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap();
         let pods: Vec<_> = pods.iter().map(|text| pod(text)).collect();
         let plan = plan(&set, &pods, "1", "2", Timestamp::UNIX_EPOCH);
-        let told = plan.actions.iter().map(|action| match action {
+        let shown = plan.actions.iter().map(|action| match action {
             Action::Create(ordinal, Revision::Current) => format!("make {ordinal} of 1"),
             Action::Create(ordinal, Revision::Update) => format!("make {ordinal}"),
             Action::Delete { pod, .. } => format!("delete {}", pod.metadata.name),
             Action::Label(pod, _) => format!("label {}", pod.metadata.name),
         });
-        told.collect()
+        shown.collect()
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn message(conflicts: &[Conflict]) -> String {
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
 
-/// The object after applying `applied`, with its managed fields. Defaults come after; nobody manages them. If
+/// The object after applying `applied`, with its managed fields. Defaults come after and have no manager. If
 /// nothing changes, the result equals `live`.
 ///
 /// # Errors
@@ -150,7 +150,7 @@ fn read(ty: &'static Type, mut applied: Value, ignored: &[&str]) -> Result<(Valu
     Ok((applied, own))
 }
 
-/// Removes what the manager applied before, does not apply now, and nobody else manages.
+/// Removes the fields that the manager applied before, does not apply now, and no other manager has.
 fn prune(ty: &'static Type, object: &mut Value, last: &FieldSet, own: &FieldSet, others: &[Value]) {
     let mut dropped = typed::with_named_fields(ty, last);
     let mut kept = own.clone();
@@ -172,7 +172,7 @@ fn conflicts(
 ) -> Vec<Conflict> {
     let mut set = changes.set();
     if actor.manager == KUBECTL {
-        // An object that goes over from client-side apply: what kubectl applied there is its own.
+        // An object that migrates from client-side apply: kubectl owns the fields that it applied there.
         set.subtract(&applied_client_side(ty, current));
     }
     let mut conflicts = Vec::new();

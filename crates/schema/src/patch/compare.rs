@@ -46,7 +46,7 @@ impl Comparison {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// The fields that the second version sets anew.
+    /// The fields that the second version changes or adds.
     pub(super) fn set(&self) -> FieldSet {
         let mut set = self.modified.clone();
         set.add(&self.added);
@@ -64,7 +64,7 @@ impl Comparison {
     }
 }
 
-/// Compares two versions. The effort goes into what differs; what is equal is only found to be.
+/// Compares two versions. The effort grows with the differences.
 pub(super) fn compare(ty: &'static Type, before: Option<&Value>, after: Option<&Value>) -> Comparison {
     let mut found = Comparison::default();
     let (before, after) = (before.filter(|v| !v.is_null()), after.filter(|v| !v.is_null()));

@@ -18,7 +18,7 @@ const ANCIENT: &str = "ancient-changes";
 /// Longest name of a manager, in bytes.
 const MAX_MANAGER: usize = 128;
 
-/// Fields that nobody manages.
+/// Fields without a manager.
 const UNMANAGED: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],
@@ -110,7 +110,7 @@ pub(super) fn changes(ty: &'static Type, before: Option<&Value>, after: &Value) 
     changes
 }
 
-/// Removes the fields that nobody manages.
+/// Removes the fields without a manager.
 pub(super) fn strip(set: &mut FieldSet) {
     for path in UNMANAGED {
         set.remove_member(path);

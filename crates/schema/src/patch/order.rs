@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// What tells an item from the others: the merge key's value, or the item itself. `None` where the key is
+/// The identity of an item: the merge key's value, or the item itself. `None` where the key is
 /// missing.
 pub(super) fn identity(item: &Value, merge_key: Option<&str>) -> Option<String> {
     match merge_key {

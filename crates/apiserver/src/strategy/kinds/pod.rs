@@ -1,4 +1,4 @@
-//! Pods: what creation fills in, and what may be changed later.
+//! Pods.
 
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
@@ -115,7 +115,7 @@ pub(super) fn default_pod(pod: &mut Value) {
     }
 }
 
-/// What is limited but not requested is requested up to the limit.
+/// Sets requests to the limits where a container has limits only.
 fn request_limits(container: &mut Value) {
     let limits = container["resources"]["limits"].as_object().cloned().unwrap_or_default();
     if limits.is_empty() {
@@ -151,7 +151,7 @@ pub(super) fn cause(error: &FieldError, prefix: &str) -> Cause {
     }
 }
 
-/// What placement does not look at, but nobody means.
+/// Validates fields that are irrelevant for placement.
 pub(super) fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
     for list in ["initContainers", "containers"] {
         for (i, container) in items(spec, list).iter().enumerate() {
@@ -306,7 +306,7 @@ fn parsed(value: &Value) -> Option<Quantity> {
     }
 }
 
-/// The class by which nodes short of memory choose what to evict.
+/// The quality-of-service class, by which a node under memory pressure evicts.
 fn qos_class(pod: &Value) -> &'static str {
     let spec = &pod["spec"];
     let quantity = |container: &Value, list: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! What of a pod may change after it is made.
+//! Updates of pods.
 
 use serde_json::{Map, Value};
 

@@ -121,7 +121,7 @@ async fn denials_are_told_in_the_references_words() {
     let mut warnings = Vec::new();
     let all = hooks(&[responder.webhook("message", json!({})), responder.webhook("silent", json!({}))]);
     let found = Webhooks::new(nowhere()).validate(&all, &attributes(), Some(&pod()), &mut warnings).await;
-    assert_eq!(found.map_err(|denied| denied.code), Err(403), "the first of the configuration is told");
+    assert_eq!(found.map_err(|denied| denied.code), Err(403), "the first of the configuration is reported");
 }
 
 #[tokio::test]

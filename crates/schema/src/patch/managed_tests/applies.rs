@@ -23,7 +23,7 @@ fn applying_creates_owns_and_removes() {
 }
 
 #[test]
-fn defaults_are_nobodys_and_stay() {
+fn defaults_have_no_manager_and_stay() {
     let mut object = deployment();
     object.apply("a", json!({"spec": {"replicas": 3, "strategy": {"type": "RollingUpdate"}}}));
     // What defaulting adds is not tracked for an apply.

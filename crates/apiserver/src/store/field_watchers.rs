@@ -1,4 +1,5 @@
-//! Watches of objects with one value of one field, such as a node's watch of its pods: they hear of no others' changes.
+//! Watches that select one value of one field, such as a node's watch of its pods: only changes of these objects wake
+//! them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,21 +8,21 @@ use tokio::sync::watch;
 use super::collection::Event;
 use super::object::Facts;
 
-/// Topics that nobody follows are cleared away when there are this many, at first.
+/// FieldWatchers without a watch are removed when there are this many, at first.
 const SWEEP_AT: usize = 64;
 
-/// Who watches which value.
+/// The watched values of a field.
 #[derive(Debug)]
-pub struct Topics {
+pub struct FieldWatchers {
     /// The place of the field among the selectable ones; `None` if the resource has no such field.
     field: Option<usize>,
-    by_value: HashMap<Box<str>, Topic>,
+    by_value: HashMap<Box<str>, WatchedValue>,
     sweep_at: usize,
 }
 
-/// What happened to objects with one value.
+/// The recent changes of objects with one value.
 #[derive(Debug)]
-struct Topic {
+struct WatchedValue {
     head: watch::Sender<u64>,
     /// Changes after this version are noted.
     since: u64,
@@ -31,10 +32,10 @@ struct Topic {
     lost: u64,
 }
 
-impl Topics {
-    /// Nobody watches anything.
-    pub fn new(field: Option<usize>) -> Topics {
-        Topics { field, by_value: HashMap::new(), sweep_at: SWEEP_AT }
+impl FieldWatchers {
+    /// No value is watched yet.
+    pub fn new(field: Option<usize>) -> FieldWatchers {
+        FieldWatchers { field, by_value: HashMap::new(), sweep_at: SWEEP_AT }
     }
 
     fn value_of<'f>(&self, facts: &'f Facts) -> Option<&'f str> {
@@ -48,35 +49,40 @@ impl Topics {
         [now, before.filter(|before| Some(*before) != now)]
     }
 
-    /// Follows the changes of objects with a value; the collection's last version is `now`.
+    /// Subscribes to the changes of objects with a value; the collection's last version is `now`.
     pub fn subscribe(&mut self, value: &str, now: u64) -> watch::Receiver<u64> {
         if self.by_value.len() >= self.sweep_at {
-            self.by_value.retain(|_, topic| topic.head.receiver_count() > 0);
+            self.by_value.retain(|_, watched| watched.head.receiver_count() > 0);
             self.sweep_at = SWEEP_AT.max(2 * self.by_value.len());
         }
-        let new = || Topic { head: watch::Sender::new(now), since: now, revisions: VecDeque::new(), lost: 0 };
+        let new = || WatchedValue {
+            head: watch::Sender::new(now),
+            since: now,
+            revisions: VecDeque::new(),
+            lost: 0,
+        };
         self.by_value.entry(value.into()).or_insert_with(new).head.subscribe()
     }
 
-    /// Notes an event, and wakes those it concerns.
-    pub fn tell(&mut self, event: &Event) {
+    /// Records an event, and wakes the watches that it concerns.
+    pub fn notify(&mut self, event: &Event) {
         for value in self.values_of(event).into_iter().flatten() {
-            if let Some(topic) = self.by_value.get_mut(value) {
-                topic.revisions.push_back(event.object.revision);
-                topic.head.send_replace(event.object.revision);
+            if let Some(watched) = self.by_value.get_mut(value) {
+                watched.revisions.push_back(event.object.revision);
+                watched.head.send_replace(event.object.revision);
             }
         }
     }
 
-    /// Forgets the oldest event of the history.
+    /// Removes the oldest event of the history.
     pub fn forget(&mut self, event: &Event) {
         let revision = event.object.revision;
         for value in self.values_of(event).into_iter().flatten() {
-            if let Some(topic) = self.by_value.get_mut(value)
-                && topic.revisions.front() == Some(&revision)
+            if let Some(watched) = self.by_value.get_mut(value)
+                && watched.revisions.front() == Some(&revision)
             {
-                topic.revisions.pop_front();
-                topic.lost = revision;
+                watched.revisions.pop_front();
+                watched.lost = revision;
             }
         }
     }
@@ -88,11 +94,11 @@ impl Topics {
         value: &str,
         revision: u64,
     ) -> Option<Result<impl Iterator<Item = u64>, u64>> {
-        let topic = self.by_value.get(value).filter(|topic| topic.since <= revision)?;
-        if revision < topic.lost {
-            return Some(Err(topic.lost));
+        let watched = self.by_value.get(value).filter(|watched| watched.since <= revision)?;
+        if revision < watched.lost {
+            return Some(Err(watched.lost));
         }
-        let from = topic.revisions.partition_point(|noted| *noted <= revision);
-        Some(Ok(topic.revisions.range(from..).copied()))
+        let from = watched.revisions.partition_point(|noted| *noted <= revision);
+        Some(Ok(watched.revisions.range(from..).copied()))
     }
 }

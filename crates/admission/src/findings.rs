@@ -5,9 +5,9 @@ use crate::policy::Action;
 
 /// What the rules that were asked have said so far. The first denial stands; warnings add up.
 #[derive(Debug, Default)]
-pub(crate) struct Merged(Answer);
+pub(crate) struct Findings(Answer);
 
-impl Merged {
+impl Findings {
     /// A rule is broken, and this is what becomes of it.
     pub(crate) fn broken(&mut self, action: Action, denial: Denial) {
         match action {
