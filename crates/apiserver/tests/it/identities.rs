@@ -83,6 +83,11 @@ async fn a_node_may_report_on_its_own_pods_only() {
     let mut mirror = pod("mirror");
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
     mirror["spec"]["nodeName"] = json!("n1");
+    let (code, refused) = post(&node, PODS, &mirror).await;
+    assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
+    let (_, n1) = post(&node, "/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).await;
+    mirror["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1",
+        "uid": n1["metadata"]["uid"], "controller": true}]);
     let (code, created) = post(&node, PODS, &mirror).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
 }

@@ -1,7 +1,8 @@
 //! Which labels a node's identity may set on its node.
 
-use berth_api::kubelet_labels::kubelet_may_set;
 use serde_json::{Map, Value};
+
+use crate::kubelet_labels::kubelet_may_set;
 
 /// Those of the labels that differ and that a kubelet may not touch, sorted; empty if it may touch all.
 pub(super) fn forbidden_labels(new: &Value, old: &Value) -> String {

@@ -16,7 +16,8 @@ use labels::forbidden_labels;
 pub const NODES_GROUP: &str = "system:nodes";
 /// The prefix of the user names of nodes.
 pub const NODE_USER_PREFIX: &str = "system:node:";
-const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation of a mirror pod, which stands for a pod that the kubelet runs without the API server.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
 /// A request of a node's identity.

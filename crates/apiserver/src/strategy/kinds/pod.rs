@@ -1,5 +1,6 @@
 //! Pods.
 
+use berth_api::admission::node_restriction::MIRROR;
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
 use berth_api::quantity::Quantity;
@@ -24,7 +25,8 @@ impl Strategy for Pod {
     }
 
     fn prepare_create(&self, _context: &Context<'_>, pod: &mut Value) {
-        if let Some(spec) = pod["spec"].as_object_mut() {
+        let is_mirror = !pod["metadata"]["annotations"][MIRROR].is_null();
+        if let Some(spec) = pod["spec"].as_object_mut().filter(|_| !is_mirror) {
             default_text(spec, "serviceAccountName", "default");
             let account = spec["serviceAccountName"].clone();
             spec.insert("serviceAccount".to_owned(), account);
