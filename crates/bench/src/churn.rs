@@ -95,7 +95,7 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
     let templates = templates();
     let prepared: Vec<_> = templates.iter().map(|template| cluster.prepare(&template.pod)).collect();
     let place = |cluster: &mut Cluster, i: usize| {
-        let outcome = cluster.place_prepared(&prepared[i % prepared.len()].named(&format!("stays-{i}")));
+        let outcome = cluster.place(&prepared[i % prepared.len()].named(&format!("stays-{i}")));
         outcome.node().unwrap_or_default().to_owned()
     };
     let mut node_of: Vec<_> = (0..2 * churn.nodes).map(|i| place(&mut cluster, i)).collect();
@@ -114,7 +114,10 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
         let (mut samples, mut unplaced) = (Samples::default(), 0);
         let pods: Vec<_> = (0..churn.pods).map(|i| pod(round, i)).collect();
         for pod in &pods {
-            let (outcome, duration) = timed(|| cluster.place(pod));
+            let (outcome, duration) = timed(|| {
+                let prepared = cluster.prepare(pod);
+                cluster.place(&prepared)
+            });
             samples.add(duration);
             unplaced += usize::from(outcome.node().is_none());
         }

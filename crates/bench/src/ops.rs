@@ -84,7 +84,7 @@ impl Bench {
         let n_templates = generated.templates.len();
         for i in 0..10 * n_templates {
             let pod = generated.prepared[i % n_templates].named(&format!("first-{i}"));
-            generated.cluster.place_prepared(&pod);
+            generated.cluster.place(&pod);
         }
         Bench { generated, n_nodes, turn: 0 }
     }
@@ -141,7 +141,7 @@ impl Bench {
         match &subject.act {
             Act::Add(pod) => _ = black_box(cluster.set_pod(pod)),
             Act::Remove(pod) => cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name),
-            Act::Decide(pod) => _ = black_box(cluster.place_prepared(pod)),
+            Act::Decide(pod) => _ = black_box(cluster.place(pod)),
             Act::Label(node) => cluster.set_node(node),
         }
     }

@@ -42,9 +42,10 @@ fn place(objects: &str) -> Result<String, Box<dyn Error>> {
             cluster.set_pod(&pod);
             continue;
         }
-        let outcome = cluster.decide(&pod);
+        let prepared = cluster.prepare(&pod);
+        let outcome = cluster.decide(&prepared);
         writeln!(lines, "{}: {}", pod.key(), outcome.node().unwrap_or(&outcome.message()))?;
-        let explanation = cluster.explain(&pod);
+        let explanation = cluster.explain(&pod, &prepared, None);
         for term in explanation.terms.iter().filter(|term| term.excludes > 0) {
             writeln!(
                 lines,
@@ -52,7 +53,7 @@ fn place(objects: &str) -> Result<String, Box<dyn Error>> {
                 term.excludes, explanation.n_nodes, term.detail
             )?;
         }
-        cluster.place(&pod);
+        cluster.place(&prepared);
     }
     Ok(lines)
 }

@@ -36,7 +36,8 @@ use crate::verdict::TopologyPair;
 /// # let mut cluster = Cluster::new(Settings::default());
 /// # cluster.set_node(&objects.nodes[0].object);
 /// # let pod = &objects.pods[0].object;
-/// let radius = cluster.blast_radius(pod);
+/// let prepared = cluster.prepare(pod);
+/// let radius = cluster.blast_radius(&prepared);
 /// let largest = radius.terms[0].largest.as_ref().expect("the node is a domain");
 /// assert_eq!(largest.milli_cpu, 4_000); // 4 cores in milli-CPU
 /// assert_eq!(largest.memory, 8 << 30); // 8Gi in bytes

@@ -115,7 +115,8 @@ pub enum NodeEvaluation {
 /// # let pod = &objects.pods[0].object;
 /// use berth_engine::NodeEvaluation;
 ///
-/// let evaluation = cluster.evaluate(pod);
+/// let prepared = cluster.prepare(pod);
+/// let evaluation = cluster.evaluate(&prepared);
 /// let NodeEvaluation::Feasible(score) = &evaluation.nodes["a"] else { panic!("the pod fits") };
 /// assert_eq!(score.total, score.by_plugin.iter().map(|(_, score)| score).sum::<i64>());
 /// // The mean of 62 % free CPU (1.5 of 4 cores requested) and 97 % free memory (the default request), times weight 1.

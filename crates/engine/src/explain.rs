@@ -34,7 +34,8 @@ pub const MAX_BOTTLENECK: usize = 512;
 /// # let mut cluster = Cluster::new(Settings::default());
 /// # cluster.set_node(&objects.nodes[0].object);
 /// # let pod = &objects.pods[0].object;
-/// let explanation = cluster.explain(pod);
+/// let prepared = cluster.prepare(pod);
+/// let explanation = cluster.explain(pod, &prepared, None);
 /// assert_eq!(explanation.outcome.message(), "0/1 nodes are available: 1 Insufficient cpu.");
 /// let term = explanation.bottleneck().expect("a rule excludes the node");
 /// assert_eq!((term.excludes, term.excludes_alone), (1, 1));
@@ -166,7 +167,7 @@ impl Explanation {
     }
 
     /// The bottleneck as a text of at most [`MAX_BOTTLENECK`] bytes; none for a pod that fits.
-    pub(crate) fn bottleneck_text(&self) -> Option<String> {
+    pub fn bottleneck_text(&self) -> Option<String> {
         let bottleneck = self.bottleneck().filter(|_| self.outcome.node().is_none())?;
         Some(shortened(bottleneck.in_short(self.n_nodes), MAX_BOTTLENECK))
     }

@@ -44,7 +44,8 @@ impl NodeAdmission {
 
     /// Checks a pod against its node and the pods that the node has accepted so far.
     pub(crate) fn check(&mut self, pod: &PodView) -> Result<(), Rejection> {
-        let admission = self.cluster.node_admission(&pod.to_placed(), &pod.spec.node_name);
+        let prepared = self.cluster.prepare(&pod.to_placed());
+        let admission = self.cluster.node_admission(&prepared, &pod.spec.node_name);
         admission.map_err(|rejection| Rejection { reason: rejection.reason, message: rejection.message })
     }
 

@@ -101,7 +101,8 @@ pub fn replay(recording: &Recording) -> Replayed {
             comparison.admission(step, &pod, &admission, scenario.raw);
         }
         if admission.is_accepted() {
-            comparison.decision(step, &cluster.evaluate(&pod));
+            let prepared = cluster.prepare(&pod);
+            comparison.decision(step, &cluster.evaluate(&prepared));
         }
         replayed.differences.append(&mut comparison.differences);
         if let Some(chosen) = &step.chosen {

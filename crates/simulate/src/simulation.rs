@@ -126,7 +126,7 @@ impl Simulation {
                 let equivalence = self.cluster.equivalence(pod);
                 let outcome = match failures.get(&equivalence) {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
-                    _ => self.cluster.place_prepared(pod),
+                    _ => self.cluster.place(pod),
                 };
                 let placed = outcome.node().is_some();
                 if placed {
@@ -204,7 +204,7 @@ impl Simulation {
     /// pod does not exist.
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
         let pod = &self.pods.iter().find(|p| p.is_named(namespace, name))?.pod;
-        let explanation = self.cluster.explain_on(pod, node);
+        let explanation = self.cluster.explain_assigned(pod, node);
         Some(PodExplanation::new(explanation, pod, self.pods.iter().map(|p| &p.pod), self.extensions))
     }
 }

@@ -23,7 +23,10 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     }
     let mut pod = asked.pod.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
-    let radius = known.ask("the budget of blast radius", move |state| state.cluster().blast_radius(&pod))?;
+    let radius = known.ask("the budget of blast radius", move |state| {
+        let prepared = state.cluster().prepare(&pod);
+        state.cluster().blast_radius(&prepared)
+    })?;
     for term in &radius.terms {
         if let Some(why) = beyond(term, limit) {
             let namespace = &asked.pod.metadata.namespace;

@@ -96,7 +96,9 @@ fn check(
 fn place(state: &mut State, asked: &AskedPod<'_>) -> Option<Charge> {
     let mut pod = asked.pod.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
-    let outcome = state.cluster().decide(&pod);
+    let cluster = state.cluster();
+    let prepared = cluster.prepare(&pod);
+    let outcome = cluster.decide(&prepared);
     state.nodes.get(outcome.node()?)
 }
 

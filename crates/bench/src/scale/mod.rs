@@ -111,7 +111,7 @@ pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> Report {
         let name = pod_name(&metadata.name, i);
         let (pod, duration) = timed(|| prepared[template].named(&name));
         preparing += duration;
-        let (outcome, duration) = timed(|| cluster.place_prepared(&pod));
+        let (outcome, duration) = timed(|| cluster.place(&pod));
         deciding += duration;
         samples[template].add(duration);
         if !std::mem::replace(&mut seen[template], true) {

@@ -189,7 +189,8 @@ impl<'a> Runner<'a> {
         if !op.collect_metrics {
             for _ in 0..count {
                 let pod = made(self)?;
-                let outcome = self.cluster.place(&pod);
+                let prepared = self.cluster.prepare(&pod);
+                let outcome = self.cluster.place(&prepared);
                 self.setup_unplaced += usize::from(outcome.node().is_none());
                 self.step();
             }
@@ -201,7 +202,7 @@ impl<'a> Runner<'a> {
         self.prepare += duration;
         self.n_measured += count;
         for (pod, prepared) in pods.iter().zip(&prepared) {
-            let (outcome, duration) = timed(|| self.cluster.place_prepared(prepared));
+            let (outcome, duration) = timed(|| self.cluster.place(prepared));
             self.samples.add(duration);
             if let Outcome::Failed { error } = outcome {
                 return Err(Stop::Failed(format!("{}: {error}", pod.key())));

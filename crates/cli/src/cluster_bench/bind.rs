@@ -143,7 +143,7 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     for i in 0..bind.n_pods {
         let template = with_rules[i % with_rules.len()];
         let name = pod_name(&templates[template].pod.metadata.name, i);
-        let outcome = cluster.place_prepared(&prepared[template].named(&name));
+        let outcome = cluster.place(&prepared[template].named(&name));
         let node = outcome.node().map(str::to_owned).ok_or_else(|| {
             ClusterBenchError::Other(format!(
                 "pod {i} fits on none of the {} nodes: use fewer pods",

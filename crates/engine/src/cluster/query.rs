@@ -24,11 +24,6 @@ impl Cluster {
         self.state.pods.len()
     }
 
-    /// Number of different sets of rules that assigned and prepared pods have.
-    pub fn n_rule_sets(&self) -> usize {
-        self.state.rule_sets.len()
-    }
-
     /// Number of entries in each table, by name. Values that neither an object of the cluster nor a prepared pod uses
     /// are in no table.
     pub fn table_sizes(&self) -> BTreeMap<&'static str, usize> {

@@ -26,26 +26,14 @@ impl Cluster {
         prepared
     }
 
-    /// Decides where a pod goes. The cluster is not changed except for rules it learns.
-    pub fn decide(&mut self, pod: &Pod) -> Outcome {
-        let pod = self.prepare(pod);
-        self.decide_prepared(&pod)
-    }
-
-    /// Decides, and if a node is found assigns the pod to it.
-    pub fn place(&mut self, pod: &Pod) -> Outcome {
-        let pod = self.prepare(pod);
-        self.place_prepared(&pod)
-    }
-
-    /// [`Cluster::decide`] for a pod prepared for this cluster.
-    pub fn decide_prepared(&self, pod: &PreparedPod) -> Outcome {
+    /// Decides where a pod goes. The cluster is not changed; what the decision learns about nodes is cached.
+    pub fn decide(&self, pod: &PreparedPod) -> Outcome {
         decision::decide(&self.state, &mut self.views(), &self.nominations, pod)
     }
 
-    /// [`Cluster::place`] for a pod prepared for this cluster.
-    pub fn place_prepared(&mut self, pod: &PreparedPod) -> Outcome {
-        let outcome = self.decide_prepared(pod);
+    /// Decides, and if a node is found assigns the pod to it.
+    pub fn place(&mut self, pod: &PreparedPod) -> Outcome {
+        let outcome = self.decide(pod);
         if let Outcome::Placed { node, .. } = &outcome {
             self.assume(pod, node);
         }
@@ -53,15 +41,14 @@ impl Cluster {
     }
 
     /// Decides, and reports what was found on every node.
-    pub fn evaluate(&mut self, pod: &Pod) -> Evaluation {
-        let pod = self.prepare(pod);
-        decision::evaluate(&self.state, &self.nominations, &pod)
+    pub fn evaluate(&self, pod: &PreparedPod) -> Evaluation {
+        decision::evaluate(&self.state, &self.nominations, pod)
     }
 
     /// Whether a pod fits on any node now. By the view of its rules this costs what changed since they were
     /// last asked about; only pods that no view fits are asked about node by node.
     pub fn fits_anywhere(&self, pod: &PreparedPod) -> bool {
-        pod.gates.is_empty() && self.decide_prepared(pod).node().is_some()
+        pod.gates.is_empty() && self.decide(pod).node().is_some()
     }
 
     /// Whether a pod fits on one node now.
@@ -91,27 +78,25 @@ impl Cluster {
     ///
     /// # Errors
     /// The first reason against it.
-    pub fn node_admission(&mut self, pod: &Pod, node_name: &str) -> Result<(), NodeRejection> {
-        let prepared = self.prepare(pod);
-        node_admission(&self.state, &prepared, node_name)
+    pub fn node_admission(&self, pod: &PreparedPod, node_name: &str) -> Result<(), NodeRejection> {
+        node_admission(&self.state, pod, node_name)
     }
 
-    /// Explains a pod: a pending one, or one that is assigned already, which is then evaluated as if it
-    /// were not assigned.
-    pub fn explain(&mut self, pod: &Pod) -> Explanation {
-        self.explain_on(pod, None)
+    /// Explains the decision about a pending pod. With a node, the groups of nodes hold that node alone; terms are
+    /// evaluated on all nodes either way.
+    pub fn explain(&self, pod: &Pod, prepared: &PreparedPod, node: Option<&str>) -> Explanation {
+        explain(&self.state, &self.nominations, pod, prepared, node)
     }
 
-    /// As [`Cluster::explain`]; with a node, the groups of nodes hold that node alone. Terms are told for all
-    /// nodes either way.
-    pub fn explain_on(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
+    /// As [`Cluster::explain`] for any pod: an assigned one is explained as if it were pending, and stays assigned.
+    pub fn explain_assigned(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
         let mut prepared = self.prepare(pod);
         prepared.node_name = None;
-        // The pod comes back in the end: no change is recorded.
+        // The pod is restored at the end: no change is recorded.
         let recorded = self.state.replace_recorded(None);
         let assigned = self.node_of(&pod.metadata.namespace, &pod.metadata.name).map(str::to_owned);
         self.forget(&prepared);
-        let explanation = explain(&self.state, &self.nominations, pod, &prepared, node);
+        let explanation = self.explain(pod, &prepared, node);
         if let Some(node) = assigned {
             self.assume(&prepared, &node);
         }
@@ -119,23 +104,15 @@ impl Cluster {
         explanation
     }
 
-    /// A summary of what excludes most nodes for a pod that fits nowhere, for events: the term, how many
-    /// nodes it excludes, and the pods that are the reason. At most [`MAX_BOTTLENECK`](crate::MAX_BOTTLENECK) bytes; none if no rule
-    /// excludes a node. It evaluates every rule on every node, as [`Cluster::explain`] does.
-    pub fn bottleneck(&mut self, pod: &Pod) -> Option<String> {
-        self.explain(pod).bottleneck_text()
-    }
-
     /// What required anti-affinity of a pod would block for others by symmetry: per term, the domains of nodes that
     /// the pod may go to. The state is not changed. A pod without such terms costs nothing; others cost a look at every
     /// node for each term.
-    pub fn blast_radius(&mut self, pod: &Pod) -> BlastRadius {
-        let prepared = self.prepare(pod);
-        if self.state.rule_sets.get(prepared.rule_set).required_anti_affinity.is_empty() {
+    pub fn blast_radius(&self, pod: &PreparedPod) -> BlastRadius {
+        if self.state.rule_sets.get(pod.rule_set).required_anti_affinity.is_empty() {
             return BlastRadius::default();
         }
-        let outcome = self.decide_prepared(&prepared);
-        blast_radius(&self.state, &prepared, outcome.node())
+        let outcome = self.decide(pod);
+        blast_radius(&self.state, pod, outcome.node())
     }
 
     /// What of a pod the decision depends on.

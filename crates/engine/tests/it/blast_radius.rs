@@ -16,8 +16,9 @@ const CLUSTER: &str = "
 ";
 
 fn radius(pod: &str) -> (Option<String>, Vec<TermRadius>) {
-    let radius =
-        cluster(&text::world(CLUSTER), Settings::default()).blast_radius(&admitted(&text::pod(pod), true));
+    let mut cluster = cluster(&text::world(CLUSTER), Settings::default());
+    let prepared = cluster.prepare(&admitted(&text::pod(pod), true));
+    let radius = cluster.blast_radius(&prepared);
     (radius.node, radius.terms)
 }
 

@@ -72,7 +72,8 @@ fn added_affinity_holds_for_the_pods_of_its_profile() {
     let mut decide = |text: &str, scheduler: &str| {
         let mut pod = text::pod(text);
         pod.spec.scheduler_name = scheduler.to_owned();
-        let outcome = cluster.decide(&admitted(&pod, true));
+        let prepared = cluster.prepare(&admitted(&pod, true));
+        let outcome = cluster.decide(&prepared);
         outcome.node().map_or_else(|| outcome.message().into_owned(), str::to_owned)
     };
     assert_eq!(decide("pod default/p", "default-scheduler"), "a");
@@ -121,7 +122,10 @@ fn tenants_keep_to_their_own_node_pools() {
         ",
     );
     let mut cluster = cluster(&world, Settings::default());
-    let mut place = |pod: Pod| cluster.place(&admitted(&pod, true)).node().map(str::to_owned);
+    let mut place = |pod: Pod| {
+        let prepared = cluster.prepare(&admitted(&pod, true));
+        cluster.place(&prepared).node().map(str::to_owned)
+    };
     // The first pod of a tenant opens a pool; daemons without the label do not count.
     assert_eq!(place(tenant("one-1", "one")).as_deref(), Some("b"));
     assert_eq!(place(tenant("two-1", "two")).as_deref(), Some("c"));

@@ -10,7 +10,9 @@ fn a_bottleneck_in_short_names_the_term_and_its_witnesses() {
     let bottleneck = |text: &str| {
         let mut world = text::world(text);
         let pod = admitted(&world.pods.pop().expect("a pod waits"), true);
-        cluster(&world, Settings::default()).bottleneck(&pod)
+        let mut cluster = cluster(&world, Settings::default());
+        let prepared = cluster.prepare(&pod);
+        cluster.explain(&pod, &prepared, None).bottleneck_text()
     };
     let nodes = "node a zone=z\nnode b zone=z\nnode c zone=y unschedulable";
     let pods: String = (0..9).map(|i| format!("\npod default/w{i} on a app=web")).collect();

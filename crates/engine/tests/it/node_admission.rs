@@ -13,7 +13,8 @@ fn admission(text: &str) -> String {
     resources.limits = resources.requests.clone();
     let pod = admitted(&pod, true);
     let mut cluster = cluster(&world, Settings::default());
-    let mut ask = || match cluster.node_admission(&pod, "a") {
+    let prepared = cluster.prepare(&pod);
+    let ask = || match cluster.node_admission(&prepared, "a") {
         Ok(()) => "admitted".to_owned(),
         Err(rejection) => format!("{} | {}", rejection.reason, rejection.message),
     };

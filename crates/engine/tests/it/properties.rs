@@ -58,15 +58,17 @@ impl History {
             }
             // Views of classes asked about before must have followed the change.
             for pod in &asked {
-                let expected = cluster.evaluate(pod).outcome;
-                same("asked again", &expected, &cluster.decide(pod))
+                let prepared = cluster.prepare(pod);
+                let expected = cluster.evaluate(&prepared).outcome;
+                same("asked again", &expected, &cluster.decide(&prepared))
                     .map_err(|e| format!("{}: {e}", pod.key()))?;
             }
             let Operation::Decide(pod) = operation else { continue };
             let expected = evaluate(&world, pod, &self.profile, &self.options);
-            let got = cluster.evaluate(pod);
+            let prepared = cluster.prepare(pod);
+            let got = cluster.evaluate(&prepared);
             compare(&expected, &got).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
-            let decided = cluster.decide(pod);
+            let decided = cluster.decide(&prepared);
             same("decide", &got.outcome, &decided).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
             if let (Some(_), Outcome::Unschedulable { .. }) = (&expected.message, &decided) {
                 let (got, expected) = (
@@ -75,7 +77,7 @@ impl History {
                 );
                 same("preempt", &expected, &got).map_err(|e| format!("preempting for {}: {e}", pod.key()))?;
             }
-            let again = cluster.evaluate(pod).outcome;
+            let again = cluster.evaluate(&prepared).outcome;
             same("preempting changed the state", &decided, &again)
                 .map_err(|e| format!("{}: {e}", pod.key()))?;
             parked.push_front(Parked::new(&mut cluster, pod));

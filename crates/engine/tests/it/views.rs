@@ -11,7 +11,8 @@ fn node(name: &str) -> Node {
 }
 
 fn decide(cluster: &mut Cluster, pod: &Pod) -> String {
-    cluster.decide(pod).node().unwrap_or("-").to_owned()
+    let prepared = cluster.prepare(pod);
+    cluster.decide(&prepared).node().unwrap_or("-").to_owned()
 }
 
 #[test]

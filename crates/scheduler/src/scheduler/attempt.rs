@@ -55,7 +55,7 @@ impl Scheduler {
             Some(node) if self.cluster.fits_on(&queued.prepared, &node) => {
                 Outcome::Placed { node, score: None }
             }
-            _ => self.cluster.decide_prepared(&queued.prepared),
+            _ => self.cluster.decide(&queued.prepared),
         };
         self.metrics.decided(now.elapsed());
         match outcome {

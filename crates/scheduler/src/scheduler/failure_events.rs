@@ -122,7 +122,8 @@ impl Scheduler {
             // A pod that was placed meanwhile needs no explanation.
             let Some(queued) = self.pods.get(event.id).filter(|q| q.binding.is_none()) else { continue };
             let pod = queued.pod.clone();
-            let bottleneck = known.clone().or_else(|| self.cluster.bottleneck(&pod).map(Arc::from));
+            let explain = || self.cluster.explain(&pod, &queued.prepared, None).bottleneck_text();
+            let bottleneck = known.clone().or_else(|| explain().map(Arc::from));
             self.events.unschedulable(&pod, &event.message, bottleneck.as_deref());
             if known.is_some() {
                 continue;

@@ -159,11 +159,10 @@ async fn nodes_are_restricted_to_their_own_objects() {
     world.register("Validating", "berth", entry).await;
     let identity = kube::Client::try_from(world.server.node_config("a")).unwrap();
 
-    // The webhook rejects a request that the server itself allows: kube-apiserver checks owners.
+    // The server applies the same rule before it calls the webhook.
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let reply = post(&identity, PODS, &pod("static-a", mirror, json!({"nodeName": "a"}))).await;
-    let expected = "admission webhook \"nodes.berth.dev\" denied the request: pods \"static-a\" is forbidden: node \"a\" can \
-                    only create pods with an owner reference set to itself";
+    let expected = "pods \"static-a\" is forbidden: node \"a\" can only create pods with an owner reference set to itself";
     assert_eq!((reply.code, reply.message()), (403, expected));
     let path = "/api/v1/nodes/a";
     let merge = "application/merge-patch+json";

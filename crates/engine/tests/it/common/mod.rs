@@ -47,7 +47,8 @@ pub fn placed_with(settings: Settings, text: &str) -> String {
     let mut cluster = cluster(&world, settings);
     let waiting = world.pods.iter().filter(|p| p.spec.node_name.is_empty());
     let place = |pod: &Pod| {
-        let outcome = cluster.place(&admitted(pod, extensions));
+        let prepared = cluster.prepare(&admitted(pod, extensions));
+        let outcome = cluster.place(&prepared);
         format!("{}={}", pod.metadata.name, outcome.node().unwrap_or("-"))
     };
     waiting.map(place).collect::<Vec<_>>().join(" ")
