@@ -98,8 +98,8 @@ impl Admission {
         shared.map_or(0, |s| s.state.lock().unwrap_or_else(PoisonError::into_inner).n_held())
     }
 
-    /// Decides about one request. If the state does not have the pod of a binding yet, it waits for as long as the policy
-    /// says.
+    /// Decides one request. If the state does not have the pod of a binding yet, it waits up to the limit in the
+    /// policy.
     ///
     /// # Errors
     /// The request is invalid, or a rule needs state that is not available.

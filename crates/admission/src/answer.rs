@@ -19,7 +19,7 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 pub struct Answer {
     /// Why the request is refused; none if it is allowed.
     pub denied: Option<Denial>,
-    /// What the user is told anyway.
+    /// Warnings for the user; also present if the request is allowed.
     pub warnings: Vec<String>,
     /// Operations of a JSON patch for the object; empty if it stays as it is.
     pub patch: Vec<Value>,
@@ -34,7 +34,7 @@ pub struct Denial {
     pub code: u16,
     /// The reason behind the code as Kubernetes names it: `Forbidden`, `Invalid`.
     pub reason: &'static str,
-    /// What comes before the message when it stands alone, such as `pods "web" is forbidden: `.
+    /// The prefix of a message shown without context, such as `pods "web" is forbidden: `.
     pub subject: String,
     /// The message.
     pub message: String,
@@ -43,7 +43,7 @@ pub struct Denial {
 /// Why there is no answer. The caller decides what becomes of the request: an API server by `failurePolicy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
-    /// The request does not make sense.
+    /// The request is invalid.
     #[error("{0}")]
     BadRequest(String),
     /// The cluster's state is needed and is not known yet.
@@ -87,7 +87,7 @@ impl Denial {
 }
 
 impl Answer {
-    /// Yes, and nothing to say.
+    /// Allowed, without warnings.
     pub fn allowed() -> Answer {
         Answer::default()
     }
@@ -102,7 +102,7 @@ impl Answer {
         self.denied.is_none()
     }
 
-    /// The `AdmissionResponse` for a webhook: the message of a denial stands alone.
+    /// The `AdmissionResponse` for a webhook: the message of a denial has no prefix.
     pub fn response(&self, uid: &str) -> Value {
         self.with_status(uid, Denial::text)
     }
@@ -138,7 +138,7 @@ impl Answer {
     }
 }
 
-/// As many warnings as the API server passes on; the last one says how many there are besides.
+/// Warnings up to the API server's limit; the last one contains the number of omitted ones.
 fn fitting(warnings: &[String]) -> Vec<Cow<'_, str>> {
     let mut left = MAX_WARNING_BYTES - 64;
     let mut fitting: Vec<Cow<'_, str>> = Vec::new();

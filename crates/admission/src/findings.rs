@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Denial};
 use crate::policy::Action;
 
-/// What the rules that were asked have said so far. The first denial stands; warnings add up.
+/// The findings of the rules so far. The first denial is kept; warnings accumulate.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(Answer);
 

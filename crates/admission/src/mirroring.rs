@@ -19,7 +19,7 @@ const CHECK_GRACE: Duration = Duration::from_secs(15);
 const EVENTS_AT_ONCE: usize = 256;
 
 impl Admission {
-    /// Decides by a policy and the state of a cluster, to be kept by [`Admission::mirror`].
+    /// Decides by a policy and the state of a cluster, which [`Admission::mirror`] updates.
     pub fn mirrored(policy: Policy) -> Arc<Admission> {
         Admission::stateful(policy, Settings::default(), SOURCES.map(Source::name).to_vec())
     }

@@ -1,4 +1,4 @@
-//! What is asked: `AdmissionRequest` of `admission.k8s.io/v1`.
+//! The request: `AdmissionRequest` of `admission.k8s.io/v1`.
 
 use berth_api::admission::Operation;
 use berth_api::object::Pod;
@@ -11,7 +11,7 @@ pub const API_VERSION: &str = "admission.k8s.io/v1";
 /// The kind of what is read and written.
 pub const KIND: &str = "AdmissionReview";
 
-/// Who asks.
+/// The requesting user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
@@ -38,7 +38,7 @@ pub struct Resource {
     pub resource: String,
 }
 
-/// What is asked about: one request to the API server.
+/// One request to the API server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
@@ -51,13 +51,13 @@ pub struct AdmissionRequest {
     /// To which subresource; empty for the object itself.
     #[serde(default, deserialize_with = "null_is_default")]
     pub sub_resource: String,
-    /// Name of the object; may be empty while the server has not made one up.
+    /// Name of the object; may be empty before the server applies `generateName`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub name: String,
     /// Namespace; empty for what has none.
     #[serde(default, deserialize_with = "null_is_default")]
     pub namespace: String,
-    /// Who asks.
+    /// The requesting user.
     #[serde(default)]
     pub user_info: UserInfo,
     /// The object as it would be; null for deletions.
@@ -112,8 +112,8 @@ struct Review {
     request: Option<AdmissionRequest>,
 }
 
-/// Only what tells whether a body is a review at all: the answer to another version must not be that its fields are
-/// wrong.
+/// Only the fields that identify a review: a review of another version must not fail with an error about its
+/// fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Type {

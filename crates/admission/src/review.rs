@@ -81,10 +81,10 @@ impl From<RequestError> for ReviewError {
     }
 }
 
-/// Decides about one request. Requests that an endpoint has nothing to say about are allowed.
+/// Decides one request. Requests that no rule of the endpoint applies to are allowed.
 ///
 /// # Errors
-/// The request makes no sense, or a rule needs to know of the cluster what is not known.
+/// The request is invalid, or a rule needs cluster state that is unknown.
 pub fn review<K: StateAccess>(
     endpoint: Endpoint,
     request: &AdmissionRequest,

@@ -1,4 +1,4 @@
-//! The webhook server on the wire: what is slow, what is large, and how it stops.
+//! The webhook server on the wire: slow requests, large requests and shutdown.
 
 #![allow(clippy::unwrap_used)]
 
@@ -59,34 +59,34 @@ fn pods() -> Value {
     json!({"group": "", "version": "v1", "resource": "pods"})
 }
 
-/// What comes until the server hangs up.
+/// Reads until the server closes the connection.
 async fn rest(mut stream: TlsStream<TcpStream>) -> String {
     let mut text = Vec::new();
-    // That the connection is not closed as TLS asks for is nobody's loss here.
+    // The server may close without a TLS close_notify; the test ignores that.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8(text).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_under_way_is_answered_when_the_server_stops() {
+async fn an_open_request_is_answered_during_shutdown() {
     let (server, stop) = server(Admission::stateless(Policy::default()), Limits::default()).await;
     let body = review(pods());
     let (begin, end) = body.split_at(10);
     let mut stream = connect(&server).await;
     let head = head("/validate-pods", body.len()).replace("\r\nhost", "\r\nexpect: 100-continue\r\nhost");
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The server says so when it begins to read the body: the request is under way.
+    // The server sends `100 Continue` when it starts to read the body: the request is open.
     let mut answer = vec![0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(begin.as_bytes()).await.unwrap();
-    // An idle connection does not hold the server up.
+    // An idle connection does not delay the shutdown.
     let other = connect(&server).await;
 
     let address = server.address();
     stop.cancel();
     let stopped = tokio::spawn(server.stopped());
-    // Nobody new is let in any more.
+    // The server accepts no new connections.
     while TcpStream::connect(address).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -98,7 +98,7 @@ async fn a_request_under_way_is_answered_when_the_server_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_slow_or_large_is_cut_off() {
+async fn slow_and_large_requests_are_cut_off() {
     let limits = Limits {
         body_bytes: 1000,
         body_timeout: Duration::from_millis(50),
@@ -111,13 +111,13 @@ async fn what_is_slow_or_large_is_cut_off() {
     for (request, expected) in [
         (head("/validate-pods", 100), "HTTP/1.1 408 Request Timeout"),
         (format!("{}{}", head("/validate-pods", 2000), "x".repeat(2000)), "HTTP/1.1 413 Payload Too Large"),
-        // Nothing is said at all: the connection is closed.
+        // No answer: the server closes the connection.
         (String::new(), ""),
         ("POST".to_owned(), ""),
         (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000)), "HTTP/1.1 4"),
     ] {
         let mut stream = connect(&server).await;
-        // The server may hang up before all is written.
+        // The server may close the connection before the write completes.
         let _ = stream.write_all(request.as_bytes()).await;
         if expected.is_empty() {
             assert_eq!(rest(stream).await, "");
@@ -132,7 +132,7 @@ async fn what_is_slow_or_large_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_judged_yet_is_not_answered() {
+async fn requests_that_need_an_unsynced_state_get_an_error() {
     let budgets = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10ms"}});
     let policy = Policy::from_value(&budgets).unwrap();
@@ -158,7 +158,7 @@ async fn what_cannot_be_judged_yet_is_not_answered() {
     let answer = ask("/validate-bindings", &body).await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("not listed: nodes, pods"), "{answer}");
     assert!(ready().await.contains("503 Service Unavailable"));
-    // What needs no state is answered all the same.
+    // Requests that need no state are answered.
     assert!(ask("/validate-pods", &review(pods())).await.contains(r#""allowed":true"#));
     admission.listed("nodes");
     admission.listed("pods");
@@ -173,7 +173,7 @@ async fn what_cannot_be_judged_yet_is_not_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_binding_waits_for_its_pod_to_be_seen() {
+async fn a_binding_waits_until_the_cache_shows_its_pod() {
     let policy = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10m"}});
     let admission = Admission::stateful(Policy::from_value(&policy).unwrap(), Settings::default(), vec![]);

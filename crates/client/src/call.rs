@@ -276,7 +276,7 @@ fn status_error(name: &Name, status: StatusCode, retry_after: Option<Duration>, 
     }
 }
 
-/// Reads a body up to a limit; tells whether that was all of it.
+/// Reads a body up to a limit; returns whether it was complete.
 async fn read(mut body: Body, max_bytes: usize) -> Result<(Bytes, bool), kube::Error> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {

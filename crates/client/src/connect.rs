@@ -105,7 +105,7 @@ impl Options {
             KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
             _ => false,
         };
-        // A file that is there but broken, or that was asked for, is not passed over in silence.
+        // An invalid file, or a missing file that the user named, is an error.
         if !is_missing || file.is_some() || self.context.is_some() {
             return Err(self.kubeconfig_error(file.unwrap_or_else(|| "~/.kube/config".to_owned()), read));
         }

@@ -70,7 +70,7 @@ pub struct ObjectReference {
     pub api_version: Cow<'static, str>,
     /// `kind`.
     pub kind: Cow<'static, str>,
-    /// Namespace; the event goes to `default` without one.
+    /// Namespace; an event without one is created in `default`.
     pub namespace: String,
     /// Name.
     pub name: String,
@@ -333,7 +333,7 @@ impl Writer {
         }
     }
 
-    /// The event's object, the collection it goes to, and its name.
+    /// The event's object, its collection, and its name.
     fn object(&self, event: &NewEvent) -> (Value, String, String) {
         let namespace = match event.regarding.namespace.as_str() {
             "" => "default",

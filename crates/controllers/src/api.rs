@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 
 use super::view::{ObjectMeta, PartialObjectMetadata};
 
-/// Requests under way at one time, of all controllers together.
+/// Maximum concurrent requests of all controllers together.
 const MAX_IN_FLIGHT: usize = 64;
-/// How long a request may take.
+/// Request timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client for the controllers.
@@ -28,13 +28,13 @@ pub(crate) struct Api {
     in_flight: Arc<Semaphore>,
 }
 
-/// What must still hold for a status to be written.
+/// The precondition of a status write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precondition {
-    /// It is the same object. For a status that is made from scratch each time, by one controller, which looks again
-    /// after each change: the last one written is right.
+    /// Same uid. For a status computed from scratch each time by one controller, which syncs again
+    /// after each change: the last write is correct.
     Uid,
-    /// It is unchanged. For a status that builds on what it was.
+    /// Same resource version. For a status that builds on the previous one.
     Version,
 }
 
@@ -46,14 +46,14 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// What must still hold for a deletion, and how it is to go.
+/// Preconditions and options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions<'a> {
     /// Only the object with this uid.
     pub(crate) uid: Option<&'a str>,
     /// Only this version of it.
     pub(crate) resource_version: Option<&'a str>,
-    /// Seconds until it is taken away; the object's own wish when absent.
+    /// Grace period in seconds; the object's own when absent.
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) propagation: Option<Propagation>,
 }
@@ -91,7 +91,7 @@ impl Api {
         &self.client
     }
 
-    /// Reads the current state of an object; `None` when there is none.
+    /// Reads the current state of an object; `None` if it does not exist.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         kind: &'static Resource,
@@ -116,7 +116,7 @@ impl Api {
 
     /// Applies a JSON merge patch to an object, or to its subresource.
     ///
-    /// A `metadata.resourceVersion` in the patch makes it fail with a conflict when the object has changed.
+    /// With a `metadata.resourceVersion` in the patch, it fails with a conflict when the object has changed.
     pub(crate) async fn patch<T: DeserializeOwned>(
         &self,
         kind: &'static Resource,
@@ -127,7 +127,7 @@ impl Api {
         self.patch_as("application/merge-patch+json", kind, key, subresource, patch).await
     }
 
-    /// Merges conditions into a status by their types, leaving those of others alone.
+    /// Merges conditions into a status by type, and keeps those of other types.
     pub(crate) async fn merge_status(
         &self,
         kind: &'static Resource,
@@ -157,7 +157,7 @@ impl Api {
         self.send(call::with_body(Method::PATCH, &path, content, patch.to_string().into_bytes())).await
     }
 
-    /// Writes the status of an object. Fields that are `null` in `status` are taken away.
+    /// Writes the status of an object. `null` fields in `status` are removed.
     pub(crate) async fn write_status(
         &self,
         kind: &'static Resource,
@@ -172,7 +172,7 @@ impl Api {
         self.patch::<PartialObjectMetadata>(kind, &meta.namespaced_name(), "status", &patch).await.map(drop)
     }
 
-    /// Deletes an object. One that is already gone is as good as deleted.
+    /// Deletes an object. A missing object counts as success.
     pub(crate) async fn delete(
         &self,
         kind: &'static Resource,
@@ -192,9 +192,9 @@ impl Api {
         self.send::<serde::de::IgnoredAny>(request).await.map(drop)
     }
 
-    /// Sends any request.
+    /// Sends a request.
     pub(crate) async fn send<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
-        // The semaphore is never closed; without a permit the request is merely not held back.
+        // The semaphore is never closed; without a permit the request is only not throttled.
         let _permit = self.in_flight.acquire().await.ok();
         call::json(&self.client, request, TIMEOUT).await
     }

@@ -1,4 +1,4 @@
-//! What a watch has brought, shared by all controllers, with the indexes they ask by.
+//! Objects received by a watch, shared by all controllers, with indexes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::view::{ObjectMeta, PartialObjectMetadata};
 use berth_api::object::NamespacedName;
 
-/// A question that the cache answers without looking at every object.
+/// An index key: the cache returns its objects without a full scan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Index {
     /// Objects in a namespace.
@@ -20,7 +20,7 @@ pub(crate) enum Index {
 }
 
 impl Index {
-    /// The questions that an object answers by its metadata: its namespace, and its controller or that it has none.
+    /// The index keys of an object from its metadata: its namespace, and its controller or that it has none.
     pub(crate) fn of_metadata(metadata: &ObjectMeta, add: &mut dyn FnMut(Index)) {
         add(Index::Namespace(metadata.namespace.clone()));
         add(match metadata.controller() {
@@ -30,11 +30,11 @@ impl Index {
     }
 }
 
-/// What can be kept in a [`Cache`].
+/// An object that a [`Cache`] can hold.
 pub(crate) trait Cached: Send + Sync + 'static {
     fn meta(&self) -> &ObjectMeta;
 
-    /// Names the questions this object is an answer to.
+    /// Returns the index keys of this object.
     fn index(&self, add: &mut dyn FnMut(Index));
 }
 
@@ -46,14 +46,14 @@ impl Cached for PartialObjectMetadata {
     fn index(&self, _add: &mut dyn FnMut(Index)) {}
 }
 
-/// A change of the cache: at least one side is there.
+/// A change of the cache: at least one of the two states is present.
 pub(crate) struct Change<'a, T> {
     pub(crate) old: Option<&'a Arc<T>>,
     pub(crate) new: Option<&'a Arc<T>>,
 }
 
 impl<'a, T> Change<'a, T> {
-    /// The object as it is, or as it was last.
+    /// The current object, or its last state.
     pub(crate) fn latest(&self) -> Option<&'a Arc<T>> {
         self.new.or(self.old)
     }
@@ -84,22 +84,22 @@ impl<T: Cached> Cache<T> {
         self.read().objects.contains_key(key)
     }
 
-    /// All objects, in no order.
+    /// All objects, unordered.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.read().objects.values().cloned().collect()
     }
 
-    /// The objects that answer a question, in no order.
+    /// The objects of an index key, unordered.
     pub(crate) fn by(&self, index: &Index) -> Vec<Arc<T>> {
         self.read().indexes.get(index).map(|found| found.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Whether no object answers a question.
+    /// Whether an index key has no objects.
     pub(crate) fn is_empty(&self, index: &Index) -> bool {
         !self.read().indexes.contains_key(index)
     }
 
-    /// Puts an object in; what it replaces is returned.
+    /// Inserts an object; returns the replaced one.
     pub(crate) fn insert(&self, object: Arc<T>) -> Option<Arc<T>> {
         let key = object.meta().namespaced_name();
         let mut state = self.write();
@@ -108,7 +108,7 @@ impl<T: Cached> Cache<T> {
         old
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub(crate) fn remove(&self, key: &NamespacedName) -> Option<Arc<T>> {
         let mut state = self.write();
         let old = state.objects.remove(key);
@@ -121,7 +121,7 @@ impl<T: Cached> Cache<T> {
         self.read().objects.keys().filter(|key| !listed.contains(key)).cloned().collect()
     }
 
-    // A panic of another thread leaves at worst one object stale, which the next event or list puts right.
+    // A panic in another thread leaves at most one object stale; the next event or list corrects it.
     fn read(&self) -> RwLockReadGuard<'_, State<T>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_follow_every_change() {
+    fn indexes_are_updated_with_every_change() {
         let cache = Cache::default();
         cache.insert(pod("x", None, ""));
         cache.insert(pod("y", Some("1"), "n"));

@@ -1,7 +1,7 @@
-//! What a controller has done that its cache does not show yet.
+//! Creations and deletions that the cache does not show yet.
 //!
-//! A ReplicaSet that looked again before its new pods arrived in the cache would make them a second time. So it counts
-//! what it asked for and waits until the watch has shown all of it, or so long that the news must be lost.
+//! If a ReplicaSet synced before its new pods reached the cache, it would create them twice. The controller counts the
+//! requested changes and waits until the watch has shown all of them, or until a timeout.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use berth_api::object::NamespacedName;
 use tokio::time::Instant;
 
-/// After this time the cache is believed whatever is missing.
+/// After this time the controller trusts the cache even if changes are missing.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// Expected creations and deletions by owner.
@@ -26,7 +26,7 @@ struct Expected {
 }
 
 impl Expectations {
-    /// Whether everything expected of an owner has been seen.
+    /// Whether all expected changes of an owner have been seen.
     pub(crate) fn are_met(&self, owner: &NamespacedName) -> bool {
         let mut owners = self.lock();
         let Some(expected) = owners.get(owner) else { return true };
@@ -50,21 +50,21 @@ impl Expectations {
         self.change(owner, |expected| expected.deletions.extend(uids));
     }
 
-    /// `n` dependents appeared, or will not appear after all.
+    /// `n` dependents appeared, or their creation failed.
     pub(crate) fn creations_seen(&self, owner: &NamespacedName, n: usize) {
         if let Some(expected) = self.lock().get_mut(owner) {
             expected.creations = expected.creations.saturating_sub(n);
         }
     }
 
-    /// A dependent is being deleted, or could not be.
+    /// A dependent is terminating, or its deletion failed.
     pub(crate) fn deletion_seen(&self, owner: &NamespacedName, uid: &str) {
         if let Some(expected) = self.lock().get_mut(owner) {
             expected.deletions.remove(uid);
         }
     }
 
-    /// The owner is gone.
+    /// The owner is deleted.
     pub(crate) fn forget(&self, owner: &NamespacedName) {
         self.lock().remove(owner);
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_waits_for_all_that_was_asked_for() {
+    fn an_owner_waits_for_all_expected_changes() {
         let expectations = Expectations::default();
         let owner = NamespacedName::new("a", "x");
         assert!(expectations.are_met(&owner));

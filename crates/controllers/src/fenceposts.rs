@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Which way a fraction of a pod goes.
+/// Rounding of a fractional pod count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     Up,
@@ -23,7 +23,7 @@ pub(crate) fn scaled(value: &Value, total: i32, round: Round) -> Option<i32> {
 }
 
 /// `maxSurge` (rounded up) and `maxUnavailable` (rounded down) of a rolling update, 25 % each when absent. They cannot
-/// both be zero: then one pod may be unavailable, as nothing could move otherwise.
+/// both be zero: then one pod may be unavailable, otherwise the rollout could not progress.
 pub(crate) fn fenceposts(
     max_surge: Option<&Value>,
     max_unavailable: Option<&Value>,
@@ -39,7 +39,7 @@ pub(crate) fn fenceposts(
     }
 }
 
-/// A number in the range that the API has for numbers of pods.
+/// A number limited to the API's range of pod counts.
 pub(crate) fn clamp(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }

@@ -1,6 +1,6 @@
 //! Keeps a [`Cache`] equal to the objects of the API server.
 //!
-//! After a list that replaces an earlier one, what changed meanwhile reaches the handlers as changes. Handlers run in the
+//! After a relist, the informer reports the differences to the handlers as changes. Handlers run in the
 //! informer's task and must be quick: they add keys to queues.
 
 use std::collections::HashSet;
@@ -21,24 +21,24 @@ use tokio_util::sync::CancellationToken;
 use super::cache::{Cache, Cached, Change};
 use super::view::{ObjectMeta, PartialObjectMetadata};
 
-/// The first back-off of a watch. Controllers react to each other's changes, so it is short.
+/// Initial backoff of a watch. Controllers react to each other's changes, so it is short.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 
-/// Called with every change after it is in the cache.
+/// The informer calls it with every change after the cache holds it.
 pub(crate) type Handler<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 
-/// An informer that has not been started: handlers can be added.
+/// An informer before its start: handlers can be added.
 pub(crate) struct Informer<T> {
     /// URL path of the list.
     path: String,
-    /// For log lines.
+    /// The name in log lines.
     name: &'static str,
     cache: Arc<Cache<T>>,
     handlers: Vec<Handler<T>>,
     synced: watch::Sender<bool>,
 }
 
-/// An object, or the metadata of one that is not as its view expects.
+/// An object, or only the metadata of one that its view cannot parse.
 enum Readable<T> {
     Yes(T),
     No(Box<PartialObjectMetadata>),
@@ -46,7 +46,7 @@ enum Readable<T> {
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By way of a value: a failure half-way through would leave the list's text half-read.
+        // Parses into a value first: a failure in the middle would leave the list's text half-read.
         let value = Value::deserialize(deserializer)?;
         match T::deserialize(&value) {
             Ok(object) => Ok(Readable::Yes(object)),
@@ -74,7 +74,7 @@ impl<T: Cached> KubeObject for Readable<T> {
     }
 }
 
-/// Reads a line of a watch.
+/// Parses a line of a watch.
 fn read<T: DeserializeOwned>(line: &[u8]) -> Result<Readable<T>, serde_json::Error> {
     read_object(line).map(Readable::Yes).or_else(|_| read_object(line).map(Readable::No))
 }
@@ -86,7 +86,7 @@ impl<T: Cached> Informer<T> {
         Informer { path, name, cache: Arc::default(), handlers: Vec::new(), synced }
     }
 
-    /// What the informer has seen.
+    /// The informer's cache.
     pub(crate) fn cache(&self) -> Arc<Cache<T>> {
         self.cache.clone()
     }
@@ -105,7 +105,7 @@ impl<T: Cached> Informer<T> {
 impl<T: Cached + DeserializeOwned> Informer<T> {
     /// Lists and watches until `stop`.
     pub(crate) async fn run(self, client: Client, stop: CancellationToken) {
-        // Events are applied where they are read; nothing is sent.
+        // The informer applies events in the reader; it sends nothing.
         let (sender, _receiver) = mpsc::channel::<Infallible>(1);
         let listed = Mutex::default();
         let apply = |event| {
@@ -117,7 +117,7 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
         let _ = stop.run_until_cancelled(watch).await;
     }
 
-    /// `listed`: the objects of the list that is being read.
+    /// `listed`: the objects of the current list.
     fn apply(&self, event: StreamEvent<Readable<T>>, listed: &mut HashSet<NamespacedName>) {
         match event {
             StreamEvent::Init => listed.clear(),
@@ -135,7 +135,7 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
             }
             StreamEvent::Apply(object) => self.put_readable(object),
             StreamEvent::Delete(Readable::Yes(object)) => {
-                // The handlers receive the last state, too: it may differ from what was known.
+                // The handlers receive the last state as well: it may differ from the cached one.
                 let object = Arc::new(object);
                 let key = object.meta().namespaced_name();
                 listed.remove(&key);
@@ -146,7 +146,7 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
         }
     }
 
-    /// An object that this controller cannot read counts as deleted; it must not hide the others.
+    /// An object that the controller cannot parse counts as deleted; the other objects stay visible.
     fn put_readable(&self, object: Readable<T>) {
         match object {
             Readable::Yes(object) => self.put(object),
@@ -167,7 +167,7 @@ impl<T: Cached + DeserializeOwned> Informer<T> {
         if old.as_ref().is_some_and(same) {
             return;
         }
-        // Deleted and created again under the same name while the watch was interrupted: two changes.
+        // Deleted and recreated under the same name while the watch was interrupted: two changes.
         if let Some(gone) = old.as_ref().filter(|old| old.meta().uid != new.meta().uid) {
             self.notify(&Change { old: Some(gone), new: None });
             self.notify(&Change { old: None, new: Some(&new) });

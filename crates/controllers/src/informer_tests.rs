@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::view::Pod;
 
-/// What a server says to one request: whose query has this in it, with this status and body.
+/// A server response to one request: part of the expected query, the status and the body.
 struct Answer(&'static str, StatusCode, String);
 
 fn list(version: &str, token: &str, pods: Vec<Value>) -> String {
@@ -23,7 +23,7 @@ fn event(kind: &str, object: Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-/// An informer that hears these answers and then nothing more; what its handlers were told, and what it holds.
+/// Runs an informer on these responses; returns the reported changes and the cache content.
 async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let n_answers = answers.len();
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
@@ -65,7 +65,7 @@ async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The last answer is a request that stays open: what came before it has been taken in.
+    // The last request stays open: the informer has processed all earlier responses.
     stop.cancel();
     running.await.unwrap();
     let mut held: Vec<String> = cache.all().iter().map(|pod| pod.metadata.name.to_string()).collect();
@@ -74,7 +74,7 @@ async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_where_it_broke_off_and_starts_over_when_it_must() {
+async fn a_watch_resumes_and_relists_when_the_version_has_expired() {
     let ok = StatusCode::OK;
     let gone = json!({"kind": "Status", "code": 410, "message": "too old"});
     let (told, held) = told(vec![
@@ -89,7 +89,7 @@ async fn a_watch_goes_on_where_it_broke_off_and_starts_over_when_it_must() {
         ),
         Answer("resourceVersion=15", StatusCode::INTERNAL_SERVER_ERROR, String::new()),
         Answer("resourceVersion=15", ok, event("DELETED", pod("b", "2", "16")) + &event("ERROR", gone)),
-        // Meanwhile `a` has changed, `c` has been made anew and `d` has come.
+        // Meanwhile `a` has changed, `c` was recreated and `d` was created.
         Answer(
             "limit=500",
             ok,
@@ -118,7 +118,7 @@ async fn a_watch_goes_on_where_it_broke_off_and_starts_over_when_it_must() {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_keeps_no_other_from_coming() {
+async fn an_unreadable_object_does_not_block_others() {
     let odd = |name: &str, version: &str| {
         let mut odd = pod(name, name, version);
         odd["status"] = json!({"conditions": "many"});

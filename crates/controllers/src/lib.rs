@@ -1,4 +1,4 @@
-//! The workload and cluster controllers: clients of the API like any other.
+//! The workload and cluster controllers. They use the API as ordinary clients.
 //!
 //! Each controller gets events from shared informers (`informer`, `cache`), which put keys into its queue
 //! (`queue`); its sync reads the caches, makes a plan with pure functions (`plan.rs` and the like, which the tests
@@ -57,7 +57,7 @@ use crate::view::{
     PodDisruptionBudget, ReplicaSet, StatefulSet,
 };
 
-/// Kinds that no controller but the garbage collector looks at.
+/// Kinds that only the garbage collector watches.
 static ONLY_OWNED: [&Resource; 9] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
@@ -72,10 +72,10 @@ static ONLY_OWNED: [&Resource; 9] = [
 
 /// Runs all controllers until `stop`.
 ///
-/// Nothing is done before the caches are filled. Requests that fail are tried again, so an API server may come and go.
+/// The controllers wait until the caches are filled. They retry failed requests, so the API server may restart.
 pub async fn run(client: Client, options: ControllerOptions, stop: CancellationToken) {
     let api = &Api::new(client);
-    // A token of its own: what breaks in here ends this, not the caller's other parts.
+    // A child token: a failure in here does not stop the caller's other components.
     let stop = stop.child_token();
     let (recorder, write_events) = events::recorder(api.clone(), stop.clone());
     let mut tasks = Tasks { api: api.clone(), stop, synced: Vec::new(), set: JoinSet::new() };
@@ -186,7 +186,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.work(|stop| taint_eviction.run(n, stop));
     tasks.work(|stop| pod_gc.run(stop));
     tasks.work(|stop| budget.run(n, stop));
-    // Many small requests that wait for nothing else.
+    // Many small concurrent requests.
     tasks.work(|stop| garbage_collector.run(4 * n, stop));
     tasks.end().await;
 }
@@ -195,7 +195,7 @@ fn informer<T: Cached + DeserializeOwned>(kind: &'static Resource) -> Informer<T
     Informer::new(kind.plural, kind.path(""))
 }
 
-/// Everything that runs; dropping it ends all of it.
+/// All spawned tasks; dropping it stops them.
 struct Tasks {
     api: Api,
     stop: CancellationToken,
@@ -204,7 +204,7 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Starts an informer whose events the garbage collector gets too.
+    /// Starts an informer and also sends its events to the garbage collector.
     fn follow_owned<T: Cached + DeserializeOwned>(
         &mut self,
         garbage_collector: &GarbageCollector,
@@ -216,7 +216,7 @@ impl Tasks {
         self.set.spawn(informer.run(self.api.client().clone(), self.stop.clone()));
     }
 
-    /// Waits until all caches are filled; false if it was stopped before.
+    /// Waits until all caches are filled; returns false if stopped before.
     async fn are_synced(&mut self) -> bool {
         for synced in &mut self.synced {
             tokio::select! {
@@ -232,7 +232,7 @@ impl Tasks {
         self.set.spawn(run(self.stop.clone()));
     }
 
-    /// Waits for all of it to end. A controller that panics takes the others with it: half a control plane would be
+    /// Waits for all tasks. A panic in one controller stops all: a partly working control plane would be
     /// harder to notice.
     async fn end(mut self) {
         while let Some(ended) = self.set.join_next().await {

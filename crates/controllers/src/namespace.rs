@@ -1,4 +1,4 @@
-//! Namespaces: the objects of a terminating namespace are deleted, and every other namespace gets a service account.
+//! Namespaces: deletes the objects of a terminating namespace, and creates a service account in every other one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use super::resources::stored;
 use super::view::{Condition, ObjectMeta, PartialObjectMetadata, Pod, nullable, set_condition};
 use berth_client::call::{self, CallError};
 
-/// The finalizer that this controller takes off.
+/// The finalizer that this controller removes.
 const FINALIZER: &str = "kubernetes";
-/// The service account of pods that name none.
+/// The default service account of pods.
 const SERVICE_ACCOUNT: &str = "default";
-/// How often what is left of a namespace is looked at.
+/// Interval between two checks of the remaining objects of a namespace.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A namespace.
@@ -68,7 +68,7 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         namespaces: &mut Informer<Namespace>,
@@ -94,7 +94,7 @@ impl Namespaces {
                 queue.add(NamespacedName::new("", &gone.metadata.namespace));
             }
         });
-        // Pods take longest to go: the last one is worth a look.
+        // Pods take longest to terminate: the deletion of the last one triggers a sync.
         let (queue, cache, pod_cache) =
             (controller.queue.clone(), controller.namespaces.clone(), pods.cache());
         pods.on_change(move |change| {
@@ -153,7 +153,7 @@ impl Namespaces {
         }
     }
 
-    /// Deletes every object in the namespace; returns what is not gone yet, by kind.
+    /// Deletes every object in the namespace; returns the remaining ones by kind.
     async fn delete_content(
         &self,
         namespace: &str,
@@ -174,7 +174,7 @@ impl Namespaces {
         Ok(left)
     }
 
-    /// The first objects of a kind: enough to see whether there are any, and what holds them.
+    /// The first objects of a kind: enough to detect remaining objects and their finalizers.
     async fn list(
         &self,
         kind: &'static Resource,
@@ -209,7 +209,7 @@ impl Namespaces {
         }
     }
 
-    /// Takes the finalizer off, which lets the server drop the namespace.
+    /// Removes the finalizer; the server then deletes the namespace.
     async fn finalize(&self, key: &NamespacedName) -> Result<(), CallError> {
         let Some(mut namespace): Option<Value> = self.api.get(&NAMESPACES, key).await? else { return Ok(()) };
         if let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
@@ -225,7 +225,7 @@ impl Namespaces {
     }
 }
 
-/// What keeps a namespace from going, as `kubectl describe` shows it.
+/// The conditions that block the deletion of a namespace, as `kubectl describe` shows them.
 fn left_conditions(
     left: &[(&'static Resource, Vec<PartialObjectMetadata>)],
     now: Timestamp,
@@ -266,7 +266,7 @@ mod tests {
     use berth_api::resource::PODS;
 
     #[test]
-    fn what_is_left_is_told_with_what_holds_it() {
+    fn conditions_list_remaining_objects_and_finalizers() {
         let object = |finalizers: Value| -> PartialObjectMetadata {
             serde_json::from_value(json!({"metadata": {"finalizers": finalizers}})).unwrap()
         };

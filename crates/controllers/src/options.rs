@@ -1,4 +1,4 @@
-//! What can be set about the controllers.
+//! Options of the controllers.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ControllerOptions {
-    /// Syncs that each workload controller runs at one time.
+    /// Concurrent syncs per workload controller.
     pub n_workers: usize,
-    /// How long a node may be silent before it counts as unreachable.
+    /// How long a node may miss heartbeats before it counts as unreachable.
     pub node_monitor_grace_period: Duration,
-    /// How often silence is looked for.
+    /// Interval of the heartbeat check.
     pub node_monitor_period: Duration,
     /// Nodes per second, in each zone, whose pods are evicted because the node is not ready.
     pub node_eviction_rate: f64,
     /// The same in zones where many nodes are not ready. Small clusters then evict nothing.
     pub secondary_node_eviction_rate: f64,
-    /// Share of a zone's nodes (at least three) that is many.
+    /// Fraction of a zone's nodes (at least three nodes) that counts as many.
     pub unhealthy_zone_threshold: f64,
-    /// Up to this number of nodes a zone is small.
+    /// A zone with up to this number of nodes is small.
     pub large_cluster_size_threshold: usize,
-    /// Ended pods in the cluster that are kept; beyond it the oldest are deleted.
+    /// Maximum ended pods in the cluster; the oldest beyond it are deleted.
     pub terminated_pod_threshold: usize,
-    /// How long a node must be gone before the pods bound to it are deleted.
+    /// How long a node must be missing before the pods bound to it are deleted.
     pub pod_gc_quarantine: Duration,
-    /// How often pods are looked through for such that belong nowhere.
+    /// Interval of the pod garbage collection.
     pub pod_gc_period: Duration,
 }
 

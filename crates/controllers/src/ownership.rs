@@ -1,7 +1,7 @@
-//! Which objects a controller manages: those that refer to it and match its selector.
+//! The objects that a controller manages: they refer to it and match its selector.
 //!
-//! An orphan that matches is adopted, one that no longer matches is released. Both are written with the version that
-//! was looked at, so that two controllers cannot both adopt.
+//! The controller adopts matching orphans and releases owned objects that no longer match. Both writes carry the
+//! resource version, so two controllers cannot both adopt an object.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::cache::{Cache, Cached, Index};
 use super::view::{ObjectMeta, OwnerReference, PartialObjectMetadata, WorkloadSelector};
 use berth_client::call::CallError;
 
-/// A controller as the owner of what it makes.
+/// A controller as the owner of the objects it creates.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
     pub(crate) kind: &'static Resource,
@@ -21,7 +21,7 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// The reference that its dependents carry.
+    /// The owner reference of its dependents.
     pub(crate) fn reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: self.kind.api_version().to_owned(),
@@ -34,7 +34,7 @@ impl Owner<'_> {
     }
 }
 
-/// What is to happen to an object's tie to a controller.
+/// The change of an object's owner reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     Keep,
@@ -55,12 +55,12 @@ fn claim_of(owner: &ObjectMeta, selector: &WorkloadSelector, object: &ObjectMeta
     }
 }
 
-/// The objects of `cache` that the owner manages, after adopting and releasing.
+/// The objects of `cache` that the owner manages, after adoption and release.
 ///
 /// Only orphans for which `adoptable` holds are adopted.
 ///
 /// # Errors
-/// An adoption or a release failed, most likely because the object has changed: look again.
+/// An adoption or a release failed, most likely because the object has changed: sync again.
 pub(crate) async fn claim<T: Cached>(
     api: &Api,
     owner: Owner<'_>,
@@ -104,7 +104,7 @@ pub(crate) async fn claim<T: Cached>(
     Ok(claimed)
 }
 
-/// Asks the server, as the cache may not know of a deletion yet.
+/// Reads the owner from the server, as the cache may not show its deletion yet.
 async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, CallError> {
     let live: Option<PartialObjectMetadata> = api.get(owner.kind, &owner.meta.namespaced_name()).await?;
     Ok(live.is_some_and(|live| live.metadata.uid == owner.meta.uid && !live.metadata.is_deleting()))
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_adopted_and_who_released() {
+    fn matching_orphans_are_adopted_and_others_released() {
         let selector: WorkloadSelector = serde_json::from_str(r#"{"app":"web"}"#).unwrap();
         let meta = |app: &str, owner: Option<&str>, deleting: bool| -> ObjectMeta {
             let owners = owner.map(|uid| json!([{"uid": uid, "controller": true}]));

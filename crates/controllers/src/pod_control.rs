@@ -1,4 +1,4 @@
-//! Making pods from templates, and deleting them.
+//! Creates pods from templates, and deletes pods.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::ownership::Owner;
 use super::view::{PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
-/// Most pods made or deleted in one sync.
+/// Maximum pods created or deleted in one sync.
 pub(crate) const BURST: usize = 500;
 
-/// A pod as a template makes it: everything the template says, under its owner's name and reference.
+/// A pod from a template, with its owner's name prefix and reference.
 pub(crate) fn pod_from_template(template: &Value, owner: Owner<'_>) -> Map<String, Value> {
     let empty = Map::new();
     let from = template.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -36,7 +36,7 @@ pub(crate) fn pod_from_template(template: &Value, owner: Owner<'_>) -> Map<Strin
     pod
 }
 
-/// Makes sure that a field of an object is an object, and returns it.
+/// Ensures that a field of an object is itself an object, and returns it.
 pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
     let value = object.entry(field).or_insert(Value::Null);
     if !value.is_object() {
@@ -48,18 +48,18 @@ pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> 
     }
 }
 
-/// How a batch of creations went.
+/// The result of a batch of creations.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// Created.
     pub(crate) n_created: usize,
-    /// Failed without an answer about the pod itself, or not tried after a failure: they will not appear.
+    /// Failed for a reason other than the pod itself, or not attempted after a failure: they will not appear.
     pub(crate) n_missing: usize,
     /// The first failure.
     pub(crate) error: Option<CallError>,
 }
 
-/// Makes pods, first one, then two, four and so on while all goes well: a template that the server refuses costs one
+/// Creates pods in batches of one, two, four and so on until a failure: a template that the server refuses costs one
 /// request, not hundreds.
 pub(crate) async fn create_pods(
     api: &Api,
@@ -103,7 +103,7 @@ pub(crate) async fn create_pods(
     }
 }
 
-/// Deletes one pod, if it is still the one that was looked at.
+/// Deletes one pod, if its uid still matches.
 pub(crate) async fn delete_pod(
     api: &Api,
     recorder: &Recorder,
@@ -116,7 +116,7 @@ pub(crate) async fn delete_pod(
             recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", key.name()));
             Ok(())
         }
-        // Another pod has its name by now.
+        // Another pod uses its name now.
         Err(error) if error.is_stale() => Ok(()),
         Err(error) => {
             recorder.warning(about, "FailedDelete", format!("Error deleting: {}", error.message()));
@@ -125,7 +125,7 @@ pub(crate) async fn delete_pod(
     }
 }
 
-/// Deletes pods together; those that could not be deleted are returned with the reason.
+/// Deletes pods concurrently; returns those that failed with the error.
 pub(crate) async fn delete_pods(
     api: &Api,
     recorder: &Recorder,

@@ -36,9 +36,9 @@ impl PodGc {
         PodGc { api: api.clone(), pods, nodes, options }
     }
 
-    /// Looks through the pods from time to time until `stop`.
+    /// Checks the pods periodically until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        // Since when nodes that pods are bound to have been missing.
+        // For each missing node with bound pods: since when it has been missing.
         let mut missing: HashMap<String, Instant> = HashMap::new();
         loop {
             tokio::select! {
@@ -69,7 +69,7 @@ impl PodGc {
         for pod in &orphans {
             missing.entry(pod.spec.node_name.clone()).or_insert_with(Instant::now);
         }
-        // The cache is behind the API: each node is asked for once before its pods go.
+        // The cache may be stale: the collector reads each node from the API before it deletes its pods.
         let mut gone: HashMap<&str, bool> = HashMap::new();
         for pod in orphans {
             let node = pod.spec.node_name.as_str();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_ended_pods_go_first() {
+    fn oldest_ended_pods_are_deleted_first() {
         let pod = |name: &str, phase: &str, day: u32| -> Arc<Pod> {
             let created = format!("2026-01-0{day}T00:00:00Z");
             let pod =

@@ -1,10 +1,10 @@
-//! A work queue of keys: a key waits at most once, is worked on by one worker at a time, and comes back later
-//! after a failure.
+//! A work queue of keys. Duplicate keys are merged, one worker at a time processes a key, and a failed key returns
+//! after a backoff.
 //!
-//! A key that is added while it is worked on is handed out again afterwards, but not at once: it rests for twice as
-//! long as the work took, so that an object with ten thousand pods cannot take the machine for itself. Many events
-//! in a row thus cost one sync, not many. The queue holds no more than the keys it is given, which are
-//! bounded by the objects there are.
+//! A key added while a worker processes it is queued again afterwards, but not at once. It waits for twice as
+//! long as the work took, so that one object with ten thousand pods cannot use all CPU time. A burst of events
+//! therefore causes one sync. The queue holds only the keys that are added, so the number of objects
+//! bounds it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::future::Future;
@@ -16,11 +16,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// First delay after a failure; doubled by each further one.
+/// Initial backoff after a failure; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
-/// Longest delay after a failure.
+/// Maximum backoff after a failure.
 const LAST_RETRY: Duration = Duration::from_secs(60);
-/// Longest rest after work on a key.
+/// Maximum wait after work on a key.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// The queue.
@@ -31,9 +31,9 @@ pub(crate) struct Queue<K> {
 
 struct State<K> {
     ready: VecDeque<K>,
-    /// What is in `ready`.
+    /// The keys in `ready`.
     waiting: HashSet<K>,
-    /// What is worked on, and whether it was added again meanwhile.
+    /// The keys in progress, and whether each was added again meanwhile.
     working: HashMap<K, bool>,
     delayed: BTreeMap<(Instant, u64), K>,
     delayed_at: HashMap<K, (Instant, u64)>,
@@ -59,7 +59,7 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// Hands the key out as soon as a worker is free.
+    /// Makes the key ready for the next free worker.
     pub(crate) fn add(&self, key: K) {
         let mut state = self.lock();
         state.forget_delay(&key);
@@ -71,7 +71,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Adds the key after a delay; of two delays the earlier counts.
+    /// Adds the key after a delay; the earlier of two delays applies.
     pub(crate) fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -85,7 +85,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Adds the key after a delay that grows with its failures.
+    /// Adds the key after a backoff that grows with its failures.
     pub(crate) fn add_after_failure(&self, key: K) {
         let failures = {
             let mut state = self.lock();
@@ -96,15 +96,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.add_after(key, retry_delay(failures));
     }
 
-    /// Forgets the failures of a key.
+    /// Resets the failure count of a key.
     pub(crate) fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }
 
-    /// The next key, to be given back with [`Self::done`].
+    /// Returns the next key; the caller returns it with [`Self::done`].
     pub(crate) async fn next(&self) -> K {
         loop {
-            // Registered before looking, so that no addition in between is missed.
+            // Registers before the check, so that it misses no addition in between.
             let changed = self.changed.notified();
             let wait = {
                 let mut state = self.lock();
@@ -136,7 +136,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             let rest = (took * 2).min(LONGEST_REST);
             state.delay(key.clone(), Instant::now() + rest);
         }
-        // A delay that fell due during the work waits for this, too.
+        // A delay that expired during the work is included.
         self.changed.notify_one();
     }
 
@@ -162,7 +162,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Makes the keys ready whose time has come; says how many.
+    /// Moves the keys whose delay has expired to `ready`; returns their number.
     fn wake(&mut self, now: Instant) -> usize {
         let mut n_due = 0;
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -184,12 +184,12 @@ fn retry_delay(failures: u32) -> Duration {
     doubled.min(LAST_RETRY)
 }
 
-/// What to do with a key after a sync that went well.
+/// The next step for a key after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing until something changes.
+    /// Wait for the next event.
     Wait,
-    /// Look again after this time.
+    /// Sync again after this time.
     After(Duration),
 }
 
@@ -225,7 +225,7 @@ pub(crate) async fn work<K, F, S>(
                     }
                 }
                 Err(error) => {
-                    // Two writers met, or the cache is a little behind: the next look is a fresh one.
+                    // A write conflict or a stale cache: the retry reads a newer cache.
                     if error.is_stale() || error.is_not_found() {
                         tracing::debug!(controller = name, %key, %error, "looking again");
                     } else {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_waits_once_and_is_worked_on_by_one_at_a_time() {
+    fn a_key_is_queued_once_and_processed_by_one_worker() {
         let queue = Queue::default();
         queue.add("a");
         queue.add("a");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_two_delays_the_earlier_counts_and_adding_ends_it() {
+    async fn the_earlier_delay_applies_and_add_cancels_it() {
         let hour = Duration::from_secs(3600);
         let queue = Queue::default();
         queue.add_after("a", hour);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_ends_during_the_work_is_not_lost() {
+    fn a_delay_that_expires_during_the_work_is_kept() {
         let queue = Queue::default();
         queue.add("a");
         assert_eq!(queue.next().now_or_never(), Some("a"));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_double_the_delay_up_to_a_limit() {
+    fn failures_double_the_backoff_up_to_a_limit() {
         let delays: Vec<_> = [1, 2, 3, 12, 13, 1000].map(|n| retry_delay(n).as_millis()).into();
         assert_eq!(delays, [20, 40, 80, 40_960, 60_000, 60_000]);
     }

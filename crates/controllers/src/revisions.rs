@@ -1,6 +1,6 @@
 //! Revisions of the templates of StatefulSets and DaemonSets, kept as ControllerRevision objects.
 //!
-//! `kubectl rollout history` and `undo` read them: their data is the patch that brings the template back.
+//! `kubectl rollout history` and `undo` read them: their data is the patch that restores the template.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::template::{same_template, template_hash};
 use super::view::{ControllerRevision, WorkloadSelector};
 use berth_client::call::CallError;
 
-/// Label of a pod that says which revision it is of.
+/// Label of a pod with its revision.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// Most names tried in one sync when other templates have the same hash.
+/// Maximum names tried in one sync when hashes collide.
 const MAX_COLLISIONS: i32 = 8;
 
 /// The revisions of one object.
@@ -27,20 +27,20 @@ const MAX_COLLISIONS: i32 = 8;
 pub(crate) struct History {
     /// All of them, oldest first.
     pub(crate) all: Vec<Arc<ControllerRevision>>,
-    /// The one of the current template.
+    /// The revision of the current template.
     pub(crate) update: Arc<ControllerRevision>,
-    /// Names that were found taken, so far.
+    /// The collision count.
     pub(crate) collisions: Option<i32>,
 }
 
-/// What is to be done to have a revision of the current template.
+/// How the controller obtains a revision of the current template.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
-    /// The newest is it.
+    /// The newest revision matches.
     Newest(usize),
-    /// An older one is it, and becomes the newest with this number.
+    /// An older revision matches; it gets this number and becomes the newest.
     Raise(usize, i64),
-    /// There is none; it gets this number.
+    /// No revision matches; a new one gets this number.
     Make(i64),
 }
 
@@ -54,7 +54,7 @@ fn wanted(sorted: &[Arc<ControllerRevision>], template: &Value) -> Wanted {
 }
 
 impl ControllerRevision {
-    /// The template that was current.
+    /// The previous current template.
     pub(crate) fn template(&self) -> &Value {
         self.data.pointer("/spec/template").unwrap_or(&Value::Null)
     }
@@ -65,7 +65,7 @@ impl ControllerRevision {
     }
 }
 
-/// Reads the history of an object and sees to it that there is a revision of its current template.
+/// Reads the history of an object, and creates a revision of its current template if none exists.
 pub(crate) async fn history(
     api: &Api,
     cache: &Cache<ControllerRevision>,
@@ -149,7 +149,7 @@ async fn make(
     unreachable!("the last attempt returns")
 }
 
-/// Deletes the oldest revisions beyond the limit that no pod is of.
+/// Deletes the oldest unused revisions beyond the limit.
 pub(crate) async fn truncate(
     api: &Api,
     history: &History,
@@ -163,7 +163,7 @@ pub(crate) async fn truncate(
     Ok(())
 }
 
-/// `live` has names or hashes of revisions that are in use.
+/// `live` has names or hashes of revisions in use.
 fn beyond_limit<'a>(
     all: &'a [Arc<ControllerRevision>],
     update: &str,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_raises_the_old_revision() {
+    fn rollback_renumbers_the_old_revision() {
         let all = [revision("x", "1", 1), revision("y", "2", 4)];
         for (image, expected) in
             [("2", Wanted::Newest(1)), ("1", Wanted::Raise(0, 5)), ("3", Wanted::Make(5))]

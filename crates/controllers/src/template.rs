@@ -1,7 +1,7 @@
-//! Pod templates: when two are the same, and their hash.
+//! Pod templates: equality and hash.
 //!
-//! A template that went through another client comes back with other absences: `null` or an empty list for nothing,
-//! an empty `resources`. These do not count, except in `affinity`, where an empty selector and an absent one differ.
+//! Clients write absent fields in different ways: `null`, an empty list, or an empty `resources`.
+//! The comparison ignores these differences, except in `affinity`, where an empty selector and an absent one differ.
 
 use serde_json::{Map, Value};
 
@@ -11,12 +11,12 @@ pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Kubernetes' alphabet for generated names: no vowels, so no words, and nothing easily confused.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Whether pods made from the two are alike. The label of the hash is not looked at.
+/// Whether the two templates produce the same pods. The hash label is ignored.
 pub(crate) fn same_template(a: &Value, b: &Value) -> bool {
     same(a, b, Place::Template)
 }
 
-/// A short text that stands for the template, safe in names and labels. `collisions` gives another one when the name is
+/// A short hash of the template, safe in names and labels. `collisions` selects another hash when the name is
 /// taken.
 pub(crate) fn template_hash(template: &Value, collisions: i32) -> String {
     let mut hash = Fnv::new();
@@ -33,7 +33,7 @@ fn encode(number: u32) -> String {
     digits.bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
 }
 
-/// Where in a template a value stands, as far as it decides what counts as absent.
+/// The position of a value in a template; it decides which values count as absent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Template,
@@ -61,7 +61,7 @@ impl Place {
                 !matches!(key, "resources" | "labels" | "annotations" | "securityContext" | "metadata")
                     || self.inside(key) == Place::Affinity
             }
-            // The directive that a stored revision carries is no part of the template.
+            // The patch directive in a stored revision is not part of the template.
             _ => {
                 !(self == Place::Labels && key == POD_TEMPLATE_HASH
                     || self == Place::Template && key == "$patch")
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_makes_other_pods_makes_another_template() {
+    fn only_changes_that_affect_pods_change_the_template() {
         let template = json!({
             "metadata": {"labels": {"app": "web"}},
             "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}],

@@ -65,7 +65,7 @@ pub(crate) struct Evictor {
     pub(crate) stop: CancellationToken,
 }
 
-/// A pod that was looked up.
+/// A pod read from the API.
 enum Found {
     /// Deleted, being deleted, or replaced by another pod of its name.
     Deleted,
@@ -132,7 +132,7 @@ impl Evictor {
         }
     }
 
-    /// Asks until there is an answer, or lookups are abandoned.
+    /// Retries until there is an answer, or lookups are abandoned.
     async fn look_up(&self, eviction: &Eviction) -> Found {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Past every grace that makes sense: a century.
+/// Longer than any useful grace period: a century.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The violated rules by key `K`. Due rules are listed in the order of their keys.

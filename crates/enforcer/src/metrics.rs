@@ -89,7 +89,7 @@ pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
 }
 
 impl Metrics {
-    /// Makes the metrics and registers them.
+    /// Creates the metrics and registers them.
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
         let m = Metrics {
             broken: Family::default(),

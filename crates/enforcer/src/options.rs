@@ -80,7 +80,7 @@ pub struct EnforcerOptions {
     pub listen: Option<SocketAddr>,
     /// How often the state is compared with full lists.
     pub resync_interval: Duration,
-    /// How long after a difference was found it is checked again. Events that are under way arrive meanwhile.
+    /// How long after a detected difference the check is repeated. Events in flight arrive meanwhile.
     pub resync_grace: Duration,
     /// How long to wait for evictions in flight when stopping.
     pub stop_timeout: Duration,

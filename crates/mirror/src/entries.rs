@@ -44,7 +44,7 @@ impl<E> Entries<E> {
         self.entries.remove(key).map(|(_, entry)| entry)
     }
 
-    /// A list begins.
+    /// A list starts.
     pub(crate) fn begin_list(&mut self) {
         self.list += 1;
     }
@@ -133,7 +133,7 @@ mod tests {
         }
         assert!(apply(StreamEvent::Init).is_empty());
         assert!(apply(StreamEvent::InitApply(object("kept", 1))).is_empty());
-        // The list breaks off and begins again.
+        // The list is interrupted and starts again.
         assert!(apply(StreamEvent::Init).is_empty());
         assert!(apply(StreamEvent::InitApply(object("kept", 1))).is_empty());
         assert_eq!(apply(StreamEvent::InitApply(object("changed", 2))), ["+changed"]);

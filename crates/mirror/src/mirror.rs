@@ -322,7 +322,7 @@ enum Edge {
 }
 
 impl Payload {
-    /// The list that begins or ends with this.
+    /// The list that starts or ends with this event.
     fn list(&self) -> Option<(Source, Edge)> {
         fn edge<T>(source: Source, event: &StreamEvent<T>) -> Option<(Source, Edge)> {
             match event {

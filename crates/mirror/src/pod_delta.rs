@@ -109,7 +109,7 @@ impl PodReader {
         PodReader { key: RandomState::new(), keeps: Box::new(keeps), memory: Mutex::default() }
     }
 
-    /// A list begins: pods deleted before it must not be remembered.
+    /// A list starts: pods deleted before it must not be remembered.
     pub(crate) fn clear(&self) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).digests.clear();
     }

@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::queue::PodId;
 use crate::scheduler::{Completion, CompletionSender};
 
-/// Requests for one pod before it goes back to the queue.
+/// Maximum requests for one pod before it returns to the queue.
 const MAX_ATTEMPTS: u32 = 5;
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub(crate) enum BindResult {
     Failed(CallError),
 }
 
-/// A pod that was looked up.
+/// A pod read from the API.
 enum Found {
     Deleted,
     Bound(Box<Pod>),
@@ -109,7 +109,7 @@ impl BindQueue {
 /// The workers, and the bindings that are to be sent.
 pub(crate) struct BindWorkers {
     queue: Arc<BindQueue>,
-    /// Bindings that are to be sent, or under way.
+    /// Queued bindings and bindings in flight.
     n_in_flight: usize,
     stop_lookups: CancellationToken,
     /// They end with the scheduler.
@@ -241,7 +241,7 @@ impl Binder {
         call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
     }
 
-    /// Asks until there is an answer, or lookups are abandoned.
+    /// Retries until there is an answer, or lookups are abandoned.
     async fn look_up(&self, binding: &Binding) -> Found {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {

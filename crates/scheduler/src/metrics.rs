@@ -95,7 +95,7 @@ fn waits() -> Histogram {
 }
 
 impl Metrics {
-    /// Makes the metrics and registers them.
+    /// Creates the metrics and registers them.
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             pending: Family::default(),

@@ -31,7 +31,7 @@ pub struct SchedulerOptions {
     pub listen: Option<SocketAddr>,
     /// How often the state is compared with a fresh list.
     pub resync_interval: Duration,
-    /// How long to wait before a difference that was found is looked at again: changes on their way arrive meanwhile.
+    /// How long after a detected difference the check is repeated. Events in flight arrive meanwhile.
     pub resync_grace: Duration,
     /// How long a pod may be unschedulable before it is tried again without a reason.
     pub flush_after: Duration,
@@ -39,7 +39,7 @@ pub struct SchedulerOptions {
     pub first_backoff: Duration,
     /// The longest wait after a pod's failures.
     pub longest_backoff: Duration,
-    /// How long to wait for bindings under way when stopping.
+    /// How long to wait for bindings in flight when stopping.
     pub stop_timeout: Duration,
     /// A watch that is silent for longer is started again; see
     /// [`WatchOptions::idle_timeout`](berth_client::WatchOptions).

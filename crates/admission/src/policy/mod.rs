@@ -17,8 +17,8 @@ pub const KIND: &str = "AdmissionPolicy";
 /// Everything that can be chosen. The default is what holds without a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Namespaces whose pods neither block nor are blocked by anti-affinity, as the engine is told: what cannot block
-    /// anybody needs no guard.
+    /// Namespaces whose pods neither block nor are blocked by anti-affinity, with the engine's default. Terms of
+    /// their pods are not checked for blocking.
     pub exempt_namespaces: Vec<String>,
     /// Whether they are exempt from anti-affinity in v1 fields, too.
     pub exempt_from_v1: bool,
@@ -31,11 +31,11 @@ pub struct Policy {
     /// Whether required anti-affinity may have no other topology than the node, as kube-apiserver's plugin
     /// `LimitPodHardAntiAffinityTopology` has it.
     pub limit_pod_hard_anti_affinity_topology: bool,
-    /// Whether pods in the templates of workloads are looked at, with warnings as the only consequence.
+    /// Whether pod templates of workloads are checked; findings are only warnings.
     pub workload_warnings: bool,
     /// Whether `matchLabelKeys` and `mismatchLabelKeys` are merged into selectors.
     pub merge_match_label_keys: bool,
-    /// Whether node identities are held to their own node.
+    /// Whether node identities are restricted to their own node.
     pub node_restriction: bool,
     /// The guard of bindings; none if it is off.
     pub binding_guard: Option<BindingGuard>,
@@ -59,7 +59,7 @@ pub enum Action {
 pub struct BindingGuard {
     /// The rules that a binding must keep.
     pub rules: Vec<GuardedRule>,
-    /// How long a pod counts where it was allowed to go, unless it is seen there before.
+    /// How long an allowed binding counts before the cluster state shows it.
     pub hold_for: Duration,
     /// How long a pod or node that has not been seen yet is waited for.
     pub wait_for: Duration,
@@ -129,19 +129,19 @@ pub struct ExclusiveNodesLimit {
     pub memory: Option<Quantity>,
 }
 
-/// Where something depends on where a pod will go, which place is taken for it.
+/// The domain or node to measure if it depends on the placement of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The largest that there is.
     Largest,
     /// The average.
     Average,
-    /// Where the pod would go now; if it fits nowhere, the largest.
+    /// The one that the engine would select now; if none is feasible, the largest.
     Actual,
 }
 
 impl Measure {
-    /// As it stands in the file.
+    /// The value as written in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Measure::Largest => "Largest",
@@ -177,7 +177,7 @@ impl Policy {
         named.or_else(|| self.budgets.iter().find(|b| b.namespaces.is_empty()))
     }
 
-    /// Whether anything besides NodeRestriction asks about the state of the cluster.
+    /// Whether a rule other than NodeRestriction needs the state of the cluster.
     pub fn needs_state(&self) -> bool {
         self.binding_guard.is_some() || !self.budgets.is_empty()
     }

@@ -1,8 +1,8 @@
 //! The proposal's guard against denial of service (inter-pod affinity proposal, "Denial of Service").
 //!
-//! Required anti-affinity is symmetric: a pod that wants nobody beside it keeps everybody out. Over all namespaces and
-//! by host name that is a node of one's own, which is fine; by any wider topology one small pod would take a zone from
-//! the whole cluster.
+//! Required anti-affinity is symmetric: a pod that rejects all other pods is also rejected by them. With all namespaces
+//! and the host name as topology key, the pod takes one node, which is allowed. With a wider topology key, a small pod
+//! would block a whole zone for all namespaces.
 
 use berth_api::rules::TopologyScope;
 
@@ -11,8 +11,8 @@ use crate::answer::Denial;
 use crate::findings::Findings;
 use crate::review::Rule;
 
-/// Required anti-affinity over all namespaces has no other topology key than the host name. "All topologies" is
-/// another one.
+/// Required anti-affinity over all namespaces must use the host name as topology key. "All topologies" counts as
+/// another key.
 pub(super) fn blocks_no_domains(asked: &AskedPod<'_>, found: &mut Findings) {
     for term in asked.blocking_terms().filter(|term| term.namespaces.selector.is_everything()) {
         let key = match &term.topology {

@@ -1,4 +1,4 @@
-//! The annotation `scheduling.berth.dev/affinity` is what the engine will be able to read.
+//! Checks that the engine can read the annotation `scheduling.berth.dev/affinity`.
 
 use berth_api::admission::{extension_warnings, validate_affinity_annotation};
 
@@ -8,8 +8,8 @@ use crate::findings::Findings;
 use crate::policy::Action;
 use crate::review::Rule;
 
-/// Every field of the annotation is valid; the findings are worded and joined as kube-apiserver does it. What is valid
-/// and does nothing is warned about, as kube-apiserver does for its own fields.
+/// Validates every field of the annotation, with the messages of kube-apiserver. Valid fields without an effect
+/// cause warnings, as kube-apiserver does for its own fields.
 pub(super) fn is_valid(asked: &AskedPod<'_>, found: &mut Findings) {
     if !asked.policy.validate_annotation {
         return;

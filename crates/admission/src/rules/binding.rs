@@ -1,8 +1,8 @@
-//! The guard of bindings: required rules are checked again when a pod is bound, whichever scheduler bound it.
+//! The binding guard: checks the required rules again when a pod is bound, for every scheduler.
 //!
-//! Two schedulers that do not know of each other may both see an empty domain and both bind to it. Here all bindings
-//! pass one place. What was allowed counts from then on, until the binding is seen or a bounded time is over, so
-//! that the second of two contradicting bindings is refused.
+//! Two schedulers that do not coordinate may both see an empty domain and both bind to it. All bindings pass this
+//! guard. An allowed binding counts until the cluster state shows it or a bounded time is over. The guard therefore
+//! refuses the second of two contradicting bindings.
 
 use std::time::Instant;
 
@@ -16,10 +16,10 @@ use crate::request::AdmissionRequest;
 use crate::review::Rule;
 use crate::state::{GUARD_PROFILE, Hold, State, StateAccess, key};
 
-/// A message names no more reasons.
+/// Maximum reasons in a message.
 const MAX_REASONS: usize = 4;
 
-/// Where a pod is to go.
+/// The target of the binding.
 struct Binding<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -27,7 +27,7 @@ struct Binding<'a> {
     node: &'a str,
 }
 
-/// The pod of a binding keeps its required rules on the node, and everybody else's.
+/// Checks that the binding breaks no required rule of the pod or of existing pods.
 pub(crate) fn keeps_required_rules<K: StateAccess>(
     request: &AdmissionRequest,
     guard: &BindingGuard,
@@ -43,7 +43,7 @@ pub(crate) fn keeps_required_rules<K: StateAccess>(
         node: text("/target/name"),
     };
     if binding.name.is_empty() || binding.node.is_empty() || !matches!(text("/target/kind"), "" | "Node") {
-        // Nothing that could be bound: the API server says so.
+        // No pod to bind: the API server reports the error.
         return Ok(Answer::allowed());
     }
     let refused = known.ask("the guard of bindings", |state| {
@@ -56,7 +56,7 @@ pub(crate) fn keeps_required_rules<K: StateAccess>(
     })
 }
 
-/// Why the binding is refused, if it is. One that is allowed is held.
+/// The reason to refuse the binding, if any. An allowed binding is held.
 fn check(
     state: &mut State,
     binding: &Binding<'_>,
@@ -70,7 +70,7 @@ fn check(
     let Some(pod) = state.waiting(namespace, name).filter(|pod| uid.is_empty() || pod.metadata.uid == uid)
     else {
         return match state.cluster().node_of(namespace, name) {
-            // It has been bound: the API server refuses what it must.
+            // Already bound: the API server refuses the request if necessary.
             Some(_) if held.is_none() => Ok(None),
             _ => Err(ReviewError::Unseen(format!("pod {key}"))),
         };
@@ -86,7 +86,7 @@ fn check(
         );
         return Ok(Some(why));
     }
-    // It must not stand in its own way when it is sent again.
+    // A repeated request must not conflict with its own held binding.
     state.release(&key, namespace, name);
     GUARD_PROFILE.clone_into(&mut guarded.spec.scheduler_name);
     let prepared = state.cluster().prepare(&guarded);

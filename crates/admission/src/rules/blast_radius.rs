@@ -1,4 +1,4 @@
-//! Budgets for the blast radius of required anti-affinity: what one pod keeps others out of, by symmetry
+//! Budgets for the blast radius of required anti-affinity: the nodes and pods that one pod blocks by symmetry
 //! (inter-pod affinity proposal, "A comment on symmetry" and "Denial of Service"). The numbers are the engine's.
 
 use berth_engine::{Reach, TermRadius};
@@ -10,7 +10,7 @@ use crate::policy::{Action, BlastRadiusLimit, Measure};
 use crate::review::Rule;
 use crate::state::{PLACING_PROFILE, StateAccess};
 
-/// No required anti-affinity term of the pod shuts more nodes or running pods out than the budget allows.
+/// Checks that no required anti-affinity term of the pod blocks more nodes or running pods than the budget allows.
 pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     asked: &AskedPod<'_>,
     limit: &BlastRadiusLimit,
@@ -54,7 +54,7 @@ fn beyond(term: &TermRadius, limit: &BlastRadiusLimit) -> Option<String> {
     Some(format!("by symmetry, required anti-affinity would shut out ({which}{at}) {}", over.join(" and ")))
 }
 
-/// The domain that is measured; none if the term has none anywhere, and so shuts out nobody.
+/// The measured domain; `None` if no node has the term's topology key, so the term blocks no pod.
 fn domain(term: &TermRadius, measure: Measure) -> Option<(&Reach, &'static str)> {
     let largest = || term.largest.as_ref().map(|reach| (reach, "its largest domain"));
     match measure {

@@ -1,11 +1,11 @@
-//! Warnings about what the two dialects read differently.
+//! Warnings about the differences between the two dialects.
 
 use berth_api::rules::dialect_notes;
 
 use super::AskedPod;
 use crate::findings::Findings;
 
-/// Everything in the pod's affinity that means something else in the other dialect.
+/// Warns about every part of the pod's affinity with another meaning in the other dialect.
 pub(super) fn warn_about_differences(asked: &AskedPod<'_>, found: &mut Findings) {
     if !asked.policy.dialect_warnings {
         return;

@@ -1,8 +1,8 @@
-//! Budgets for pods with a node of their own ("Denial of Service": charging opportunity cost).
+//! Budgets for exclusive nodes ("Denial of Service": charging opportunity cost).
 //!
-//! A pod that lets nobody else onto its node takes the whole node, however little it asks for. It is charged the node
-//! it is on; before it has one, the only node it may go to, or else the largest, the average or the one it would go
-//! to, as the budget says.
+//! A pod whose anti-affinity rejects all other pods takes a whole node, even if its requests are small. The budget is
+//! charged for the pod's node. An unbound pod is charged for the only node it may use; otherwise the policy
+//! selects the largest, the average or the currently best node.
 
 use berth_api::quantity::Quantity;
 
@@ -13,7 +13,7 @@ use crate::policy::{Action, ExclusiveNodesLimit, Measure};
 use crate::review::Rule;
 use crate::state::{Charge, ExclusivePod, PLACING_PROFILE, State, StateAccess, exclusive_term, pinned_node};
 
-/// All pods of the namespace with a node of their own stay within its budget with this one.
+/// Checks that the exclusive pods of the namespace, including this one, stay within its budget.
 pub(crate) fn stays_within_exclusive_nodes<K: StateAccess>(
     asked: &AskedPod<'_>,
     limit: &ExclusiveNodesLimit,
@@ -45,7 +45,7 @@ fn check(
 ) -> Option<String> {
     let metadata = &asked.pod.metadata;
     let namespace = metadata.namespace.as_str();
-    // A name that is still to be made up is stood in for by the request.
+    // A pod with `generateName` has no name yet: the request uid replaces it.
     let name = if metadata.name.is_empty() { &asked.request.uid } else { &metadata.name };
     let pod = ExclusivePod { node: None, pinned: pinned_node(asked.pod, asked.rules) };
     let charge = match (limit.charge, &pod.pinned) {
@@ -80,7 +80,7 @@ fn check(
         }
         return None;
     }
-    // What is only warned about is created, and counts.
+    // A pod that only causes a warning is created, and counts.
     if action == Action::Warn && !asked.request.dry_run && !is_denied {
         state.exclusive.reserve(namespace, name, pod, asked.now);
     }
@@ -92,7 +92,7 @@ fn check(
     ))
 }
 
-/// The node that the pod would go to now.
+/// The node that the engine would select now.
 fn place(state: &mut State, asked: &AskedPod<'_>) -> Option<Charge> {
     let mut pod = asked.pod.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
@@ -102,7 +102,7 @@ fn place(state: &mut State, asked: &AskedPod<'_>) -> Option<Charge> {
     state.nodes.get(outcome.node()?)
 }
 
-/// An amount of memory as people write it.
+/// Formats an amount of memory in binary units.
 fn in_bytes(amount: i64) -> String {
     let units = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
     let unit = units.iter().find(|(_, bytes)| amount != 0 && amount % bytes == 0);

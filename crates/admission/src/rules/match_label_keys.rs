@@ -1,9 +1,9 @@
 //! The merge of `matchLabelKeys` and `mismatchLabelKeys`, for API servers that lack it.
 //!
-//! The merge itself is that of `berth-api`. Two things are added for a webhook. What stands in a selector already is
-//! not added again, and keys that have been merged are taken from their list: an API server that merges too would
-//! otherwise add the requirement a second time, take the first for the user's own and refuse the pod. A pod whose
-//! keys are merged and gone means the same to every scheduler.
+//! `berth-api` does the merge itself. The webhook adds two steps. It does not add requirements that a selector already
+//! has, and it removes merged keys from their list. Without this, an API server that merges too would
+//! add the requirement a second time, treat the first as the user's own and refuse the pod. A pod
+//! without its merged keys has the same meaning for every scheduler.
 
 use berth_api::admission::merge_label_keys;
 use berth_api::object::{
@@ -81,7 +81,7 @@ impl Patch<'_> {
         self.keys(path, "matchLabelKeys", &before.match_label_keys);
     }
 
-    /// Adds what the merge added, unless it is there.
+    /// Adds the merged requirements that are not present yet.
     fn selector(&mut self, path: &str, before: &LabelSelector, after: &LabelSelector) {
         let there = &before.match_expressions;
         let mut added: Vec<&SelectorRequirement> = Vec::new();
@@ -102,7 +102,7 @@ impl Patch<'_> {
         }
     }
 
-    /// Takes keys from the list that the pod has labels for; the others have no effect and stay.
+    /// Removes the keys that the pod has labels for; the others have no effect and stay.
     fn keys(&mut self, path: &str, field: &str, keys: &[String]) {
         let rest: Vec<&String> = keys.iter().filter(|key| !self.labels.contains_key(*key)).collect();
         let path = format!("{path}/{field}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_become_requirements_once() {
+    fn keys_are_merged_once() {
         let before = pod(
             json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}},
                 "matchLabelKeys": ["hash", "absent"], "mismatchLabelKeys": ["app"]}),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_has_merged_already_is_not_added_again() {
+    fn requirements_merged_by_the_server_are_not_added_again() {
         let hash = json!({"key": "hash", "operator": "In", "values": ["1"]});
         let term = json!({"topologyKey": "zone", "labelSelector": {"matchExpressions": [hash]},
             "matchLabelKeys": ["hash"]});
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn null_selectors_and_empty_lists_are_left_alone() {
+    fn null_selectors_and_empty_lists_are_not_changed() {
         let term = json!({"topologyKey": "zone", "matchLabelKeys": ["hash"]});
         let constraint = json!({"labelSelector": {}, "matchLabelKeys": null});
         assert!(merge_match_label_keys(&Pod::deserialize(pod(term, constraint)).unwrap()).is_empty());

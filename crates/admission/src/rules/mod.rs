@@ -1,7 +1,7 @@
 //! The rules, one file each.
 //!
-//! A rule about pods is given the pod with its rules parsed ([`AskedPod`]) and says what it found. None of them does
-//! anything but decide.
+//! A pod rule receives the pod with its parsed rules ([`AskedPod`]) and reports its findings. Rules only
+//! decide; they have no side effects.
 
 mod all_namespaces;
 mod annotation;
@@ -30,10 +30,10 @@ pub(crate) use match_label_keys::merge_match_label_keys;
 pub(crate) use node_restriction::keeps_to_own_node;
 pub(crate) use workload::warn_about_template;
 
-/// The label that makes every node a place of its own.
+/// The label with a distinct value on every node.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// A pod that somebody wants to create or change, with its rules.
+/// A pod in a create or update request, with its parsed rules.
 pub(crate) struct AskedPod<'a> {
     pub(crate) request: &'a AdmissionRequest,
     pub(crate) policy: &'a Policy,
@@ -43,7 +43,7 @@ pub(crate) struct AskedPod<'a> {
 }
 
 impl AskedPod<'_> {
-    /// Terms of required anti-affinity that can block anybody: those of a pod in an exempt namespace cannot.
+    /// Terms of required anti-affinity that can block other pods; none for a pod in an exempt namespace.
     fn blocking_terms(&self) -> impl Iterator<Item = &PodTerm> {
         let is_exempt = self.policy.exempt_namespaces.contains(&self.pod.metadata.namespace);
         let exempts = move |term: &PodTerm| {
@@ -61,7 +61,7 @@ pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Findings) {
     dialects::warn_about_differences(asked, found);
 }
 
-/// Whether a change of a pod concerns its rules between pods at all. Others pass, so that pods from before a policy
+/// Whether an update changes the pod's inter-pod rules. Other updates pass, so that pods created before a policy
 /// can still be changed and deleted.
 pub(crate) fn changes_affinity(request: &AdmissionRequest, pod: &Pod) -> Result<bool, RequestError> {
     let Some(old) = request.old_pod()? else { return Ok(true) };

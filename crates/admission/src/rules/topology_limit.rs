@@ -8,9 +8,9 @@ use crate::findings::Findings;
 use crate::policy::Action;
 use crate::review::Rule;
 
-/// Required anti-affinity has no other topology key than the host name. The reference looks at
-/// `requiredDuringSchedulingIgnoredDuringExecution` of the spec, the only one it has; here the other required terms
-/// are held to it as well. The message is the reference's.
+/// Required anti-affinity must use the host name as topology key. The reference checks
+/// `requiredDuringSchedulingIgnoredDuringExecution` of the spec, the only one it has; Berth checks the other required
+/// terms as well. The message is the reference's.
 pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Findings) {
     if !asked.policy.limit_pod_hard_anti_affinity_topology {
         return;
@@ -24,7 +24,7 @@ pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Findings) {
         let message = format!(
             "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} is allowed"
         );
-        // The reference gives the pod's own name, which is empty while none has been made up for it.
+        // The reference uses the pod's own name, which is empty before `generateName` is applied.
         let name = &asked.pod.metadata.name;
         let rule = Rule::LimitPodHardAntiAffinityTopology;
         found.broken(Action::Reject, Denial::forbidden_name(rule, asked.request, name, message));

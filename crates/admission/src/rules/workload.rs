@@ -1,4 +1,4 @@
-//! Pods in the templates of workloads: what would be refused later is said at once, to who can still change it.
+//! Pod templates of workloads: the webhook warns early about what it would refuse in the pods.
 
 use std::time::Instant;
 
@@ -13,8 +13,8 @@ use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::AdmissionRequest;
 
-/// Warns about what the rules of pods that need no state find in the pod template of a workload. Workloads are never
-/// refused: their pods are.
+/// Runs the stateless pod rules on the pod template of a workload and returns warnings. It never refuses a
+/// workload; it refuses the pods.
 pub(crate) fn warn_about_template(
     request: &AdmissionRequest,
     policy: &Policy,
@@ -22,7 +22,7 @@ pub(crate) fn warn_about_template(
     found: &mut Findings,
 ) {
     let Some((path, template)) = template(request).filter(|_| policy.workload_warnings) else { return };
-    // What is no pod template at all is for the API server to say.
+    // The API server reports an invalid pod template.
     let Ok(mut pod) = Pod::deserialize(template) else { return };
     pod.metadata.namespace.clone_from(&request.namespace);
     let rules = PodRules::parse(&pod, true);
@@ -45,6 +45,6 @@ fn template(request: &AdmissionRequest) -> Option<(&'static str, &Value)> {
         _ => return None,
     };
     let template = request.object.pointer(pointer)?;
-    // A change of something else needs no second warning.
+    // A change outside the template needs no second warning.
     (request.old_object.pointer(pointer) != Some(template)).then_some((path, template))
 }

@@ -1,7 +1,7 @@
 //! The webhook server: TLS and HTTP around the decisions, and nothing else.
 //!
-//! Whatever comes in is bounded in size and time. What is no question gets a proper HTTP error, and so does a question
-//! that cannot be answered: then the API server goes by the webhook's `failurePolicy`.
+//! The server limits the size and time of requests. It answers an invalid request, or one that it cannot decide, with
+//! an HTTP error: then the API server applies the webhook's `failurePolicy`.
 
 mod metrics;
 mod service;
@@ -31,9 +31,9 @@ pub struct ServerOptions {
     pub health_listen: Option<SocketAddr>,
     /// The certificate.
     pub certificate: CertificateSource,
-    /// How often certificate files are looked at.
+    /// Interval of the check for changed certificate files.
     pub reload_interval: Duration,
-    /// Limits on what comes in.
+    /// Limits on requests.
     pub limits: Limits,
 }
 
@@ -85,7 +85,7 @@ pub enum ServerError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// It broke down.

@@ -1,4 +1,4 @@
-//! Pods that keep everybody else off their node.
+//! Exclusive pods: pods that reject all other pods on their node.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use berth_api::rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement
 
 use crate::rules::HOSTNAME;
 
-/// A pod that asks for a node of its own.
+/// A pod that requires an exclusive node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExclusivePod {
     /// Its node.
     pub(crate) node: Option<String>,
-    /// The only node it may go to, if its rules leave one.
+    /// The only node it may use, if its rules allow just one.
     pub(crate) pinned: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn exclusive_term(rules: &PodRules) -> Option<&PodTerm> {
     })
 }
 
-/// The only node a pod may go to, where it says so by name or host name.
+/// The only node a pod may use, if it names it by node name or host name.
 pub(crate) fn pinned_node(pod: &Pod, rules: &PodRules) -> Option<String> {
     if !pod.spec.node_name.is_empty() {
         return Some(pod.spec.node_name.clone());
@@ -56,7 +56,7 @@ pub(crate) fn pinned_node(pod: &Pod, rules: &PodRules) -> Option<String> {
 pub(crate) struct ExclusiveNodes {
     /// By namespace, then name.
     seen: HashMap<String, HashMap<String, ExclusivePod>>,
-    /// Created, and not seen yet: by namespace, then name, or the request that will make the name up.
+    /// Created, but not in the state yet: by namespace, then name (or request uid with `generateName`).
     reserved: HashMap<String, HashMap<String, (ExclusivePod, Instant)>>,
     reserved_for: Duration,
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-/// A pod that counts where it was allowed to go.
+/// A pod with an allowed binding that the state does not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// Namespace of the pod.
@@ -36,18 +36,18 @@ impl Holds {
     }
 
     pub(crate) fn insert(&mut self, key: String, hold: Hold) {
-        // Nearly always the last: what is held again goes where it belongs.
+        // Nearly always the last: a renewed hold is inserted by its time.
         let at = self.ends.partition_point(|(until, _)| *until <= hold.until);
         self.ends.insert(at, (hold.until, key.clone()));
         self.held.insert(key, hold);
     }
 
-    /// Tells whether it was held.
+    /// Returns whether it was held.
     pub(crate) fn remove(&mut self, key: &str) -> bool {
         self.held.remove(key).is_some()
     }
 
-    /// Takes out those whose time has come.
+    /// Removes the expired holds.
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<Hold> {
         let mut expired = Vec::new();
         while let Some((until, _)) = self.ends.front()

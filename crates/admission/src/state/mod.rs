@@ -26,7 +26,7 @@ pub(crate) use offered::{Charge, OfferedNodes};
 
 /// The scheduler name of the profile that has the guarded rules only.
 pub(crate) const GUARD_PROFILE: &str = "admission.berth.dev/binding-guard";
-/// The scheduler name of the profile that knows where a pod would go.
+/// The scheduler name of the profile that predicts placements.
 pub(crate) const PLACING_PROFILE: &str = "admission.berth.dev/placing";
 /// How long a pod with a node of its own counts against a budget before it is seen.
 const RESERVED_FOR: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ const RESERVED_FOR: Duration = Duration::from_secs(10);
 /// The state of a cluster, for the rules that ask about it.
 pub struct State {
     cluster: Cluster,
-    /// Pods without a node, by namespace and name; kept for the guard of bindings only.
+    /// Pending pods, by namespace and name; only for the binding guard.
     waiting: Option<HashMap<String, Pod>>,
     pub(crate) holds: Holds,
     pub(crate) nodes: OfferedNodes,
@@ -46,7 +46,7 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
 }
 
 impl State {
-    /// An empty state for a policy. `settings` says how rules are read; its profiles are not used.
+    /// An empty state for a policy. `settings` controls how rules are parsed; its profiles are not used.
     pub fn new(policy: &Policy, settings: Settings) -> State {
         let guard = policy.binding_guard.as_ref();
         let plugins = guard.map(|g| g.rules.iter().copied().map(plugin).collect()).unwrap_or_default();
@@ -105,7 +105,7 @@ impl State {
             }
             return;
         }
-        // Another pod of the same name is not held anywhere.
+        // Another pod of the same name has no held binding.
         if self.holds.get(&key).is_some_and(|hold| hold.uid != metadata.uid) {
             self.release(&key, &metadata.namespace, &metadata.name);
         }
@@ -130,7 +130,7 @@ impl State {
         self.waiting.as_ref()?.get(&key(namespace, name))
     }
 
-    /// Lets go of what was held too long.
+    /// Releases expired held bindings.
     pub(crate) fn expire(&mut self, now: Instant) {
         for hold in self.holds.expired(now) {
             self.cluster.remove_pod(&hold.namespace, &hold.name);
@@ -138,7 +138,7 @@ impl State {
         self.exclusive.expire(now);
     }
 
-    /// Takes a pod from where it was allowed to go.
+    /// Releases the held binding of a pod.
     pub(crate) fn release(&mut self, key: &str, namespace: &str, name: &str) {
         if self.holds.remove(key) {
             self.cluster.remove_pod(namespace, name);
@@ -153,13 +153,13 @@ impl State {
         }
     }
 
-    /// What a pod with a node of its own is charged that has none yet: its pinned node, or what `measure` says.
+    /// The charge of an exclusive pod: its node, its pinned node, or else the result of `measure`.
     pub(crate) fn charge(&self, pod: &ExclusivePod, measure: Measure) -> Charge {
         let known = pod.node.as_deref().or(pod.pinned.as_deref()).and_then(|name| self.nodes.get(name));
         known.unwrap_or_else(|| self.nodes.charge(measure))
     }
 
-    /// Number of pods that count where they were allowed to go and have not been seen there.
+    /// Number of allowed bindings that the state does not show yet.
     pub fn n_held(&self) -> usize {
         self.holds.len()
     }
@@ -173,9 +173,9 @@ fn plugin(rule: GuardedRule) -> Plugin {
     }
 }
 
-/// What is known of a cluster, if anything.
+/// Access to the state of a cluster, if there is one.
 pub trait StateAccess {
-    /// Asks the state; `what` is who wants to know.
+    /// Runs `question` on the state; `what` names the caller in errors.
     ///
     /// # Errors
     /// There is no state, or it is not complete.

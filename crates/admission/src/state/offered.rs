@@ -62,7 +62,7 @@ impl OfferedNodes {
                 };
                 Charge { milli_cpu: mean(|c| c.milli_cpu), memory: mean(|c| c.memory) }
             }
-            // Where a pod would go is for those to say who ask about one pod.
+            // `Actual` depends on one pod; the caller computes it.
             Measure::Largest | Measure::Actual => charges.fold(Charge::default(), |most, charge| Charge {
                 milli_cpu: most.milli_cpu.max(charge.milli_cpu),
                 memory: most.memory.max(charge.memory),

@@ -1,4 +1,4 @@
-//! The guard of bindings: two schedulers that do not know of each other.
+//! The binding guard: two schedulers that do not coordinate.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn guarded(text: &str) -> World {
 }
 
 #[test]
-fn of_two_first_pods_of_a_group_one_wins() {
+fn only_one_of_two_first_pods_of_a_group_is_bound() {
     let world =
         guarded("pod default/p1 app=web aff(app=web @zone)\npod default/p2 app=web aff(app=web @zone)");
     assert_eq!(world.bind("default/p1", "a"), Ok(None));
@@ -29,7 +29,7 @@ fn of_two_first_pods_of_a_group_one_wins() {
 }
 
 #[test]
-fn of_two_pods_for_the_last_free_domain_one_wins() {
+fn only_one_of_two_pods_for_the_last_free_domain_is_bound() {
     let world = guarded(
         "pod default/there on a app=web
          pod default/p1 app=web anti(app=web @zone)
@@ -39,7 +39,7 @@ fn of_two_pods_for_the_last_free_domain_one_wins() {
     let refused = world.bind("other/p1", "c").unwrap().unwrap();
     assert!(refused.contains("node(s) didn't match pod anti-affinity rules"), "{refused}");
     assert!(refused.contains("default/p1"), "it names who is there: {refused}");
-    // By symmetry, a pod without any rule.
+    // By symmetry, also a pod without rules.
     let world = guarded("pod default/p1 app=web anti(app=db @zone)\npod default/db app=db");
     assert_eq!(world.bind("default/p1", "b"), Ok(None));
     let refused = world.bind("default/db", "c").unwrap().unwrap();
@@ -47,32 +47,32 @@ fn of_two_pods_for_the_last_free_domain_one_wins() {
 }
 
 #[test]
-fn what_was_allowed_counts_for_a_bounded_time_and_until_it_is_seen() {
+fn an_allowed_binding_counts_until_seen_or_expired() {
     let mut world =
         guarded("pod default/p1 app=web anti(app=web @zone)\npod default/p2 app=web anti(app=web @zone)");
     assert_eq!(world.bind("default/p1", "b"), Ok(None));
-    // The same once more: it does not stand in its own way.
+    // The same request again: its own held binding does not block it.
     assert_eq!(world.bind("default/p1", "b"), Ok(None));
     let elsewhere = world.bind("default/p1", "a").unwrap().unwrap();
     assert!(elsewhere.contains("has been allowed to be bound to node \"b\" a moment ago"), "{elsewhere}");
     assert!(world.bind("default/p2", "c").unwrap().is_some());
     world.now += Duration::from_secs(11);
-    // The binding came to nothing.
+    // The binding did not happen.
     assert_eq!(world.bind("default/p2", "c"), Ok(None));
     assert!(world.bind("default/p1", "b").unwrap().is_some());
-    // This one is seen, and counts for good.
+    // The state shows this one, so it does not expire.
     world.saw(&one_pod("pod default/p2 on c app=web anti(app=web @zone)"));
     assert_eq!(world.state.lock().unwrap().n_held(), 0);
     world.now += Duration::from_secs(11);
     assert!(world.bind("default/p1", "b").unwrap().is_some());
-    // It goes before it was ever seen where it was allowed to go.
+    // The pod is deleted before the state shows its binding.
     assert_eq!(world.bind("default/p1", "a"), Ok(None));
     world.state.lock().unwrap().pod_deleted("default", "p1", "");
     assert_eq!(world.state.lock().unwrap().n_held(), 0);
 }
 
 #[test]
-fn only_required_rules_are_checked_whatever_the_scheduler() {
+fn only_required_rules_are_checked_for_every_scheduler() {
     let world = guarded(
         "node full cpu=1 taint:dedicated=db:NoSchedule unschedulable
          pod default/huge cpu=64
@@ -88,16 +88,16 @@ fn only_required_rules_are_checked_whatever_the_scheduler() {
 }
 
 #[test]
-fn what_has_not_been_seen_is_not_judged() {
+fn an_unseen_pod_gets_an_error() {
     let world = guarded("pod default/p1\npod default/there on a");
     assert!(matches!(world.bind("default/nobody", "a"), Err(ReviewError::Unseen(_))));
     assert!(matches!(world.bind("default/p1", "nowhere"), Err(ReviewError::Unseen(_))));
-    // It is bound already: the API server says so itself.
+    // It is bound already: the API server reports that itself.
     assert_eq!(world.bind("default/there", "b"), Ok(None));
 }
 
 #[test]
-fn trying_holds_nothing_and_without_the_guard_nothing_is_asked() {
+fn dry_runs_hold_nothing_and_without_the_guard_all_bindings_pass() {
     let world = guarded("pod default/p1 app=web anti(app=web @zone)");
     let mut tried = binding("default/p1", "a");
     tried.dry_run = true;

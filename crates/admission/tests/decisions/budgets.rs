@@ -19,7 +19,7 @@ fn refusal(world: &World, pod: &str) -> Option<String> {
 }
 
 #[test]
-fn a_term_may_shut_out_so_many_nodes_and_pods() {
+fn a_term_may_block_only_the_allowed_nodes_and_pods() {
     let limit =
         |limit: &str| World::new(policy(&format!(r#""budgets": [{{"blastRadius": {{{limit}}}}}]"#)), NODES);
     let anti = "pod default/web anti(app=db @zone ns=other)";
@@ -40,14 +40,14 @@ fn a_term_may_shut_out_so_many_nodes_and_pods() {
             .unwrap()
             .contains("an average domain) 2 of 1")
     );
-    // Node affinity leaves the smaller zone.
+    // Node affinity excludes the larger zone.
     let pinned = "pod default/web node(zone=z1) anti(app=db @zone ns=other)";
     assert_eq!(refusal(&limit(r#""nodes": 1"#), pinned), None);
     assert_eq!(refusal(&limit(r#""nodes": 0"#), "pod default/web aff(app=db @zone ns=other)"), None);
 }
 
 #[test]
-fn the_domain_a_pod_would_go_to_may_be_measured() {
+fn the_domain_of_the_best_node_can_be_measured() {
     let budgets = r#""budgets": [{"blastRadius": {"measure": "Actual", "nodes": 1}}]"#;
     let world =
         World::new(policy(budgets), "node a zone=z1 cpu=4\nnode b zone=z2 cpu=1\nnode c zone=z2 cpu=1");
@@ -60,13 +60,13 @@ fn the_domain_a_pod_would_go_to_may_be_measured() {
             .unwrap()
             .contains("the domain it would go to, topology.kubernetes.io/zone=z2")
     );
-    // It fits nowhere now: the largest counts.
+    // No node is feasible now: the largest counts.
     let huge = "pod default/web cpu=64 anti(app=db @zone)";
     assert!(refusal(&world, huge).unwrap().contains("its largest domain"));
 }
 
 #[test]
-fn nodes_of_ones_own_are_charged_whole() {
+fn exclusive_nodes_are_charged_whole() {
     let budget = |charge: &str, limits: &str| {
         let budgets = format!(
             r#""budgets": [{{"namespaces": ["team"], "exclusiveNodes": {{"charge": "{charge}", {limits}}}}}]"#
@@ -82,10 +82,10 @@ fn nodes_of_ones_own_are_charged_whole() {
                     pod that keeps everybody else off its node is charged the whole node, and namespace \"team\" would take \
                     24 of 20 cpu that its budget allows";
     assert!(refused.starts_with(expected), "{refused}");
-    // Once it has a node, it is charged that one.
+    // A bound pod is charged for its node.
     world.saw(&one_pod("pod team/p1 on a cpu=1m anti(* @hostname ns:*)"));
     assert_eq!(refusal(&world, &alone("p2")), None);
-    // Others are not counted together with it, and have no budget.
+    // Other namespaces are counted separately and have no budget.
     assert_eq!(refusal(&world, "pod else/p2 anti(* @hostname ns:*)"), None);
 
     let world = budget("Average", r#""cpu": "16", "memory": "40Gi""#);
@@ -95,11 +95,11 @@ fn nodes_of_ones_own_are_charged_whole() {
     let world = budget("Largest", r#""nodes": 1"#);
     assert_eq!(refusal(&world, &alone("p1")), None);
     assert!(refusal(&world, &alone("p2")).unwrap().contains("2 of 1 nodes"));
-    // Not exclusive: it only keeps away from its own kind.
+    // Not exclusive: it rejects only its own kind.
     assert_eq!(refusal(&world, "pod team/p3 app=web anti(app=web @hostname)"), None);
-    // All but its own kind is.
+    // A pod that rejects all but its own kind is exclusive.
     assert!(refusal(&world, "pod team/p3 app=web anti(app!=web @hostname ns:*)").is_some());
-    // It goes, and leaves room.
+    // The pod is deleted and frees its charge.
     world.state.lock().unwrap().pod_applied(&one_pod(&alone("p1")));
     assert!(refusal(&world, &alone("p2")).is_some());
     world.state.lock().unwrap().pod_deleted("team", "p1", "");
@@ -107,7 +107,7 @@ fn nodes_of_ones_own_are_charged_whole() {
 }
 
 #[test]
-fn a_pod_tied_to_a_node_is_charged_that_node() {
+fn a_pod_pinned_to_a_node_is_charged_for_that_node() {
     let budgets = |charge: &str| {
         let text = format!(r#""budgets": [{{"exclusiveNodes": {{"charge": "{charge}", "cpu": 4}}}}]"#);
         World::new(policy(&text), NODES)
@@ -119,14 +119,14 @@ fn a_pod_tied_to_a_node_is_charged_that_node() {
         }
         assert!(refusal(&budgets(charge), "pod team/p1 node(hostname=b) anti(* @hostname ns:*)").is_some());
     }
-    // Only b and c are left by the rules of the pod itself; c is larger, and b is taken.
+    // The pod's own rules allow only b and c; c is larger, and b is taken.
     let actual = "pod team/p1 node(zone=z2) anti(* @hostname ns:*)";
     let text = r#""budgets": [{"exclusiveNodes": {"charge": "Actual", "cpu": 11}}]"#;
     assert!(refusal(&World::new(policy(text), NODES), actual).unwrap().contains("12 of 11 cpu"));
 }
 
 #[test]
-fn what_was_allowed_and_never_came_is_given_back() {
+fn a_reservation_without_a_pod_expires() {
     let mut world = World::new(policy(r#""budgets": [{"exclusiveNodes": {"nodes": 1}}]"#), NODES);
     assert_eq!(refusal(&world, "pod team/p1 anti(* @hostname ns:*)"), None);
     assert!(refusal(&world, "pod team/p2 anti(* @hostname ns:*)").is_some());
@@ -135,7 +135,7 @@ fn what_was_allowed_and_never_came_is_given_back() {
 }
 
 #[test]
-fn a_budget_may_only_warn() {
+fn a_budget_can_only_warn() {
     let budgets = r#""budgets": [{"action": "Warn", "blastRadius": {"nodes": 0}}]"#;
     let answer = World::new(policy(budgets), NODES).create("pod team/p1 anti(app=db @hostname)");
     assert!(answer.is_allowed());
@@ -143,7 +143,7 @@ fn a_budget_may_only_warn() {
 }
 
 #[test]
-fn exempt_pods_block_nobody_and_pay_nothing() {
+fn exempt_pods_block_no_pod_and_are_not_charged() {
     let budgets = r#""budgets": [{"blastRadius": {"nodes": 0}, "exclusiveNodes": {"nodes": 0}}]"#;
     let world = World::new(policy(budgets), NODES);
     assert_eq!(refusal(&world, "pod kube-system/p1 rdrd-anti(* @hostname ns=)"), None);
@@ -151,7 +151,7 @@ fn exempt_pods_block_nobody_and_pay_nothing() {
 }
 
 #[test]
-fn without_a_state_there_is_no_answer_where_one_is_needed() {
+fn rules_that_need_a_state_get_an_error_without_one() {
     let policy = policy(r#""budgets": [{"blastRadius": {"nodes": 0}}]"#);
     let ask = |pod: &str| {
         review(Endpoint::ValidatePods, &creation(&one_pod(pod)), &policy, &Nothing, std::time::Instant::now())

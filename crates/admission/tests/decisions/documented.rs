@@ -1,4 +1,4 @@
-//! What docs/admission.md shows is read as it says.
+//! The examples in docs/admission.md parse as documented.
 
 use berth_admission::Policy;
 use berth_api::read::{Manifest, ReadError, read_manifests};

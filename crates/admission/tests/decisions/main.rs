@@ -1,4 +1,4 @@
-//! Decisions: a cluster in a few lines, a policy, a request, and what is said of it.
+//! Decision tests: a cluster in a few lines, a policy, a request, and the expected answer.
 
 #![allow(clippy::unwrap_used)]
 

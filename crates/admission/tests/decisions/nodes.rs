@@ -1,4 +1,4 @@
-//! NodeRestriction, in kube-apiserver's words.
+//! NodeRestriction, with the messages of kube-apiserver.
 
 use berth_admission::{Endpoint, ReviewError};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn world() -> World {
     World::new(policy(""), "node a\nnode b\npod default/mine on a\npod default/theirs on b")
 }
 
-/// What node `a` is told, when it does this.
+/// The message that denies a request of node `a`, if any.
 fn told(fields: Value) -> Option<String> {
     answered(&world(), fields).unwrap()
 }
@@ -37,7 +37,7 @@ fn labelled(labels: Value) -> Value {
 }
 
 #[test]
-fn a_node_changes_itself_only_and_not_all_of_itself() {
+fn a_node_may_change_only_parts_of_its_own_object() {
     let plain = labelled(json!({}));
     let tainted =
         json!({"metadata": {"name": "a"}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
@@ -74,7 +74,7 @@ fn a_node_changes_itself_only_and_not_all_of_itself() {
                  node-restriction.kubernetes.io/tier, x.k8s.io/y",
             ),
         ),
-        // What stands there already may stay, and what concerns nobody may change.
+        // Existing values may stay, and unrestricted labels may change.
         (
             node(
                 "UPDATE",
@@ -95,7 +95,7 @@ fn a_node_changes_itself_only_and_not_all_of_itself() {
 }
 
 #[test]
-fn who_is_no_node_is_none_of_its_business() {
+fn users_other_than_nodes_are_not_restricted() {
     let change = node("UPDATE", "b", labelled(json!({"node-restriction.kubernetes.io/x": ""})), json!({}));
     for user in [
         json!({"username": "kubernetes-admin", "groups": ["system:masters"]}),
@@ -117,7 +117,7 @@ fn who_is_no_node_is_none_of_its_business() {
 }
 
 #[test]
-fn a_node_touches_pods_that_run_on_it() {
+fn a_node_may_change_only_pods_bound_to_it() {
     let on =
         |node: &str| json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"nodeName": node}});
     let status = |new: Value, old: Value| json!({"operation": "UPDATE", "subResource": "status", "name": "p", "object": new, "oldObject": old});
@@ -156,7 +156,7 @@ fn a_node_touches_pods_that_run_on_it() {
 }
 
 #[test]
-fn a_node_creates_mirror_pods_of_its_own() {
+fn a_node_may_create_only_its_own_mirror_pods() {
     let mirror = |change: fn(&mut Value)| {
         let mut pod = json!({
             "metadata": {
@@ -218,7 +218,7 @@ fn a_node_creates_mirror_pods_of_its_own() {
 }
 
 #[test]
-fn leases_csinodes_and_tokens_are_a_nodes_own() {
+fn a_node_may_change_only_its_own_leases_csinodes_and_tokens() {
     let lease = |namespace: &str, name: &str| {
         json!({"resource": {"group": "coordination.k8s.io", "version": "v1", "resource": "leases"},
             "namespace": namespace, "object": {"metadata": {"name": name}}})

@@ -1,4 +1,4 @@
-//! What is said of pods by the rules that need no state.
+//! The pod rules that need no state.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn guarded(path: &str, key: &str) -> String {
 }
 
 #[test]
-fn a_node_of_ones_own_is_fine_and_a_zone_of_ones_own_is_not() {
+fn the_host_name_is_allowed_and_a_zone_is_not_as_exclusive_topology() {
     let default = Policy::default();
     let v1 = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
     let executing = "spec.affinity.podAntiAffinity.requiredDuringSchedulingRequiredDuringExecution[0]";
@@ -53,7 +53,7 @@ fn a_node_of_ones_own_is_fine_and_a_zone_of_ones_own_is_not() {
 }
 
 #[test]
-fn what_cannot_block_anybody_needs_no_guard() {
+fn terms_that_cannot_block_pass_the_guard() {
     let exempt = "pod kube-system/web rdrd-anti(* @zone ns=)";
     let v1 = "pod kube-system/web anti(* @zone ns:*)";
     let denied = |policy: &Policy, pod: &str| {
@@ -68,7 +68,7 @@ fn what_cannot_block_anybody_needs_no_guard() {
 }
 
 #[test]
-fn the_guard_may_warn_or_be_off() {
+fn the_guard_can_warn_or_be_disabled() {
     let pod = "pod default/web anti(* @zone ns:*)";
     let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
     let warning = format!("{path}: {}", GUARD.replace("{}", "topologyKey \"topology.kubernetes.io/zone\""));
@@ -77,7 +77,7 @@ fn the_guard_may_warn_or_be_off() {
 }
 
 #[test]
-fn the_topology_limit_speaks_as_the_reference() {
+fn the_topology_limit_uses_the_message_of_the_reference() {
     let pod = "pod default/web anti(app=web @zone)";
     check(&Policy::default(), pod, &[]);
     let limited = policy(r#""limitPodHardAntiAffinityTopology": true"#);
@@ -85,12 +85,12 @@ fn the_topology_limit_speaks_as_the_reference() {
                    topology.kubernetes.io/zone but only key kubernetes.io/hostname is allowed";
     check(&limited, pod, &[message]);
     check(&limited, "pod default/web anti(app=web @hostname) prefer-anti(1 app=web @zone)", &[]);
-    // Daemons have no privilege here.
+    // Daemon pods have no exemption.
     check(&limited, "pod kube-system/web anti(app=web @zone)", &[message]);
 }
 
 #[test]
-fn the_annotation_is_validated_with_paths() {
+fn annotation_errors_contain_field_paths() {
     let with = |annotation: &str| {
         let object = json!({
             "metadata": {"generateName": "web-", "annotations": {"scheduling.berth.dev/affinity": annotation}},
@@ -128,7 +128,7 @@ fn the_annotation_is_validated_with_paths() {
 }
 
 #[test]
-fn what_the_dialects_read_differently_is_told() {
+fn dialect_differences_cause_warnings() {
     let spec =
         "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]";
     check(
@@ -142,7 +142,7 @@ fn what_the_dialects_read_differently_is_told() {
 }
 
 #[test]
-fn changes_that_leave_affinity_alone_pass() {
+fn updates_that_keep_affinity_pass() {
     let old = one_pod("pod default/web anti(* @zone ns:*)");
     let mut new = old.clone();
     new.metadata.labels.insert("more".to_owned(), "labels".to_owned());
@@ -163,7 +163,7 @@ fn changes_that_leave_affinity_alone_pass() {
 }
 
 #[test]
-fn templates_are_warned_about_and_never_refused() {
+fn templates_cause_warnings_and_are_never_refused() {
     let pod = serde_json::to_value(one_pod("pod default/web anti(* @zone ns:*)")).unwrap();
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod["spec"]});
     for (group, resource, spec, path) in [
@@ -195,7 +195,7 @@ fn templates_are_warned_about_and_never_refused() {
 }
 
 #[test]
-fn an_object_that_is_no_pod_gets_no_answer() {
+fn an_object_of_another_kind_gets_an_error() {
     let request = request(json!({"object": {"metadata": {"name": 3}}}));
     let error = review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now());
     let error = error.unwrap_err().to_string();

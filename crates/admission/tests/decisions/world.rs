@@ -8,7 +8,7 @@ use berth_api::object::Pod;
 use berth_engine::Settings;
 use serde_json::{Value, json};
 
-/// A policy that differs from the default by these fields.
+/// The default policy with these fields changed.
 pub fn policy(fields: &str) -> Policy {
     let mut file = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy"});
     let fields: Value = serde_json::from_str(&format!("{{{fields}}}")).unwrap();
@@ -18,7 +18,7 @@ pub fn policy(fields: &str) -> Policy {
     Policy::from_value(&file).unwrap()
 }
 
-/// A cluster that is decided about.
+/// The cluster under test.
 pub struct World {
     pub policy: Policy,
     pub state: Mutex<State>,
@@ -26,7 +26,7 @@ pub struct World {
 }
 
 impl World {
-    /// Pods `on` a node run there, the others wait.
+    /// Pods with `on` run on that node; the others are pending.
     pub fn new(policy: Policy, text: &str) -> World {
         let world = berth_testkit::text::world(text);
         let mut state = State::new(&policy, Settings::default());
@@ -42,7 +42,7 @@ impl World {
         world_
     }
 
-    /// The cluster tells a pod.
+    /// Adds a pod to the cluster state.
     pub fn saw(&self, pod: &Pod) {
         let mut state = self.state.lock().unwrap();
         if !pod.spec.node_name.is_empty() {
@@ -60,7 +60,7 @@ impl World {
         self.ask(Endpoint::ValidatePods, &creation(&one_pod(pod))).unwrap()
     }
 
-    /// A binding: the message it is refused with, if it is.
+    /// Binds a pod; returns the message of the refusal, if any.
     pub fn bind(&self, pod: &str, node: &str) -> Result<Option<String>, ReviewError> {
         Ok(self.ask(Endpoint::ValidateBindings, &binding(pod, node))?.denied.map(|denial| denial.text()))
     }
@@ -101,7 +101,7 @@ pub fn binding(pod: &str, node: &str) -> AdmissionRequest {
     }))
 }
 
-/// What a policy says of the creation of a pod without knowing the cluster: the denial, or else the warnings.
+/// Decides the creation of a pod without cluster state: returns the denial, or else the warnings.
 pub fn check(policy: &Policy, pod: &str, expected: &[&str]) {
     let answer = review(Endpoint::ValidatePods, &creation(&one_pod(pod)), policy, &Nothing, Instant::now());
     let answer = answer.unwrap();

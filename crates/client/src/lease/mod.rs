@@ -81,7 +81,7 @@ impl Leadership {
         *self.until.borrow()
     }
 
-    /// Waits until the leadership begins, ends or is renewed.
+    /// Waits until the leadership starts, ends or is renewed.
     pub async fn changed(&mut self) {
         if self.until.changed().await.is_err() {
             // The elector has ended: there are no more changes.

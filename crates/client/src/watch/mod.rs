@@ -34,7 +34,7 @@ const LONG_WATCH: Duration = Duration::from_secs(5);
 /// An event of [`watch_into`]: lists are streamed, object by object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent<T> {
-    /// A list begins: the first one, or one after the resource version expired. A list that broke off begins again.
+    /// A list starts: the first one, or one after the resource version expired. An interrupted list starts again.
     Init,
     /// An object of the list.
     InitApply(T),
@@ -68,7 +68,7 @@ pub struct WatchOptions {
     pub label_selector: Option<String>,
     /// Objects in a page of a list, where lists do not stream.
     pub page_size: u32,
-    /// Whether to ask for streaming lists. Servers that refuse them are asked for pages instead.
+    /// Whether to use streaming lists. If the server refuses them, the client requests pages instead.
     pub streaming_lists: bool,
     /// Whether a resource that the server does not have (404) counts as an empty list. The watch keeps retrying.
     pub missing_is_empty: bool,

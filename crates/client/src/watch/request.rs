@@ -14,7 +14,7 @@ use crate::call::{get, open};
 const GRACE: Duration = Duration::from_secs(15);
 
 impl Watcher {
-    /// Watches from the last resource version; without one, begins with a streaming list.
+    /// Watches from the last resource version; without one, starts with a streaming list.
     pub(super) async fn watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
     where
         T: KubeObject + Send,

@@ -1,4 +1,4 @@
-//! On which nodes a DaemonSet's pods belong: the checks of the DaemonSet controller, which are fewer than a scheduler's.
+//! Node eligibility for daemon pods: the checks of the DaemonSet controller, a subset of the scheduler's.
 
 use berth_api::expand::daemon_tolerations;
 use berth_api::object::{Pod as PodRules, StringMap, Taint};
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::pod_control::object_at;
 use crate::view::Node;
 
-/// Whether a node gets a pod, and whether it may keep one.
+/// Whether a node should run a pod, and whether an existing pod may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Belongs {
     pub(super) should_run: bool,
     pub(super) should_continue: bool,
 }
 
-/// What a template demands of nodes, parsed once for all of them.
+/// The node requirements of a template, parsed once for all nodes.
 pub(super) struct Eligibility {
     node_name: String,
     node_selector: StringMap,
@@ -24,7 +24,7 @@ pub(super) struct Eligibility {
 }
 
 impl Eligibility {
-    /// The demands of a pod made from the template. A template that cannot be read belongs nowhere.
+    /// The requirements of a pod created from the template. No node is eligible for an invalid template.
     pub(super) fn of(template: &Value) -> Option<Self> {
         let mut pod = template.as_object().cloned().unwrap_or_default();
         add_standard_tolerations(&mut pod);
@@ -39,7 +39,7 @@ impl Eligibility {
         })
     }
 
-    /// Whether the template's pods belong on a node.
+    /// Whether the template's pods may run on a node.
     pub(super) fn check(&self, node: &Node) -> Belongs {
         let (name, labels) = (&node.metadata.name, &node.metadata.labels);
         let fits = (self.node_name.is_empty() || *self.node_name == **name)
@@ -60,7 +60,7 @@ impl Eligibility {
     }
 }
 
-/// Adds the tolerations that every daemon pod gets, in place of such with a time limit.
+/// Adds the tolerations of all daemon pods; they replace those with a time limit.
 pub(super) fn add_standard_tolerations(pod: &mut Map<String, Value>) {
     let spec = object_at(pod, "spec");
     let host_network = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
@@ -76,7 +76,7 @@ pub(super) fn add_standard_tolerations(pod: &mut Map<String, Value>) {
     spec.insert("tolerations".to_owned(), tolerations.into());
 }
 
-/// Requires a node by name, in place of all other required node terms: the scheduler then places the pod there or nowhere.
+/// Pins a pod to a node by name; this replaces all other required node terms.
 pub(super) fn pin_to_node(pod: &mut Map<String, Value>, node: &str) {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let affinity = object_at(object_at(object_at(pod, "spec"), "affinity"), "nodeAffinity");
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_daemon_pods_belong() {
+    fn daemon_pods_run_on_eligible_nodes() {
         let node = |labels: Value, taints: Value| -> Node {
             let node = json!({"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}});
             serde_json::from_value(node).unwrap()
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_and_tolerations_replace_what_stood_there() {
+    fn pins_and_tolerations_replace_existing_ones() {
         let required = json!({"nodeSelectorTerms": [{"matchExpressions": []}]});
         let mut pod = json!({"spec": {
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}, "podAffinity": {}},

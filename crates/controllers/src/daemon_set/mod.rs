@@ -1,4 +1,4 @@
-//! DaemonSets: a pod on every node where one belongs. The scheduler places them; the controller pins each to its node.
+//! DaemonSets: one pod on every eligible node. The scheduler places the pods; the controller pins each to its node.
 
 mod eligibility;
 mod plan;
@@ -29,9 +29,9 @@ use super::revisions::{History, REVISION_LABEL, history, truncate};
 use super::view::{ControllerRevision, DaemonSet, Node, Pod};
 use berth_client::call::CallError;
 
-/// Events of pods and nodes come in flocks: one sync for those that come within this time.
+/// Batching window: pod and node events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(20);
-/// First and longest time before a failed pod is replaced.
+/// Initial and maximum backoff before a failed pod is replaced.
 const FAILED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(900));
 
 /// The controller.
@@ -47,14 +47,14 @@ pub(crate) struct DaemonSets {
     queue: Arc<Queue<NamespacedName>>,
 }
 
-/// Failures of pods on one node in a row.
+/// Consecutive pod failures on one node.
 struct Failures {
     wait: Duration,
     last: Instant,
 }
 
 impl DaemonSets {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -84,7 +84,7 @@ impl DaemonSets {
         });
         let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
         nodes.on_change(move |change| {
-            // Heartbeats are no news.
+            // Heartbeats cause no sync.
             let same = change.old.zip(change.new).is_some_and(|(old, new)| {
                 old.metadata.labels == new.metadata.labels && old.spec.taints == new.spec.taints
             });
@@ -173,7 +173,7 @@ impl DaemonSets {
         Ok(available.into_iter().chain(held_back).min().map_or(Next::Wait, Next::After))
     }
 
-    /// Takes failed pods out of the plan whose time has not come, and says when it will have.
+    /// Removes failed pods in backoff from the plan, and returns when the backoff ends.
     fn hold_back_failed(&self, key: &NamespacedName, plan: &mut plan::Plan) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         let mut failures = self.lock_failures();

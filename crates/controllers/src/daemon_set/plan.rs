@@ -1,4 +1,4 @@
-//! What a DaemonSet has to do next. Pure.
+//! The next actions for a DaemonSet. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::fenceposts::{Round, scaled};
 use crate::revisions::REVISION_LABEL;
 use crate::view::{DaemonSet, DaemonSetStatus, Pod};
 
-/// What to do, and the status as of now.
+/// The actions, and the current status.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Nodes that get a pod.
+    /// Nodes on which to create a pod.
     pub(super) create_on: Vec<String>,
     pub(super) delete: Vec<Arc<Pod>>,
-    /// Failed pods among `delete`: their nodes must not be tried again at once.
+    /// Failed pods among `delete`: a backoff applies to their nodes.
     pub(super) failed: Vec<Arc<Pod>>,
     pub(super) status: DaemonSetStatus,
-    /// When a pod that is ready becomes available.
+    /// When a ready pod becomes available.
     pub(super) look_again: Option<Timestamp>,
 }
 
-/// A node, whether pods belong on it, and the pods on it or meant for it, oldest first.
+/// A node, its eligibility, and the pods bound or pinned to it, oldest first.
 #[derive(Debug)]
 pub(super) struct OnNode {
     pub(super) name: String,
@@ -31,7 +31,7 @@ pub(super) struct OnNode {
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
-/// Sorts pods by the nodes they are on or meant for. Pods meant for nodes that do not exist are the second result.
+/// Groups pods by the node they are bound or pinned to. The second result: pods pinned to missing nodes.
 pub(super) fn by_node(
     nodes: impl Iterator<Item = (String, Belongs)>,
     pods: &[Arc<Pod>],
@@ -50,7 +50,7 @@ pub(super) fn by_node(
         })
         .collect();
     on_nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    // A pod that is bound to a node that is gone is the pod garbage collector's.
+    // The pod garbage collector deletes pods bound to a missing node.
     let nowhere = by_name.into_values().flatten().filter(|pod| pod.spec.node_name.is_empty());
     (on_nodes, nowhere.collect())
 }
@@ -86,7 +86,7 @@ pub(super) fn plan(
     plan
 }
 
-/// How many nodes may have one pod too many, or none that is available, while the DaemonSet rolls.
+/// How many nodes may have a surge pod, or no available pod, during a rolling update.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     max_surge: i32,
@@ -108,7 +108,7 @@ impl Bounds {
     }
 }
 
-/// One pod where pods belong, none elsewhere.
+/// Plans one pod on each eligible node and none elsewhere.
 fn manage(set: &DaemonSet, node: &OnNode, bounds: Bounds, hash: &str, now: Timestamp, plan: &mut Plan) {
     let mut alive = Vec::new();
     for pod in node.pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
@@ -130,7 +130,7 @@ fn manage(set: &DaemonSet, node: &OnNode, bounds: Bounds, hash: &str, now: Times
         plan.delete.extend(alive.into_iter().skip(1).cloned());
         return;
     }
-    // One of each revision may stay until the new one can do without the old.
+    // Old and new pod may both exist until the new one is available.
     let is_new = |pod: &&Arc<Pod>| pod.metadata.label(REVISION_LABEL) == Some(hash);
     let (new, old): (Vec<_>, Vec<_>) = alive.into_iter().partition(is_new);
     plan.delete.extend(new.iter().skip(1).chain(old.iter().skip(1)).map(|pod| Arc::clone(*pod)));
@@ -141,10 +141,10 @@ fn manage(set: &DaemonSet, node: &OnNode, bounds: Bounds, hash: &str, now: Times
     }
 }
 
-/// A pod of an older revision and one of the current.
+/// The pod of an older revision and the pod of the current one.
 type OldAndNew<'a> = (Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>);
 
-/// The living pods of a node by revision; `None` if there are several of one, which [`manage`] sees to first.
+/// The active pods of a node by revision; `None` if a revision has several, which [`manage`] fixes first.
 fn old_and_new<'a>(node: &'a OnNode, hash: &str) -> Option<OldAndNew<'a>> {
     let (mut old, mut new) = (None, None);
     for pod in node.pods.iter().filter(|pod| pod.is_active()) {
@@ -156,7 +156,7 @@ fn old_and_new<'a>(node: &'a OnNode, hash: &str) -> Option<OldAndNew<'a>> {
     Some((old, new))
 }
 
-/// Deletes old pods; the next look makes new ones in their place.
+/// Deletes old pods; the next sync creates their replacements.
 fn roll(set: &DaemonSet, nodes: &[OnNode], bounds: Bounds, hash: &str, now: Timestamp, plan: &mut Plan) {
     let available = |pod: &Pod| pod.is_available(set.spec.min_ready_seconds, now);
     let mut n_unavailable = 0;
@@ -166,7 +166,7 @@ fn roll(set: &DaemonSet, nodes: &[OnNode], bounds: Bounds, hash: &str, now: Time
             Some((None, Some(new))) => n_unavailable += i32::from(!available(new)),
             Some((Some(old), None)) if available(old) => candidates.push(old),
             Some((Some(old), None)) => {
-                // Nothing is lost by replacing a pod that does not serve.
+                // Replacing an unavailable pod costs no availability.
                 plan.delete.push(old.clone());
                 n_unavailable += 1;
             }
@@ -177,7 +177,7 @@ fn roll(set: &DaemonSet, nodes: &[OnNode], bounds: Bounds, hash: &str, now: Time
     plan.delete.extend(candidates.into_iter().take(left).cloned());
 }
 
-/// Makes new pods beside the old ones.
+/// Creates new pods beside the old ones.
 fn roll_with_surge(
     set: &DaemonSet,
     nodes: &[OnNode],
@@ -193,7 +193,7 @@ fn roll_with_surge(
         match old_and_new(node, hash) {
             Some((None, _)) => {}
             Some((Some(old), None)) if available(old) => candidates.push(node.name.clone()),
-            // Nothing is lost by putting another pod beside one that does not serve.
+            // A surge pod beside an unavailable pod costs no availability.
             Some((Some(_), None)) => plan.create_on.push(node.name.clone()),
             Some((Some(_), Some(new))) => n_surge += i32::from(!available(new)),
             None => n_surge += 1,
@@ -217,7 +217,7 @@ fn status(
     };
     let mut next_available: Option<Timestamp> = None;
     for node in nodes {
-        // The pod that serves stands for its node, otherwise the oldest.
+        // The available pod represents its node, otherwise the oldest.
         let pod = node.pods.iter().find(|pod| pod.is_ready()).or(node.pods.first());
         if !node.belongs.should_run {
             status.number_misscheduled += i32::from(pod.is_some());
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Pods by text: `+` available, `-` not ready, `x` failed, `d` being deleted; then revision and node.
+    /// Parses pods: `+` available, `-` not ready, `x` failed, `d` terminating; then revision and node.
     fn pod(text: &str) -> Arc<Pod> {
         let (state, node) = text.split_at(2);
         let (state, revision) = state.split_at(1);
@@ -266,7 +266,7 @@ mod tests {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
         let set = serde_json::from_value(json!({"spec": {"updateStrategy": strategy}})).unwrap();
         let pods: Vec<_> = pods.iter().map(|text| pod(text)).collect();
-        // `a` gets pods, `A` neither gets nor keeps any, `'a'` after a `!` keeps what it has.
+        // `a` gets pods, `A` neither gets nor keeps any, `'a'` after a `!` keeps its pods.
         let nodes = nodes.split(' ').map(|node| {
             let belongs = Belongs { should_run: node.len() == 1, should_continue: !node.starts_with('X') };
             (node.trim_start_matches(['X', '!']).into(), belongs)
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pod_where_it_belongs_and_none_elsewhere() {
+    fn one_pod_on_each_eligible_node_and_none_elsewhere() {
         for (nodes, pods, create, delete) in [
             ("a b", vec!["+2a"], vec!["b"], vec![]),
             ("a", vec!["d2a"], vec![], vec![]),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rolling_updates_keep_to_their_bounds() {
+    fn rolling_updates_keep_to_surge_and_unavailability() {
         for (rolling, pods, create, delete) in [
             (json!({}), vec!["+1a", "+1b", "+1c"], vec![], vec!["+1a"]),
             (json!({"maxUnavailable": "50%"}), vec!["+1a", "+1b", "+1c"], vec![], vec!["+1a", "+1b"]),

@@ -1,4 +1,4 @@
-//! Deployments: ReplicaSets of one template after another.
+//! Deployments: roll out one ReplicaSet per template.
 
 mod plan;
 mod replica_sets;
@@ -39,7 +39,7 @@ pub(crate) struct Deployments {
 }
 
 impl Deployments {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -79,7 +79,7 @@ impl Deployments {
                 }
             }
         });
-        // Recreate waits for the last old pod to go.
+        // Recreate waits until the last old pod is deleted.
         let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
         let replica_sets = controller.replica_sets.clone();
         pods.on_change(move |change| {
@@ -118,7 +118,7 @@ impl Deployments {
         let Plan { actions, mut status, look_again } =
             plan(&deployment, &replica_sets, has_running_pods, Timestamp::now());
         let mut result = Ok(());
-        // The Deployment's version after this sync's own writes.
+        // The Deployment's version after the writes of this sync.
         let mut meta = deployment.metadata.clone();
         for action in actions {
             result = match action {
@@ -210,7 +210,7 @@ impl Deployments {
                     there.metadata.is_controlled_by(&deployment.metadata.uid)
                         && same_template(&there.spec.template, &deployment.spec.template)
                 });
-                // Ours: the cache will show it. Otherwise another template has this hash, and gets another name.
+                // If it is ours, the cache will show it. Otherwise the hash collides and the name must change.
                 if !is_ours {
                     status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
                 }

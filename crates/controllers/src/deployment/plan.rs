@@ -1,4 +1,4 @@
-//! What a Deployment has to do next. Pure: everything it looks at is handed in, and the plan leaves no choices.
+//! The next actions for a Deployment. Pure: all inputs are arguments.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::status;
 use crate::template::template_hash;
 use crate::view::{Deployment, DeploymentStatus, ReplicaSet};
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    /// Make the ReplicaSet of the current template.
+    /// Create the ReplicaSet of the current template.
     Create { name: String, hash: String, replicas: i32, annotations: Annotations },
     /// Change the size or annotations of a ReplicaSet.
     Update {
@@ -29,21 +29,21 @@ pub(super) enum Action {
     },
     /// Delete a ReplicaSet beyond the history limit.
     Delete(Arc<ReplicaSet>),
-    /// Say in the Deployment which revision is current.
+    /// Record the current revision in the Deployment.
     SetRevision(String),
 }
 
-/// What to do, in order, and the status afterwards.
+/// The actions, in order, and the resulting status.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) actions: Vec<Action>,
     pub(super) status: DeploymentStatus,
-    /// When to look again although nothing changes.
+    /// When to sync again although nothing changes.
     pub(super) look_again: Option<Timestamp>,
 }
 
-/// The plan for a Deployment and its ReplicaSets. `has_running_pods` tells whether a ReplicaSet has pods that have not
-/// ended, those being deleted included.
+/// The plan for a Deployment and its ReplicaSets. `has_running_pods`: whether a ReplicaSet has pods that have not
+/// ended, including terminating ones.
 pub(super) fn plan(
     deployment: &Deployment,
     replica_sets: &[Arc<ReplicaSet>],
@@ -71,7 +71,7 @@ pub(super) fn plan(
     planning.with_progress()
 }
 
-/// Whether the size was changed since the ReplicaSets were last sized.
+/// Whether the replicas changed since the ReplicaSets were last scaled.
 fn is_scaling(deployment: &Deployment, replica_sets: &[Arc<ReplicaSet>]) -> bool {
     let mut active = replica_sets.iter().filter(|set| set.replicas() > 0);
     active.any(|set| desired_replicas_annotation(set).is_some_and(|desired| desired != deployment.replicas()))
@@ -81,7 +81,7 @@ struct Planning<'a> {
     deployment: &'a Deployment,
     new: Option<Sized>,
     old: Vec<Sized>,
-    /// Name of the ReplicaSet that the plan makes.
+    /// Name of the ReplicaSet that the plan creates.
     made: Option<String>,
     actions: Vec<Action>,
     now: Timestamp,
@@ -135,7 +135,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Brings the revision of the new ReplicaSet, and of the Deployment, up to date.
+    /// Updates the revision of the new ReplicaSet and of the Deployment.
     fn sync_revision(&mut self) {
         let Some(new) = &self.new else { return };
         let object = new.object.clone();
@@ -181,7 +181,7 @@ impl Planning<'_> {
         self.write_sizes();
     }
 
-    /// Updates every active ReplicaSet whose size, or what it was sized by, is not as planned.
+    /// Updates every active ReplicaSet whose size or size annotations differ from the plan.
     fn write_sizes(&mut self) {
         let wanted = size_annotations(self.deployment);
         for set in self.new.iter().chain(&self.old) {
@@ -195,7 +195,7 @@ impl Planning<'_> {
             if resized.is_none() && annotations.is_empty() {
                 continue;
             }
-            // One write for a ReplicaSet whose revision is written anyway.
+            // The write that changes the revision includes the size.
             let earlier = self.actions.iter_mut().find_map(|action| match action {
                 Action::Update { replica_set, replicas, annotations, .. }
                     if replica_set.metadata.uid == object.metadata.uid =>
@@ -250,7 +250,7 @@ impl Planning<'_> {
     fn with_progress(mut self) -> Plan {
         let mut status = self.counted();
         let all: Vec<&Sized> = self.old.iter().chain(&self.new).collect();
-        // The ReplicaSet that is only being made has no numbers to judge by.
+        // A ReplicaSet that this plan creates has no status yet.
         let look_again = match self.made {
             Some(_) => None,
             None => status::set_progress(self.deployment, &mut status, self.new.as_ref(), &all, self.now),

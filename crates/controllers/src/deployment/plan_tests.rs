@@ -16,7 +16,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// Carries plans out, as an API server and a ReplicaSet controller would, with pods that become available by chance.
+/// Simulates the API server and the ReplicaSet controller; pods become available at random.
 struct World {
     deployment: Deployment,
     sets: Vec<Arc<ReplicaSet>>,
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// One plan; returns how much it had to do.
+    /// Executes one plan; returns the number of its actions.
     fn step(&mut self) -> usize {
         let plan = plan(&self.deployment, &self.sets, |set| set.status.replicas > 0, self.now);
         let n_actions = plan.actions.len();
@@ -82,7 +82,7 @@ impl World {
         Arc::make_mut(found.expect("planned for one that is there"))
     }
 
-    /// ReplicaSets make and delete pods; some of them become available, those that are not go first.
+    /// Creates and deletes pods as ReplicaSets do, unavailable pods first; some pods become available.
     fn live(&mut self) {
         let random = &mut self.random;
         for set in &mut self.sets {
@@ -102,7 +102,7 @@ impl World {
         (sum(|set| set.replicas()), sum(|set| set.status.available_replicas.min(set.replicas())))
     }
 
-    /// Lives until nothing is left to do, and checks every step.
+    /// Runs until no action is left, and checks every step.
     fn settle(&mut self, check: impl Fn(&World)) {
         for _ in 0..1000 {
             let n_actions = self.step();
@@ -117,7 +117,7 @@ impl World {
 }
 
 #[test]
-fn rolling_updates_never_leave_their_bounds() {
+fn rolling_updates_keep_to_surge_and_unavailability() {
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
         let replicas = random.i32(1..20);
@@ -143,7 +143,7 @@ fn rolling_updates_never_leave_their_bounds() {
 }
 
 #[test]
-fn a_change_of_mind_in_the_middle_settles_at_the_last_wish() {
+fn template_changes_during_a_rollout_converge_to_the_last() {
     for seed in 0..300 {
         let mut world = World::new(json!({"replicas": 8}), seed);
         for round in 0..6 {

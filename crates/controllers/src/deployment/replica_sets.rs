@@ -1,4 +1,4 @@
-//! The ReplicaSets of a Deployment while a plan is made: as they are, and as they will be.
+//! The ReplicaSets of a Deployment during planning: their current and their planned size.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::fenceposts::{clamp, fenceposts};
 use crate::template::same_template;
 use crate::view::{Deployment, ReplicaSet};
 
-/// A ReplicaSet and the number of pods it is to have.
+/// A ReplicaSet and its planned number of pods.
 #[derive(Clone, Debug)]
 pub(super) struct Sized {
     pub(super) object: Arc<ReplicaSet>,
@@ -39,7 +39,7 @@ pub(super) fn age(replica_set: &ReplicaSet) -> (Option<jiff::Timestamp>, &str) {
     (replica_set.metadata.creation_timestamp, &replica_set.metadata.name)
 }
 
-/// Pods that a Deployment may have too many and too few while it rolls.
+/// The surge and unavailability limits of a rolling update, in pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) max_surge: i32,
@@ -60,7 +60,7 @@ impl Bounds {
     }
 }
 
-/// Pods that these ReplicaSets are to have.
+/// Planned pods of these ReplicaSets.
 pub(super) fn total_replicas<'a>(sets: impl IntoIterator<Item = &'a Sized>) -> i32 {
     clamp(sets.into_iter().map(|set| i64::from(set.replicas)).sum())
 }

@@ -1,4 +1,4 @@
-//! Revisions: the numbers by which `kubectl rollout history` and `undo` know the ReplicaSets of a Deployment.
+//! Revisions: the numbers that `kubectl rollout history` and `undo` use for the ReplicaSets of a Deployment.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Annotations of a Deployment that are about itself, not about its ReplicaSets.
+/// Annotations of a Deployment that are not copied to its ReplicaSets.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -22,12 +22,12 @@ const NOT_COPIED: [&str; 6] = [
 
 pub(super) type Annotations = BTreeMap<String, String>;
 
-/// The revision of a ReplicaSet; 0 when it has none.
+/// The revision of a ReplicaSet; 0 if it has none.
 pub(super) fn revision(replica_set: &ReplicaSet) -> i64 {
     replica_set.metadata.annotation(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The revision that the new ReplicaSet has to have.
+/// The revision of the new ReplicaSet.
 pub(super) fn next_revision(old: &[Sized]) -> i64 {
     old.iter().map(|set| revision(&set.object)).max().unwrap_or(0).saturating_add(1)
 }
@@ -40,7 +40,7 @@ pub(super) fn max_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
     replica_set.metadata.annotation(MAX_REPLICAS)?.parse().ok()
 }
 
-/// The annotations with the size that later scalings are relative to.
+/// Annotations with the size that proportional scaling starts from.
 pub(super) fn size_annotations(deployment: &Deployment) -> Annotations {
     let replicas = deployment.replicas();
     let max = replicas.saturating_add(Bounds::of(deployment).max_surge);
@@ -50,7 +50,7 @@ pub(super) fn size_annotations(deployment: &Deployment) -> Annotations {
     ])
 }
 
-/// What the new ReplicaSet takes over from its Deployment, with its revision. `current` are its annotations so far.
+/// Annotations that the new ReplicaSet copies from its Deployment, and its revision. `current`: its annotations now.
 pub(super) fn new_replica_set_annotations(
     deployment: &Deployment,
     current: &Annotations,
@@ -61,7 +61,7 @@ pub(super) fn new_replica_set_annotations(
     let mut annotations: Annotations = copied.map(|(key, value)| (key.clone(), value.clone())).collect();
     let had = current.get(REVISION);
     let had_number: i64 = had.and_then(|text| text.parse().ok()).unwrap_or(0);
-    // A revision only grows: an old ReplicaSet that is rolled back to becomes the newest.
+    // Revisions only grow: after a rollback, the old ReplicaSet gets the highest revision.
     if had_number < next {
         annotations.insert(REVISION.to_owned(), next.to_string());
         if let Some(had) = had {
@@ -90,9 +90,9 @@ pub(super) fn changed(current: &Annotations, wanted: Annotations) -> Annotations
     wanted.into_iter().filter(|(key, value)| current.get(key) != Some(value)).collect()
 }
 
-/// Old ReplicaSets beyond the history limit, lowest revision first: without pods, wanted or left, and up to date.
+/// Old ReplicaSets beyond the history limit, lowest revision first. Only those with no pods and a current status.
 pub(super) fn beyond_history(deployment: &Deployment, old: &[Sized]) -> Vec<Sized> {
-    // As of apps/v1: all are kept with the largest number there is.
+    // As in apps/v1: the maximum value means no limit.
     let limit = deployment.spec.revision_history_limit.unwrap_or(10);
     let (Ok(limit), true) = (usize::try_from(limit), limit != i32::MAX) else { return Vec::new() };
     let alive = old.iter().filter(|set| !set.object.metadata.is_deleting());
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rolling_back_gives_a_new_number_and_remembers_the_old() {
+    fn rollback_assigns_a_new_revision_and_records_the_old() {
         let deployment: Deployment = serde_json::from_value(json!({"metadata": {"annotations": {
             "kubernetes.io/change-cause": "x", REVISION: "9",
             "kubectl.kubernetes.io/last-applied-configuration": "{}"}}}))
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn history_keeps_the_latest_and_whatever_has_pods() {
+    fn history_limit_keeps_the_latest_and_those_with_pods() {
         let set = |name: &str, revision: i32, replicas: i32| {
             Sized::new(Arc::new(
                 serde_json::from_value(json!({

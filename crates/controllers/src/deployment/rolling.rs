@@ -3,7 +3,7 @@
 use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
 use crate::fenceposts::clamp;
 
-/// The size of the new ReplicaSet: as large as the surge allows beside the old ones. `current` is its size now, zero
+/// The size of the new ReplicaSet: the surge limits the total with the old ones. `current` is its size now, zero
 /// before it exists.
 pub(super) fn new_size(wanted: i32, bounds: Bounds, rolling: bool, current: i32, old: &[Sized]) -> i32 {
     if current > wanted || !rolling {
@@ -17,8 +17,8 @@ pub(super) fn new_size(wanted: i32, bounds: Bounds, rolling: bool, current: i32,
     clamp(i64::from(current) + room.min(i64::from(wanted) - i64::from(current)))
 }
 
-/// Scales the old ReplicaSets down as far as enough pods stay available: first by their pods that are not, then by
-/// others, the oldest first. Returns whether anything changed.
+/// Scales the old ReplicaSets down while enough pods stay available: first the unavailable pods, then the others,
+/// oldest ReplicaSet first. Returns whether a size changed.
 pub(super) fn scale_down_old(wanted: i32, bounds: Bounds, new: &Sized, old: &mut [Sized]) -> bool {
     let n_old = total_replicas(&*old);
     if n_old == 0 {
@@ -33,12 +33,12 @@ pub(super) fn scale_down_old(wanted: i32, bounds: Bounds, new: &Sized, old: &mut
     let unhealthy = |set: &Sized| set.replicas - set.object.status.available_replicas;
     let by_unhealthy = take(old, spare, unhealthy);
     let available = i64::from(total_available(&*old)) + i64::from(new.object.status.available_replicas);
-    // A status may tell of pods that are on their way out already: never more than the sizes leave to spare.
+    // The status may still count terminating pods: the sizes limit the result as well.
     let by_others = take(old, (available - min_available).min(spare - by_unhealthy), |set| set.replicas);
     by_unhealthy + by_others > 0
 }
 
-/// Takes up to `spare` pods, from each ReplicaSet at most what `from` says.
+/// Removes up to `spare` pods; `from` limits the number per ReplicaSet.
 fn take(old: &mut [Sized], spare: i64, from: impl Fn(&Sized) -> i32) -> i64 {
     let mut left = spare.max(0);
     for set in old {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_replica_set_grows_into_the_surge() {
+    fn new_replica_set_grows_within_the_surge() {
         for (wanted, surge, current, old, size) in [
             (10, 3, 0, vec![10], 3),
             (10, 3, 3, vec![10], 3),
@@ -82,18 +82,18 @@ mod tests {
     }
 
     #[test]
-    fn old_ones_shrink_as_far_as_enough_pods_stay_available() {
-        // wanted, maxUnavailable, new (replicas, available), old (replicas, available), old sizes afterwards
+    fn old_replica_sets_shrink_while_enough_pods_are_available() {
+        // wanted, maxUnavailable, new (replicas, available), old (replicas, available), old sizes after
         for (wanted, unavailable, new, old, sizes) in [
             (10, 2, (3, 0), vec![(10, 10)], vec![8]),
             (10, 0, (3, 0), vec![(10, 10)], vec![10]),
             (10, 0, (3, 3), vec![(10, 10)], vec![7]),
             (10, 2, (5, 3), vec![(8, 8)], vec![5]),
-            // Pods that never came up go first, whichever ReplicaSet they are of.
+            // Unavailable pods are removed first, from any ReplicaSet.
             (10, 2, (0, 0), vec![(8, 8), (4, 0)], vec![8, 0]),
             (10, 2, (0, 0), vec![(5, 5), (5, 5)], vec![3, 5]),
             (10, 10, (10, 0), vec![(10, 10)], vec![0]),
-            // Scaled down a moment ago, and the status does not say so yet.
+            // Scaled down already, but the status does not show it yet.
             (4, 1, (2, 1), vec![(3, 4)], vec![2]),
             (1, 0, (1, 0), vec![(1, 1)], vec![1]),
             (1, 0, (1, 1), vec![(1, 1)], vec![0]),

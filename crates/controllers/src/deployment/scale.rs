@@ -1,4 +1,4 @@
-//! Scaling a Deployment in the middle of a rollout, or while it is paused: in proportion.
+//! Proportional scaling of a Deployment during a rollout or while it is paused.
 
 use std::cmp::Reverse;
 
@@ -7,10 +7,10 @@ use super::revision::max_replicas_annotation;
 use crate::fenceposts::clamp;
 use crate::view::Deployment;
 
-/// Spreads the Deployment's size over its ReplicaSets.
+/// Distributes the Deployment's replicas over its ReplicaSets.
 ///
-/// A single active one gets all of it. When the new one is complete the old ones go. Otherwise each active one changes
-/// by its share, and the largest takes what rounding leaves over.
+/// A single active ReplicaSet gets all. When the new one is complete, the old ones shrink to 0. Otherwise each active
+/// one changes by its share, and the largest takes the rounding remainder.
 pub(super) fn scale(deployment: &Deployment, new: &mut Option<Sized>, old: &mut [Sized]) {
     let wanted = deployment.replicas();
     if let Some(only) = active_or_latest(new, old) {
@@ -30,7 +30,7 @@ pub(super) fn scale(deployment: &Deployment, new: &mut Option<Sized>, old: &mut 
     let mut active: Vec<&mut Sized> = new.iter_mut().chain(old).filter(|set| set.replicas > 0).collect();
     let allowed = if wanted > 0 { i64::from(wanted) + i64::from(bounds.max_surge) } else { 0 };
     let to_add = allowed - i64::from(total_replicas(active.iter().map(|set| &**set)));
-    // The largest first; of equals, the newest grow and the oldest shrink first.
+    // The largest first; among equals, the newest grow first and the oldest shrink first.
     active.sort_by(|a, b| {
         let by_age = age(&a.object).cmp(&age(&b.object));
         Reverse(a.replicas).cmp(&Reverse(b.replicas)).then(if to_add > 0 { by_age.reverse() } else { by_age })
@@ -61,7 +61,7 @@ fn is_saturated(deployment: &Deployment, new: &Sized) -> bool {
     new.replicas == wanted && annotated == Some(wanted) && new.object.status.available_replicas == wanted
 }
 
-/// What one ReplicaSet gains, or loses if negative, out of `left`.
+/// The share of one ReplicaSet in `left`; negative when it shrinks.
 fn share(deployment: &Deployment, bounds: Bounds, set: &Sized, left: i64, to_add: i64) -> i64 {
     if set.replicas == 0 || left == 0 || to_add == 0 {
         return 0;
@@ -73,7 +73,7 @@ fn share(deployment: &Deployment, bounds: Bounds, set: &Sized, left: i64, to_add
         let before = max_replicas_annotation(&set.object).unwrap_or(deployment.status.replicas);
         let before = if before > 0 { i64::from(before) } else { max };
         let scaled = i128::from(set.replicas) * i128::from(max);
-        // Rounded to the nearest, halves up; all numbers are positive here.
+        // Rounds to the nearest, halves up; all numbers are positive here.
         let new_size = (2 * scaled + i128::from(before)) / (2 * i128::from(before));
         i64::try_from(new_size).unwrap_or(i64::MAX) - i64::from(set.replicas)
     };
@@ -98,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_change_in_proportion() {
-        // wanted, maxSurge, the most pods before, sizes (new, old...) before and afterwards
+    fn replica_sets_scale_in_proportion() {
+        // wanted, maxSurge, previous maximum, sizes (new, old...) before and after
         for (wanted, surge, max_before, before, after) in [
             (20, 0, 10, vec![5, 5], vec![10, 10]),
             (5, 0, 10, vec![5, 5], vec![3, 2]),

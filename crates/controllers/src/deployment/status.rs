@@ -1,4 +1,4 @@
-//! Status of a Deployment: numbers, and whether it gets on.
+//! Status of a Deployment: counters, and the progress of the rollout.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,7 +17,7 @@ const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
 
-/// The numbers, and the condition `Available`.
+/// Computes the counters and the condition `Available`.
 pub(super) fn counted(
     deployment: &Deployment,
     new: Option<&Sized>,
@@ -48,14 +48,14 @@ pub(super) fn counted(
     status
 }
 
-/// Says in `Progressing` that the Deployment is paused, or no longer.
+/// Sets `Progressing` when the Deployment is paused or resumed.
 pub(super) fn set_paused(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
     if !has_deadline(deployment) {
         return;
     }
     let reason =
         find_condition(&status.conditions, PROGRESSING).map(|c| c.reason.as_str()).unwrap_or_default();
-    // A rollout that has failed for good stays failed, paused or not.
+    // A rollout that exceeded its deadline stays failed, paused or not.
     if reason == TIMED_OUT {
         return;
     }
@@ -68,7 +68,7 @@ pub(super) fn set_paused(deployment: &Deployment, status: &mut DeploymentStatus,
     }
 }
 
-/// Says in `Progressing` that the ReplicaSet of the current template has been found, or made.
+/// Sets `Progressing` when the ReplicaSet of the current template is found or created.
 pub(super) fn set_new_replica_set(
     deployment: &Deployment,
     status: &mut DeploymentStatus,
@@ -88,7 +88,7 @@ pub(super) fn set_new_replica_set(
     }
 }
 
-/// Says in `Progressing` that the new ReplicaSet could not be made.
+/// Sets `Progressing` when the creation of the new ReplicaSet failed.
 pub(super) fn set_create_failed(
     deployment: &Deployment,
     status: &mut DeploymentStatus,
@@ -100,8 +100,8 @@ pub(super) fn set_create_failed(
     }
 }
 
-/// How a rollout gets on: complete, progressing or out of time. `status` has the numbers already. Returns when the
-/// deadline is to be looked at again.
+/// Sets the progress of a rollout: complete, progressing or deadline exceeded. `status` has its counters already.
+/// Returns when to check the deadline again.
 pub(super) fn set_progress(
     deployment: &Deployment,
     status: &mut DeploymentStatus,
@@ -128,7 +128,7 @@ pub(super) fn set_progress(
             if let Some(current) = current.as_ref().filter(|c| c.is_true()) {
                 progress.last_transition_time = current.last_transition_time;
             }
-            // Each bit of progress moves the deadline.
+            // Any progress resets the deadline.
             remove_condition(&mut status.conditions, PROGRESSING);
             status.conditions.push(progress);
         } else if deadline(deployment, current.as_ref()).is_some_and(|at| at <= now) {
@@ -141,7 +141,7 @@ pub(super) fn set_progress(
     if waits { deadline(deployment, current) } else { None }
 }
 
-/// Passes on what keeps a ReplicaSet from making pods.
+/// Copies the `ReplicaFailure` condition of a ReplicaSet.
 fn set_replica_failure(status: &mut DeploymentStatus, all: &[&Sized]) {
     let failure =
         all.iter().rev().find_map(|set| find_condition(&set.object.status.conditions, REPLICA_FAILURE));
@@ -155,7 +155,7 @@ fn set_replica_failure(status: &mut DeploymentStatus, all: &[&Sized]) {
     }
 }
 
-/// Whether all pods are of the current template and available, and no other is left.
+/// Whether all pods have the current template and are available, and no old pod is left.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let wanted = deployment.replicas();
     status.updated_replicas == wanted
@@ -176,7 +176,7 @@ fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.unwrap_or(600) != i32::MAX
 }
 
-/// When the rollout is out of time; `None` where nothing has started, or it has been complete.
+/// The deadline of the rollout; `None` if it has not started or was complete once.
 fn deadline(deployment: &Deployment, progressing: Option<&Condition>) -> Option<Timestamp> {
     let progressing = progressing?;
     if progressing.reason == COMPLETE || deployment.spec.paused {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_is_complete_progressing_or_out_of_time() {
+    fn rollout_is_complete_progressing_or_past_its_deadline() {
         let before =
             || json!({"replicas": 3, "updatedReplicas": 3, "readyReplicas": 1, "availableReplicas": 1});
         // Progressing before, available pods now, seconds later: reason and status of Progressing.
@@ -246,7 +246,7 @@ mod tests {
             (Some(("False", TIMED_OUT, T0)), 1, 90, TIMED_OUT, "False", false),
             (Some(("False", TIMED_OUT, T0)), 2, 90, UPDATED, "True", true),
             (Some(("False", TIMED_OUT, T0)), 3, 90, COMPLETE, "True", false),
-            // A pod that fails later is not a rollout that fails.
+            // A pod that fails after completion does not fail the rollout.
             (Some(("True", COMPLETE, T0)), 1, 900, COMPLETE, "True", false),
             (Some(("Unknown", RESUMED, T0)), 1, 61, TIMED_OUT, "False", false),
         ] {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn availability_allows_for_what_may_be_unavailable() {
+    fn available_condition_respects_max_unavailable() {
         let now = T0.parse().unwrap();
         for (available, value) in [(3, "True"), (2, "False")] {
             let status = counted(&deployment(None, json!({})), Some(&new_set(3, available)), &[], now);

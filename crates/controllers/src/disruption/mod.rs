@@ -1,4 +1,4 @@
-//! Pod disruption budgets: how many more pods may be evicted.
+//! Pod disruption budgets: compute how many more pods may be evicted.
 
 mod plan;
 
@@ -24,15 +24,15 @@ use super::view::{
 };
 use berth_client::call::CallError;
 
-/// Events of pods come in flocks: one sync for those that come within this time.
+/// Batching window: pod events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The condition of a pod that a component other than its user deletes.
+/// The condition of a pod that a component evicts.
 pub(crate) fn disruption_target(reason: &str, message: &str, now: Timestamp) -> Condition {
     Condition::new("DisruptionTarget", "True", reason, message, now)
 }
 
-/// Where the wanted numbers of pods are.
+/// The resources that hold a wanted pod count.
 #[derive(Clone)]
 pub(crate) struct Scales {
     pub(crate) deployments: Arc<Cache<Deployment>>,
@@ -42,7 +42,7 @@ pub(crate) struct Scales {
 }
 
 impl Scales {
-    /// The top controller of a pod and how many pods it wants; `None` if that cannot be known.
+    /// The top-level controller of a pod and its wanted pod count; `None` if unknown.
     fn of(&self, namespace: &String, owner: &OwnerReference) -> Option<(String, i32)> {
         let key = NamespacedName::new(namespace, &owner.name);
         match owner.kind.as_str() {
@@ -70,7 +70,7 @@ impl Scales {
         }
     }
 
-    /// How many pods the controllers of these pods want together. Pods without a controller add nothing.
+    /// The sum of the wanted pod counts of these pods' controllers. Pods without a controller add nothing.
     fn expected(&self, pods: &[Arc<Pod>]) -> Result<i32, String> {
         let mut wanted: BTreeMap<String, i32> = BTreeMap::new();
         for pod in pods {
@@ -96,7 +96,7 @@ pub(crate) struct DisruptionBudgets {
 }
 
 impl DisruptionBudgets {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -140,7 +140,7 @@ impl DisruptionBudgets {
         controller
     }
 
-    /// Looks at the budgets of a namespace when what its controllers want changes.
+    /// Enqueues the budgets of a namespace when a wanted pod count changes.
     pub(crate) fn follow_scale<T: super::cache::Cached>(
         &self,
         informer: &mut Informer<T>,
@@ -180,7 +180,7 @@ impl DisruptionBudgets {
             }
         };
         if status != budget.status {
-            // Names that are no longer disrupted are taken away one by one: a merge would keep them.
+            // A merge patch keeps absent names, so each name that is no longer disrupted is removed explicitly.
             let mut written = serde_json::to_value(&status).unwrap_or_default();
             for name in
                 budget.status.disrupted_pods.keys().filter(|name| !status.disrupted_pods.contains_key(*name))

@@ -7,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::fenceposts::{Round, scaled};
 use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, set_condition};
 
-/// How long an eviction that was granted counts although its pod is still there.
+/// How long a granted eviction counts while its pod still exists.
 const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
-/// The status that follows from the pods a budget covers, and when an eviction that was granted stops counting.
-/// `expected` is the number of pods that their controllers want.
+/// The status computed from the covered pods, and when a granted eviction stops counting.
+/// `expected` is the sum of the wanted pod counts of their controllers.
 pub(super) fn status(
     budget: &PodDisruptionBudget,
     pods: &[Arc<Pod>],
@@ -26,7 +26,7 @@ pub(super) fn status(
         }
         (Some(min), None) if min.is_string() => (expected, scaled(min, expected, Round::Up).unwrap_or(0)),
         (Some(min), None) => (n_pods, scaled(min, 0, Round::Up).unwrap_or(0)),
-        // Neither is written: one pod must stay.
+        // Neither field is set: one pod must stay.
         (None, None) => (n_pods, 1),
     };
     let mut look_again: Option<Timestamp> = None;
@@ -62,7 +62,7 @@ pub(super) fn status(
     (status, look_again)
 }
 
-/// The status when it cannot be known how many pods are wanted: nothing may be disrupted.
+/// The status when the wanted pod count is unknown: no disruption is allowed.
 pub(super) fn failed(
     budget: &PodDisruptionBudget,
     message: String,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_percentages() {
+    fn numbers_and_percentages_are_applied() {
         // spec, ready, not ready, wanted by controllers: expected, desired, allowed
         for (spec, ready, not_ready, wanted, expected) in [
             (json!({"minAvailable": 2}), 3, 0, 9, (3, 2, 1)),
@@ -123,7 +123,7 @@ mod tests {
             (json!({"maxUnavailable": 1}), 4, 1, 5, (5, 4, 0)),
             (json!({"maxUnavailable": "30%"}), 5, 0, 5, (5, 3, 2)),
             (json!({"maxUnavailable": 9}), 5, 0, 5, (5, 0, 5)),
-            // Pods that are wanted and not there yet count as unavailable.
+            // Wanted pods that do not exist yet count as unavailable.
             (json!({"maxUnavailable": 1}), 3, 0, 5, (5, 4, 0)),
             (json!({}), 2, 0, 2, (2, 1, 1)),
         ] {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn granted_evictions_count_until_they_happen_or_time_out() {
+    fn granted_evictions_count_until_deletion_or_timeout() {
         let granted = json!({"p0": "2026-01-01T00:00:00Z", "gone": "2026-01-01T00:00:00Z"});
         let budget = budget(json!({"minAvailable": 1}), granted);
         let at = |time: &str| status(&budget, &pods(3, 0), 3, time.parse().unwrap());

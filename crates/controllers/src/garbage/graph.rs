@@ -9,9 +9,9 @@ use crate::view::{ObjectMeta, OwnerReference};
 
 pub(super) type Uid = String;
 
-/// Finalizer of an owner that waits for its dependents to go.
+/// Finalizer of an owner whose dependents are deleted first.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an owner whose dependents are to be set free.
+/// Finalizer of an owner whose dependents are orphaned.
 pub(super) const ORPHAN: &str = "orphan";
 
 /// An object.
@@ -43,18 +43,18 @@ impl Node {
         self.finalizers.iter().any(|own| own == finalizer)
     }
 
-    /// Waits for its dependents before it is deleted.
+    /// Whether the owner waits for the deletion of its dependents.
     pub(super) fn is_deleting_foreground(&self) -> bool {
         self.deleting && self.has_finalizer(FOREGROUND)
     }
 
-    /// Removes itself from the owners of its dependents before it is deleted.
+    /// Whether the owner orphans its dependents before it is deleted.
     pub(super) fn is_orphaning(&self) -> bool {
         self.deleting && self.has_finalizer(ORPHAN)
     }
 }
 
-/// The graph. It holds what the informers have shown; an owner that is only referred to is known by its dependents alone.
+/// The graph of the objects that the informers have seen. A missing owner is known only by its dependents' references.
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
@@ -71,7 +71,7 @@ impl Graph {
         self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid))
     }
 
-    /// Takes in an object as it is now; returns whom to look at.
+    /// Updates an object; returns the objects to process.
     pub(super) fn observe(&mut self, node: Node) -> Vec<Uid> {
         let uid = node.uid.clone();
         let old = self.nodes.get(&uid);
@@ -88,7 +88,7 @@ impl Graph {
         for owner in new_owners.iter().filter(|owner| !old_owners.contains(owner)) {
             self.dependents.entry(owner.clone()).or_default().insert(uid.clone());
         }
-        // An owner that waits looks again when a dependent leaves it or stops blocking it.
+        // A waiting owner is processed again when a dependent leaves it or stops blocking it.
         let mut look: Vec<Uid> = Vec::new();
         if is_news {
             look.extend(old_owners.into_iter().filter(|owner| self.waits(owner)));
@@ -103,14 +103,14 @@ impl Graph {
         look
     }
 
-    /// Takes in that an object has a new version in which nothing that matters here has changed.
+    /// Updates the version of an object without a relevant change.
     pub(super) fn touch(&mut self, uid: &str, resource_version: &str) {
         if let Some(node) = self.nodes.get_mut(uid) {
             resource_version.clone_into(&mut node.resource_version);
         }
     }
 
-    /// Takes an object out; returns whom to look at: its dependents, and owners that wait for it.
+    /// Removes an object; returns the objects to process: its dependents, and owners that wait for it.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<Uid> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         let mut look: Vec<Uid> = self.dependents(uid).map(|dependent| dependent.uid.clone()).collect();

@@ -1,8 +1,8 @@
-//! Garbage collection: dependents are deleted when all their owners are absent.
+//! Garbage collection: deletes dependents when all their owners are absent.
 //!
-//! An owner that the watches do not show is asked for at the API, by uid, before anything is deleted because of it; a
-//! uid never comes back, so an absent one is remembered. Deletions name the version that was looked at: if the
-//! owner references have changed meanwhile, nothing is deleted.
+//! If the watches do not show an owner, the collector reads it from the API by uid before it deletes a dependent. A
+//! uid is never reused, so the collector caches absent ones. Deletions carry a resource version: if the
+//! owner references have changed meanwhile, the deletion fails.
 
 mod graph;
 mod plan;
@@ -26,7 +26,7 @@ use super::queue::{Next, Queue, work};
 use super::view::{OwnerReference, PartialObjectMetadata};
 use berth_client::call::CallError;
 
-/// Absent owners that are remembered.
+/// Capacity of the cache of absent owners.
 const MAX_ABSENT: usize = 10_000;
 
 /// The controller.
@@ -42,7 +42,7 @@ struct Shared {
     queue: Arc<Queue<Item>>,
 }
 
-/// An object to look at, by uid.
+/// An object to process, by uid.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Item(Uid);
 
@@ -69,14 +69,14 @@ impl GarbageCollector {
         GarbageCollector { api: api.clone(), shared: Arc::default(), absent: Mutex::default() }
     }
 
-    /// Gets the events of all objects of a resource.
+    /// Handles the events of all objects of a resource.
     pub(crate) fn follow<T: Cached>(&self, kind: &'static Resource, informer: &mut Informer<T>) {
         let shared = self.shared.clone();
         informer.on_change(move |change| {
             let look = match (change.old, change.new) {
                 (_, Some(new)) => {
                     let new = new.meta();
-                    // Most changes are of statuses.
+                    // Most changes affect only the status.
                     let same = change.old.is_some_and(|old| {
                         let old = old.meta();
                         old.owner_references == new.owner_references
@@ -149,7 +149,7 @@ impl GarbageCollector {
         Ok(Next::Wait)
     }
 
-    /// Asks the API whether an owner is gone.
+    /// Reads an owner from the API to check whether it is absent.
     async fn is_absent(
         &self,
         kind: &'static Resource,
@@ -173,7 +173,7 @@ impl GarbageCollector {
         Ok(absent)
     }
 
-    /// Takes an owner out of its dependents' references, then the finalizer off the owner.
+    /// Removes an owner from its dependents' references, then its orphan finalizer.
     async fn orphan(&self, owner: &Node) -> Result<(), CallError> {
         let dependents: Vec<Node> = self.shared.graph().dependents(&owner.uid).cloned().collect();
         let freed = dependents.iter().map(|dependent| {

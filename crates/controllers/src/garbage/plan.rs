@@ -1,4 +1,4 @@
-//! What to do with an object whose owners may be absent. Pure.
+//! The action for an object whose owners may be absent. Pure.
 
 use berth_api::resource::Resource;
 use serde_json::{Value, json};
@@ -8,24 +8,24 @@ use crate::api::Propagation;
 use crate::resources::owner_resource;
 use crate::view::OwnerReference;
 
-/// What is known about an owner.
+/// The known state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerState {
     Present,
-    /// Waits for its dependents to go.
+    /// Waits for the deletion of its dependents.
     DeletingForeground,
     Absent,
-    /// Not in the graph: the API has to be asked.
+    /// Not in the graph: the collector reads it from the API.
     Unknown(&'static Resource),
-    /// Of an unknown kind: the collector does nothing because of it.
+    /// Of an unknown kind: the collector ignores it.
     UnknownKind,
 }
 
-/// The state of an owner of `dependent`, as far as the graph tells.
+/// The state of an owner of `dependent`, according to the graph.
 pub(super) fn owner_state(graph: &Graph, dependent: &Node, owner: &OwnerReference) -> OwnerState {
     let Some(kind) = owner_resource(&owner.api_version, &owner.kind) else { return OwnerState::UnknownKind };
     if kind.namespaced && dependent.key.namespace().is_empty() {
-        // A cluster-scoped object cannot have an owner in a namespace; which one was meant cannot be known.
+        // A cluster-scoped object cannot have a namespaced owner; the intended namespace is unknown.
         return OwnerState::UnknownKind;
     }
     let found = graph.node(&owner.uid).filter(|node| {
@@ -39,19 +39,19 @@ pub(super) fn owner_state(graph: &Graph, dependent: &Node, owner: &OwnerReferenc
     }
 }
 
-/// What to do with an object.
+/// The action for an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     Nothing,
     /// Delete it.
     Delete(Propagation),
-    /// Write these owner references, without those that are gone.
+    /// Write these owner references, without the absent owners.
     SetOwners(Value),
-    /// Write these finalizers: what it waited for is done.
+    /// Write these finalizers: the wait of the object is over.
     SetFinalizers(Vec<String>),
-    /// Set these dependents free first.
+    /// Orphan these dependents first.
     Orphan,
-    /// Look at the dependents, which hold it.
+    /// Process the dependents that block its deletion.
     WaitForDependents,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn plan(graph: &Graph, node: &Node, owners: &[OwnerState]) -> Action 
     })
 }
 
-/// The finalizers of an object but one.
+/// The finalizers of an object without one of them.
 pub(super) fn without(node: &Node, finalizer: &str) -> Vec<String> {
     node.finalizers.iter().filter(|own| *own != finalizer).cloned().collect()
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_goes_when_all_its_owners_are_gone() {
+    fn an_object_is_deleted_when_all_owners_are_absent() {
         use OwnerState::*;
         let pod =
             node(&PODS, json!({"uid": "p", "ownerReferences": [reference("1", true), reference("2", true)]}));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_waits_for_those_that_block_it() {
+    fn an_owner_waits_for_blocking_dependents() {
         let owner = |finalizers: Value| {
             node(
                 &REPLICA_SETS,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_elsewhere_is_no_owner() {
+    fn an_owner_in_another_namespace_is_invalid() {
         let mut graph = Graph::default();
         graph.observe(node(&REPLICA_SETS, json!({"name": "rs", "uid": "1", "namespace": "b"})));
         graph.observe(node(&NODES, json!({"name": "n", "uid": "2", "namespace": null})));

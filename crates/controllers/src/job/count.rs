@@ -1,9 +1,9 @@
-//! Counting pods that have ended, each once.
+//! Counts each ended pod exactly once.
 //!
-//! Pods of a Job carry a finalizer, so none is gone before it is counted. A pod that has ended is first written into
-//! `uncountedTerminatedPods`; then its finalizer is taken off; and when the cache shows that, it moves
+//! Pods of a Job carry a finalizer, so the controller counts each pod before it disappears. It first adds an ended pod
+//! to `uncountedTerminatedPods`. Then it removes the finalizer. When the cache shows the removal, it moves the pod
 //! into the counter. A crash between two steps repeats a step, never a count. Succeeded indexes need no such list: the
-//! set of completed indexes tells by itself.
+//! set of completed indexes contains them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::per_index::{failed_indexes, remembering};
 use super::policy::{Failure, failure};
 use crate::view::{Job, JobStatus, Pod};
 
-/// Finalizer of pods that are to be counted.
+/// Finalizer of pods that are not counted yet.
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label with a pod's completion index.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// How a pod counts.
+/// How the controller counts a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Active,
-    /// Being deleted, but not over for the Job yet.
+    /// Terminating, not counted yet.
     Terminating,
     Succeeded,
     Failed,
 }
 
-/// How a pod counts: one that is being deleted counts as failed at once, unless the Job waits for its end.
+/// Classifies a pod. A terminating pod counts as failed at once, unless the Job waits for its end.
 pub(super) fn outcome(job: &Job, pod: &Pod) -> Outcome {
     match pod.status.phase.as_str() {
         "Succeeded" => Outcome::Succeeded,
@@ -48,19 +48,19 @@ pub(super) fn index_of(pod: &Pod) -> Option<i32> {
     pod.metadata.annotation(INDEX)?.parse().ok().filter(|&index| index >= 0)
 }
 
-/// What counting brings.
+/// The result of counting.
 pub(super) struct Counted {
-    /// Pods whose finalizer is to be taken off once the status is written.
+    /// Pods whose finalizer is removed after the status is written.
     pub(super) release: Vec<Arc<Pod>>,
     pub(super) completed: Indexes,
-    /// The indexes that failed for good.
+    /// Indexes that have failed permanently.
     pub(super) failed: Indexes,
-    /// The last failed pod of each index that is to have another; kept, if the Job goes on, until that is there.
+    /// The last failed pod of each index to retry; kept while the Job runs, until its replacement exists.
     pub(super) last: HashMap<i32, Arc<Pod>>,
 }
 
 impl Counted {
-    /// How many failures are not in the status because their pods are kept.
+    /// Failures missing from the status because their pods are kept.
     pub(super) fn n_kept(&self, job: &Job, status: &JobStatus) -> i32 {
         let listed = &status.uncounted_terminated_pods.failed;
         let kept = self.last.values().filter(|pod| {
@@ -72,14 +72,14 @@ impl Counted {
     }
 }
 
-/// Counts what has ended into `status`. A Job that goes on keeps the pods that remember for their indexes.
+/// Adds the ended pods to `status`. A running Job keeps the pods that hold the failure count of their index.
 pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_on: bool) -> Counted {
     let completions = job.spec.completions.unwrap_or(i32::MAX);
     let mut completed = Indexes::parse(&status.completed_indexes, completions);
     let tracked: HashSet<&str> =
         pods.iter().filter(|pod| is_tracked(pod)).map(|pod| &*pod.metadata.uid).collect();
     let uncounted = &mut status.uncounted_terminated_pods;
-    // Released before: they may move into the counters.
+    // Their finalizer is already removed: they may move into the counters.
     let settle = |uids: &mut Vec<String>, counter: &mut i32| {
         uids.retain(|uid| {
             let waits = tracked.contains(uid.as_str());
@@ -129,7 +129,7 @@ pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_o
     Counted { release, completed, failed, last }
 }
 
-/// Pods that have succeeded and failed, those not in the counters yet included.
+/// Succeeded and failed pods, including those not in the counters yet.
 pub(super) fn totals(status: &JobStatus) -> (i32, i32) {
     let uncounted = &status.uncounted_terminated_pods;
     let add =
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_is_counted_once_whatever_is_repeated() {
+    fn each_pod_is_counted_once_when_steps_repeat() {
         let job: Job = serde_json::from_value(json!({"spec": {"completions": 5}})).unwrap();
         let mut status = JobStatus::default();
         let ended = [

@@ -1,13 +1,13 @@
-//! Sets of completion indexes, written such as `0-2,5`.
+//! Sets of completion indexes, such as `0-2,5`.
 
 use std::fmt;
 
-/// A set of indexes as intervals, both ends included: sorted, and never touching one another.
+/// A set of indexes as inclusive intervals: sorted, disjoint and not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Reads the written form, leaving out what is not below `completions` or not in order.
+    /// Parses the text form; skips values not below `completions` and values out of order.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let mut indexes = Indexes::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -34,7 +34,7 @@ impl Indexes {
         at > 0 && index <= self.0[at - 1].1
     }
 
-    /// Adds an index that is not negative.
+    /// Adds a non-negative index.
     pub(super) fn insert(&mut self, index: i32) {
         if self.contains(index) {
             return;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_read_joined_and_written() {
+    fn indexes_are_parsed_merged_and_formatted() {
         for (text, completions, written) in [
             ("", 5, ""),
             ("0-2,5", 9, "0-2,5"),

@@ -1,4 +1,4 @@
-//! Jobs: pods that run to their end, so many of them.
+//! Jobs: run pods to completion.
 
 mod count;
 mod indexes;
@@ -31,7 +31,7 @@ use super::replica_set::until;
 use super::view::{Job, PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
-/// Events of pods come in flocks: one sync for those that come within this time.
+/// Batching window: pod events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(20);
 
 /// The controller.
@@ -45,7 +45,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -144,7 +144,7 @@ impl Jobs {
         Ok(plan.look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
     }
 
-    /// Takes the finalizer off pods that are counted.
+    /// Removes the finalizer of counted pods.
     async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), CallError> {
         let released = join_all(pods.iter().map(|pod| self.release_one(pod))).await;
         released.into_iter().collect()
@@ -168,7 +168,7 @@ impl Jobs {
         }
     }
 
-    /// Pods whose Job is gone would wait for it for ever.
+    /// Removes the finalizer of pods whose Job is deleted; they could never be deleted otherwise.
     async fn release_pods_of_gone(&self, key: &NamespacedName) -> Result<Next, CallError> {
         let pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
         let is_left = |pod: &Arc<Pod>| {
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_of_an_indexed_job_knows_its_index() {
+    fn pods_of_an_indexed_job_carry_their_index() {
         let job: Job = serde_json::from_value(json!({
             "metadata": {"name": "j", "namespace": "a", "uid": "u"},
             "spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}]}}},

@@ -1,7 +1,7 @@
-//! `backoffLimitPerIndex`: each index fails by itself.
+//! `backoffLimitPerIndex`: each index fails independently.
 //!
-//! How often an index has failed is written on its pods. The last failed pod of an index therefore keeps its finalizer
-//! until the next one is there to remember.
+//! The pods of an index store its failure count. The last failed pod of an index therefore keeps its finalizer
+//! until its replacement exists, which stores the count from then on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use super::plan::{finished_at, pause};
 use super::policy::{Failure, failure};
 use crate::view::{Job, Pod};
 
-/// Annotation: how often the index had failed before this pod, by what counts.
+/// Annotation: counted failures of the index before this pod.
 pub(super) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// Annotation: how often it had failed by what the policy ignores.
+/// Annotation: failures before this pod that the policy ignores.
 pub(super) const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// A number that a pod carries as an annotation; 0 if it does not.
+/// A number in a pod's annotation; 0 if absent.
 fn carried(pod: &Pod, annotation: &str) -> i32 {
     pod.metadata.annotation(annotation).and_then(|text| text.parse().ok()).unwrap_or(0).max(0)
 }
 
-/// The failures of an index that its next pod carries.
+/// Failure counts of the index for its next pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     pub(super) counted: i32,
     pub(super) ignored: i32,
 }
 
-/// The indexes that failed for good: those known, and those of failed pods that are not released yet.
+/// The permanently failed indexes: those in `known`, and those of failed pods that are not released yet.
 pub(super) fn failed_indexes(job: &Job, pods: &[Arc<Pod>], known: &str) -> Indexes {
     let completions = job.spec.completions.unwrap_or(0);
     let mut failed = Indexes::parse(known, completions);
@@ -49,7 +49,7 @@ pub(super) fn failed_indexes(job: &Job, pods: &[Arc<Pod>], known: &str) -> Index
     failed
 }
 
-/// The pods that remember for their index: the last failed one of each index that is neither over nor at work.
+/// The pods that hold the failure count of their index: the last failed one of each index not finished and not active.
 pub(super) fn remembering(
     job: &Job,
     pods: &[Arc<Pod>],
@@ -73,7 +73,7 @@ pub(super) fn remembering(
     last
 }
 
-/// What the next pod of an index carries, given the one that remembers.
+/// Failure counts for the next pod of an index, computed from its last failed pod.
 pub(super) fn next(job: &Job, last: Option<&Arc<Pod>>) -> Failures {
     let Some(last) = last else { return Failures::default() };
     let before = Failures { counted: carried(last, FAILURES), ignored: carried(last, IGNORED) };
@@ -83,7 +83,7 @@ pub(super) fn next(job: &Job, last: Option<&Arc<Pod>>) -> Failures {
     }
 }
 
-/// Until when an index has no new pod, because its last one failed.
+/// The end of the backoff of an index whose last pod failed.
 pub(super) fn backoff_ends(last: &Pod) -> Option<Timestamp> {
     let before = carried(last, FAILURES).saturating_add(carried(last, IGNORED));
     finished_at(last)?.checked_add(pause(usize::try_from(before).unwrap_or(0).saturating_add(1))).ok()

@@ -1,4 +1,4 @@
-//! What a Job has to do next. Pure.
+//! The next actions for a Job. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use super::policy::{self, Failure};
 use crate::pod_control::BURST;
 use crate::view::{Condition, Job, JobStatus, Pod, find_condition, set_condition};
 
-/// First and longest pause after a failed pod, in seconds; doubled by each further one.
+/// Initial and maximum backoff after a failed pod, in seconds; it doubles with each failure.
 const FAILURE_BACKOFF: (i64, i64) = (10, 600);
 
-/// What to do, in this order: write the status, release, delete, create.
+/// The actions, executed in this order: write the status, release, delete, create.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) status: JobStatus,
-    /// Pods that the status has counted: their finalizer is taken off.
+    /// Counted pods: the controller removes their finalizer.
     pub(super) release: Vec<Arc<Pod>>,
-    /// Pods to delete. `uncounted` ones lose their finalizer first, so that they do not count as failures.
+    /// Pods to delete. The controller first removes the finalizer of `uncounted` ones, so they do not count as failed.
     pub(super) delete: Vec<(Arc<Pod>, Uncounted)>,
-    /// Pods to make, with their completion indexes if the Job is indexed.
+    /// Pods to create, with their completion indexes if the Job is indexed.
     pub(super) create: Vec<Option<i32>>,
-    /// What the pods to make remember of their indexes' failures; only with `backoffLimitPerIndex`.
+    /// Failure counts that the new pods carry for their indexes; only with `backoffLimitPerIndex`.
     pub(super) failures: HashMap<i32, Failures>,
-    /// When to look again although nothing changes.
+    /// When to sync again although nothing changes.
     pub(super) look_again: Option<Timestamp>,
-    /// The Job has outlived its time to live.
+    /// The TTL of the finished Job has expired.
     pub(super) expired: bool,
-    /// What has happened, for an event: a warning, the reason and the message.
+    /// Event to emit: whether it is a warning, the reason and the message.
     pub(super) event: Option<(bool, &'static str, String)>,
 }
 
-/// Whether a deletion keeps a pod out of the counters.
+/// Whether a deleted pod is left out of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Uncounted {
     Yes,
@@ -45,7 +45,7 @@ pub(super) enum Uncounted {
 pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut plan = Plan { status: job.status.clone(), ..Plan::default() };
     if job.status.is_finished() {
-        // The rest has no finalizer of the Job.
+        // The other pods lack the finalizer of the Job.
         plan.release = pods.iter().filter(|pod| is_tracked(pod)).cloned().collect();
         plan.expire(job, now);
         return plan;
@@ -61,7 +61,7 @@ pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     plan.decide(job, pods, &active, &counted, now);
     let failing = plan.status.has("FailureTarget");
     if is_ending(&plan.status) {
-        // Nothing is kept for what will not come.
+        // The Job has ended: no pod waits for a replacement.
         plan.release = count(job, pods, &mut plan.status, false).release;
         let uncounted = if failing { Uncounted::No } else { Uncounted::Yes };
         plan.delete.extend(active.iter().map(|pod| (pod.clone(), uncounted)));
@@ -78,13 +78,13 @@ pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     plan
 }
 
-/// Whether the end of a Job is announced.
+/// Whether the Job has `SuccessCriteriaMet` or `FailureTarget`.
 fn is_ending(status: &JobStatus) -> bool {
     status.has("FailureTarget") || status.has("SuccessCriteriaMet")
 }
 
 impl Plan {
-    /// Sees whether the Job has succeeded or failed, and says so in a condition that announces its end.
+    /// Sets the condition that announces success or failure, if one of them has happened.
     fn decide(
         &mut self,
         job: &Job,
@@ -176,7 +176,7 @@ impl Plan {
                 );
                 self.event = Some((false, "Suspended", "Job suspended".to_owned()));
             }
-            // The time it may run counts from its resumption.
+            // The active deadline counts from the resumption.
             self.status.start_time = None;
             return;
         }
@@ -194,7 +194,7 @@ impl Plan {
         }
     }
 
-    /// As many active pods as are wanted.
+    /// Plans creations and deletions to reach the wanted number of active pods.
     fn manage(
         &mut self,
         job: &Job,
@@ -204,7 +204,7 @@ impl Plan {
         now: Timestamp,
     ) {
         let is_over = |index: i32| counted.completed.contains(index) || counted.failed.contains(index);
-        // The least useful last, so that they are the ones cut off.
+        // The least useful pods come last, so the controller deletes them.
         active.sort_by(|a, b| rank(a).cmp(&rank(b)));
         if job.is_indexed() {
             let completions = job.spec.completions.unwrap_or(0);
@@ -221,7 +221,7 @@ impl Plan {
         let (succeeded, _) = totals(&self.status);
         let n_active = number(active.len());
         let wanted = match job.spec.completions {
-            // The first success says that the work is done: no new pods, the others end by themselves.
+            // After the first success the controller creates no pods, and the others run to completion.
             None if succeeded > 0 => n_active,
             None => job.parallelism(),
             Some(completions) => completions.saturating_sub(succeeded).min(job.parallelism()),
@@ -291,7 +291,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timesta
     condition
 }
 
-/// Why the Job fails with one of its pods, if its policy says so.
+/// The reason if the policy fails the Job because of a pod.
 fn fails_job(job: &Job, pods: &[Arc<Pod>]) -> Option<String> {
     let failed = pods.iter().filter(|pod| outcome(job, pod) == Outcome::Failed);
     failed.into_iter().find_map(|pod| match policy::failure(job, pod) {
@@ -300,7 +300,7 @@ fn fails_job(job: &Job, pods: &[Arc<Pod>]) -> Option<String> {
     })
 }
 
-/// Why the Job fails with its indexes, if they have limits of their own: reason and message.
+/// The reason and message if the Job fails because of its indexes, with `backoffLimitPerIndex`.
 fn fails_by_indexes(job: &Job, counted: &Counted) -> Option<(&'static str, &'static str)> {
     let n_failed = counted.failed.len();
     if job.spec.max_failed_indexes.is_some_and(|max| n_failed > max) {
@@ -314,7 +314,7 @@ fn fails_by_indexes(job: &Job, counted: &Counted) -> Option<(&'static str, &'sta
     (n_failed > 0 && over).then_some(("FailedIndexes", "Job has failed indexes"))
 }
 
-/// Containers that are restarted in place count against the limit, too.
+/// In-place container restarts count against the limit as well.
 fn has_restarted_too_often(job: &Job, active: &[Arc<Pod>], limit: i32) -> bool {
     let policy = job.spec.template.pointer("/spec/restartPolicy").and_then(|policy| policy.as_str());
     if policy != Some("OnFailure") {
@@ -324,7 +324,7 @@ fn has_restarted_too_often(job: &Job, active: &[Arc<Pod>], limit: i32) -> bool {
     restarts > 0 && restarts >= i64::from(limit)
 }
 
-/// Until when no new pod is made, because of failures since the last success.
+/// End of the backoff after failures since the last success; no pod is created before.
 fn backoff_ends(pods: &[Arc<Pod>]) -> Option<Timestamp> {
     let ended = |phase: &'static str| {
         pods.iter().filter(move |pod| pod.status.phase == phase).filter_map(|pod| finished_at(pod))
@@ -335,14 +335,14 @@ fn backoff_ends(pods: &[Arc<Pod>]) -> Option<Timestamp> {
     last.checked_add(pause(failures().count())).ok()
 }
 
-/// How long nothing is tried after so many failures (at least one).
+/// Backoff after so many failures (at least one).
 pub(super) fn pause(n_failures: usize) -> SignedDuration {
     let (first, longest) = FAILURE_BACKOFF;
     let doublings = u32::try_from(n_failures.saturating_sub(1)).unwrap_or(u32::MAX).min(30);
     SignedDuration::from_secs(first.checked_shl(doublings).map_or(longest, |seconds| seconds.min(longest)))
 }
 
-/// When a pod ended: when its last container did, or the best there is.
+/// When a pod ended: the end of its last container, or the best estimate.
 pub(super) fn finished_at(pod: &Pod) -> Option<Timestamp> {
     let terminated =
         pod.status.container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
@@ -352,7 +352,7 @@ pub(super) fn finished_at(pod: &Pod) -> Option<Timestamp> {
         .or(pod.metadata.creation_timestamp)
 }
 
-/// Order in which active pods are kept.
+/// The order in which active pods are kept.
 fn rank(pod: &Pod) -> (bool, bool, bool, Option<Timestamp>, &str) {
     (
         !pod.is_ready(),

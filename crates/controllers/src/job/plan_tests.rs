@@ -36,7 +36,7 @@ fn pod(text: &str) -> Arc<Pod> {
     )
 }
 
-/// Plans until nothing is left to release: as if each status were written and each finalizer taken off.
+/// Plans until no pod is left to release; assumes that each status write and finalizer removal succeeds.
 fn settled(mut job: Job, pods: &[&str], now: Timestamp) -> (Plan, Job) {
     let mut pods: Vec<Arc<Pod>> = pods.iter().map(|text| pod(text)).collect();
     loop {
@@ -58,7 +58,7 @@ fn conditions(status: &JobStatus) -> Vec<&str> {
 }
 
 #[test]
-fn pods_are_made_and_deleted_to_fit() {
+fn pods_are_created_and_deleted_to_match_parallelism() {
     let none: [Option<i32>; 0] = [];
     for (spec, pods, create, n_delete) in [
         (json!({}), vec![], vec![None], 0),
@@ -66,7 +66,7 @@ fn pods_are_made_and_deleted_to_fit() {
         (json!({"parallelism": 1}), vec!["a:Running", "b:Running"], none.to_vec(), 1),
         (json!({"parallelism": 0}), vec!["a:Running"], none.to_vec(), 1),
         (json!({"parallelism": 3, "completions": 2}), vec!["a:Succeeded"], vec![None], 0),
-        // Work queues: after the first success no more are made.
+        // Work queues: after the first success the controller creates no more pods.
         (json!({"parallelism": 3}), vec!["a:Succeeded", "b:Running"], none.to_vec(), 0),
         (json!({"suspend": true}), vec!["a:Running"], none.to_vec(), 1),
         (json!({"parallelism": 2, "completions": 2}), vec!["a:Running", "b:Deleting"], vec![None], 0),
@@ -95,7 +95,7 @@ fn pods_are_made_and_deleted_to_fit() {
 }
 
 #[test]
-fn a_job_ends_when_its_pods_have_ended_and_are_counted() {
+fn a_job_ends_after_its_pods_end_and_are_counted() {
     for (spec, pods, expected, succeeded, failed) in [
         (json!({"completions": 1}), vec!["a:Running"], vec![], 0, 0),
         (json!({"completions": 1}), vec!["a:Succeeded"], vec!["SuccessCriteriaMet", "Complete"], 1, 0),
@@ -139,7 +139,7 @@ fn a_job_ends_when_its_pods_have_ended_and_are_counted() {
 }
 
 #[test]
-fn failures_are_followed_by_pauses_that_double() {
+fn backoff_doubles_with_each_failure() {
     let spec = json!({"completions": 5, "parallelism": 1});
     for (pods, pause) in [
         (vec!["a:Failed"], 10),
@@ -154,7 +154,7 @@ fn failures_are_followed_by_pauses_that_double() {
 }
 
 #[test]
-fn deadlines_and_time_to_live() {
+fn active_deadline_and_ttl_are_applied() {
     let running = json!({"startTime": T0});
     let spec = json!({"activeDeadlineSeconds": 30, "ttlSecondsAfterFinished": 60});
     let (early, _) = settled(job(spec.clone(), running.clone()), &["a:Running"], at(29));
@@ -170,7 +170,7 @@ fn deadlines_and_time_to_live() {
 }
 
 #[test]
-fn a_suspended_job_starts_again() {
+fn a_suspended_job_resumes() {
     let spec = json!({"suspend": true, "activeDeadlineSeconds": 5});
     let (plan, mut suspended) = settled(job(spec, json!({"startTime": T0})), &["a:Running"], at(1));
     assert_eq!(plan.delete.iter().map(|(_, uncounted)| *uncounted).collect::<Vec<_>>(), [Uncounted::Yes]);
@@ -185,10 +185,10 @@ fn a_suspended_job_starts_again() {
 }
 
 #[test]
-fn an_index_with_a_limit_of_its_own_fails_by_itself() {
+fn backoff_limit_per_index_fails_one_index() {
     let spec = json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1,
         "backoffLimit": 99});
-    // A failed pod is kept until the next one of its index is there, which remembers one failure more.
+    // A failed pod is kept until its replacement exists, which records one failure more.
     let (plan, kept) = settled(job(spec.clone(), json!({})), &["a:Failed:0:0", "b:Running:1"], at(10));
     assert_eq!(plan.create, [Some(0), Some(2)]);
     assert_eq!(plan.failures[&0], Failures { counted: 1, ignored: 0 });
@@ -196,10 +196,10 @@ fn an_index_with_a_limit_of_its_own_fails_by_itself() {
     assert_eq!((plan.status.failed, plan.status.failed_indexes.as_deref()), (0, Some("")));
     let (plan, _) = settled(kept.clone(), &["a:Failed:0:0", "c:Running:0:1", "b:Running:1"], at(10));
     assert_eq!((plan.status.failed, plan.create), (1, vec![Some(2)]));
-    // It waits for its own failures only.
+    // The backoff of an index depends only on its own failures.
     let (plan, _) = settled(kept.clone(), &["a:Failed:0:0"], at(9));
     assert_eq!((plan.create, plan.look_again), (vec![Some(1), Some(2)], Some(at(10))));
-    // At its limit it is over, and the others go on.
+    // At its limit the index fails, and the others continue.
     let (plan, over) = settled(kept, &["c:Failed:0:1", "b:Running:1"], at(9));
     assert_eq!((plan.status.failed_indexes.as_deref(), plan.create), (Some("0"), vec![Some(2)]));
     assert!(conditions(&plan.status).is_empty());
@@ -217,7 +217,7 @@ fn an_index_with_a_limit_of_its_own_fails_by_itself() {
 }
 
 #[test]
-fn policies_say_what_failure_and_success_are() {
+fn failure_and_success_policies_apply() {
     let on = |action: &str, codes: &[i32]| json!({"action": action, "onExitCodes": {"operator": "In", "values": codes}});
     let rules = json!({"rules": [on("Ignore", &[3]), on("FailJob", &[42])]});
     let spec = json!({"completions": 2, "backoffLimit": 0, "podFailurePolicy": rules, "podReplacementPolicy": "Failed"});
@@ -247,7 +247,7 @@ fn policies_say_what_failure_and_success_are() {
 }
 
 #[test]
-fn an_index_fails_at_once_where_the_policy_says_so() {
+fn policy_fails_an_index_at_once() {
     let rules = json!([{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [7]}}]);
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 5,
         "podFailurePolicy": {"rules": rules}, "podReplacementPolicy": "Failed"});

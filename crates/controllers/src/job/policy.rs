@@ -1,4 +1,4 @@
-//! What a Job's `podFailurePolicy` says of a pod that failed, and its `successPolicy` of the indexes that succeeded.
+//! Evaluates a Job's `podFailurePolicy` for a failed pod, and its `successPolicy` for the succeeded indexes.
 //! Pure. The rules are those of "Jobs" in the Kubernetes documentation.
 
 use super::indexes::Indexes;
@@ -6,12 +6,12 @@ use crate::view::{
     ContainerStatus, Job, OnExitCodes, Pod, PodConditionPattern, PodFailureAction, PodFailureRule,
 };
 
-/// What becomes of a failed pod.
+/// The action for a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// It counts against the limits.
     Counts,
-    /// It is replaced as if it had never been.
+    /// The controller replaces the pod and does not count the failure.
     Ignored,
     /// Its index fails with it.
     FailsIndex,
@@ -19,7 +19,7 @@ pub(super) enum Failure {
     FailsJob(String),
 }
 
-/// What the first rule that matches a failed pod makes of it.
+/// The action of the first rule that matches a failed pod.
 pub(super) fn failure(job: &Job, pod: &Pod) -> Failure {
     let rules = &job.spec.pod_failure_policy.rules;
     let matched = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule, what_matches(rule, pod)?)));
@@ -37,7 +37,7 @@ pub(super) fn failure(job: &Job, pod: &Pod) -> Failure {
     }
 }
 
-/// What of a pod a rule matches, in words; `None` if it does not match.
+/// Describes how a rule matches a pod; `None` if it does not match.
 fn what_matches(rule: &PodFailureRule, pod: &Pod) -> Option<String> {
     let name = || format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
     if let Some(codes) = &rule.on_exit_codes {
@@ -56,7 +56,7 @@ fn what_matches(rule: &PodFailureRule, pod: &Pod) -> Option<String> {
     Some(format!("Pod {} has condition {}", name(), pattern.kind))
 }
 
-/// The exit code of a container that ended badly.
+/// The non-zero exit code of a container.
 fn exit_code(container: &ContainerStatus) -> Option<i64> {
     container.state.terminated.as_ref().map(|terminated| terminated.exit_code).filter(|code| *code != 0)
 }
@@ -71,7 +71,7 @@ fn matches_code(codes: &OnExitCodes, container: &ContainerStatus, code: i64) -> 
         }
 }
 
-/// Which rule of the success policy the succeeded indexes meet, in words; `None` if they meet none.
+/// Describes the success rule that the succeeded indexes meet; `None` if they meet none.
 pub(super) fn success(job: &Job, succeeded: &Indexes) -> Option<String> {
     let completions = job.spec.completions.unwrap_or(0);
     let met = job.spec.success_policy.rules.iter().position(|rule| {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides() {
+    fn first_matching_rule_decides() {
         let job = job(json!({"backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
             {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [42]}},
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_a_matter_of_which_and_how_many() {
+    fn success_policy_checks_indexes_and_count() {
         for (rules, succeeded, wanted) in [
             (json!([{"succeededIndexes": "0,2-3"}]), "0,2", None),
             (json!([{"succeededIndexes": "0,2-3"}]), "0,2,3", Some(0)),

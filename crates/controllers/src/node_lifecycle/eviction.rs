@@ -1,4 +1,4 @@
-//! Pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer.
+//! Evicts pods from nodes whose `NoExecute` taints they do not tolerate, or no longer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::replica_set::until;
 use crate::view::{Node, NodeTaint, Pod};
 use berth_client::call::CallError;
 
-/// When a pod has to leave.
+/// When to evict a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     Never,
@@ -29,8 +29,8 @@ enum Leaves {
     Now,
 }
 
-/// When a pod has to leave a node with these taints: at once if one is not tolerated, otherwise when the first toleration
-/// runs out, counted from when its taint came.
+/// When to evict a pod from a node with these taints: at once if one is not tolerated, otherwise when the first
+/// toleration expires, counted from the time its taint was added.
 fn leaves(tolerations: &[Toleration], taints: &[NodeTaint]) -> Leaves {
     let mut leaves = Leaves::Never;
     for taint in taints.iter().filter(|taint| taint.taint.effect == "NoExecute") {
@@ -39,7 +39,7 @@ fn leaves(tolerations: &[Toleration], taints: &[NodeTaint]) -> Leaves {
         if tolerating.is_empty() {
             return Leaves::Now;
         }
-        // The shortest toleration counts; one without a limit sets none.
+        // The shortest toleration applies; one without a limit sets none.
         let Some(seconds) = tolerating.iter().filter_map(|t| t.toleration_seconds).min() else { continue };
         let at = match taint.time_added {
             _ if seconds <= 0 => return Leaves::Now,
@@ -69,7 +69,7 @@ pub(crate) struct TaintEviction {
 }
 
 impl TaintEviction {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_leave_when_their_toleration_ends() {
+    fn pods_are_evicted_when_their_toleration_expires() {
         let at = |seconds: i64| {
             let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
             Leaves::At(start + SignedDuration::from_secs(seconds))

@@ -1,4 +1,4 @@
-//! Whether a node is heard of, and what is written about one that is not. Pure.
+//! Node health from heartbeats, and the conditions of an unreachable node. Pure.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::view::{Condition, Lease, Node, find_condition};
 
-/// Conditions that a node reports itself, and that are unknown while it is silent.
+/// Conditions that the node reports; they become unknown while its heartbeats are missing.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What was last heard of a node, and when by this process's clock: a node's own clock may be wrong.
+/// The last heartbeat of a node, by this process's clock: the node's own clock may be wrong.
 #[derive(Clone, Debug)]
 pub(super) struct Heard {
     sign: (String, Option<Timestamp>),
@@ -18,8 +18,8 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes in the lease and the heartbeat of a node; either of them renewed is a sign of life. A node that is seen
-    /// for the first time has just been heard of.
+    /// Updates with the lease and the status heartbeat of a node; a renewal of either is a heartbeat. A new node
+    /// counts as healthy now.
     pub(super) fn of(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, now: Instant) -> Heard {
         let heartbeat =
             find_condition(&node.status.conditions, "Ready").and_then(|ready| ready.last_heartbeat_time);
@@ -35,7 +35,7 @@ impl Heard {
     }
 }
 
-/// The conditions to write about a node that is silent; none if they are written.
+/// The conditions to write for a node without heartbeats; none if they are already written.
 pub(super) fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<Condition> {
     let unknown = |kind: &&str| {
         let (reason, message, before) = match find_condition(&node.status.conditions, kind) {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renewed_lease_or_a_heartbeat_is_a_sign_of_life() {
+    fn lease_or_status_renewal_is_a_heartbeat() {
         let node = |heartbeat: &str| -> Node {
             serde_json::from_value(json!({"status": {"conditions": [
                 {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}]}}))
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_a_silent_node_are_unknown() {
+    fn conditions_of_an_unreachable_node_are_unknown() {
         let node: Node = serde_json::from_value(json!({"status": {"conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"},
             {"type": "DiskPressure", "status": "Unknown"},

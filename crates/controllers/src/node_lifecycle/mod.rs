@@ -1,4 +1,4 @@
-//! Nodes that fall silent: their conditions become unknown, taints keep new pods off, and after a while others leave.
+//! Unreachable nodes: sets their conditions to unknown, taints them against new pods, and later evicts their pods.
 
 mod eviction;
 mod health;
@@ -30,7 +30,7 @@ use super::queue::{Next, Queue, work};
 use super::view::{Condition, Lease, Node, PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
-/// Where nodes renew their leases.
+/// The namespace of the node leases.
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// The controller.
@@ -47,7 +47,7 @@ pub(crate) struct NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -60,7 +60,7 @@ impl NodeLifecycle {
         let handler = queue.clone();
         nodes.on_change(move |change| {
             let Some(node) = change.new else { return };
-            // A heartbeat that says what the last one said is no news.
+            // A heartbeat without other changes causes no sync.
             let same = change.old.is_some_and(|old| {
                 let states = |node: &Node| -> Vec<(String, String)> {
                     node.status
@@ -88,10 +88,10 @@ impl NodeLifecycle {
         tokio::join!(by_change, self.monitor(stop));
     }
 
-    /// Sets the taints of a node that has changed.
+    /// Sets the taints of a changed node.
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(node) = self.nodes.get(&key) else { return Ok(Next::Wait) };
-        // A turn is taken once; after it the node keeps what it has.
+        // The eviction turn is used once; afterwards the taints stay as they are.
         let never = self.lock_decisions().get(key.name()) == Some(&Evict::Never);
         self.set_taints(&node, if never { Evict::Never } else { Evict::Keep }).await?;
         Ok(Next::Wait)
@@ -139,13 +139,13 @@ impl NodeLifecycle {
         });
         let written = join_all(changed.map(|(node, decision)| self.set_taints(node, decision))).await;
         for error in written.into_iter().filter_map(Result::err) {
-            // The next round sees the node as it is then.
+            // The next round uses the new state of the node.
             tracing::debug!(%error, "taints not written");
         }
         *self.lock_decisions() = kept;
     }
 
-    /// Writes that nothing is known of a node, and that its pods are not ready.
+    /// Sets the node's conditions to unknown and its pods to not ready.
     async fn mark_silent(&self, node: &Node) {
         let name = &node.metadata.name;
         let conditions = unknown_conditions(node, Timestamp::now());

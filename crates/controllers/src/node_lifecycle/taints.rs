@@ -1,4 +1,4 @@
-//! Which taints a node has because of its conditions. Pure.
+//! The taints of a node that follow from its conditions. Pure.
 
 use berth_api::object::Taint;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Conditions, the value of them that is trouble, and the taint that says so to the scheduler.
+/// Conditions, the value that indicates a problem, and the matching taint.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -19,14 +19,14 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// What to do about the taints that evict pods.
+/// The decision about the taints that evict pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evict {
-    /// Its turn has come: pods are evicted if the node is not ready.
+    /// Evict: the pods are evicted if the node is not ready.
     Now,
-    /// As it is, except that a node that is ready again does not evict.
+    /// Keep the taints, but remove the eviction taint of a node that is ready again.
     Keep,
-    /// No pod is evicted: when all nodes are not ready, the observer is most likely to blame.
+    /// Evict no pod: if all nodes are not ready, the controller's own connection is the likely cause.
     Never,
 }
 
@@ -48,7 +48,7 @@ fn is_eviction(taint: &Taint) -> bool {
     taint.effect == "NoExecute" && (taint.key == NOT_READY || taint.key == UNREACHABLE)
 }
 
-/// The taints a node is to have; `None` if it has them. Taints of others stay, and so does the order.
+/// The wanted taints of a node; `None` if it has them. Other taints and the order are kept.
 pub(super) fn wanted_taints(node: &Node, evict: Evict, now: Timestamp) -> Option<Vec<NodeTaint>> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     let holds = |kind: &str, value: &str| {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_follow_the_conditions() {
+    fn taints_match_the_conditions() {
         const LEAVE: &str = "node.kubernetes.io/unreachable:NoExecute";
         const AVOID: &str = "node.kubernetes.io/unreachable:NoSchedule";
         const LEAVE_UNREADY: &str = "node.kubernetes.io/not-ready:NoExecute";

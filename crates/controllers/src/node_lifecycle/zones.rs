@@ -1,7 +1,7 @@
-//! How fast pods are evicted nodes that are not ready, zone by zone. Pure.
+//! The eviction rate for nodes that are not ready, per zone. Pure.
 //!
-//! A node or two that fail lose their pods soon. Where half a zone fails at once, moving everything would hurt more than
-//! waiting; and where every zone is down, what has failed is the view of them.
+//! The controller evicts the pods of a few failed nodes soon. If half of a zone fails at once, moving all pods costs
+//! more than waiting. If every zone is down, the controller's own connection has most likely failed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) fn zone_of(node: &Node) -> String {
     format!("{}:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
 }
 
-/// How much of a zone is down.
+/// The disruption state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disruption {
     None,
@@ -35,14 +35,14 @@ fn disruption(n_ready: usize, n_not_ready: usize, threshold: f64) -> Disruption 
     }
 }
 
-/// When the pods of one more node in each zone may be evicted.
+/// When the pods of the next node in each zone may be evicted.
 #[derive(Default)]
 pub(super) struct Zones {
     next: HashMap<String, Instant>,
 }
 
 impl Zones {
-    /// Decides for each node, by name. `now` is when.
+    /// Decides for each node, by name. `now` is the current time.
     pub(super) fn decide<'a>(
         &mut self,
         nodes: &[&'a Node],
@@ -83,14 +83,14 @@ impl Zones {
         decisions
     }
 
-    /// Takes the zone's turn, if it has come.
+    /// Uses the zone's eviction turn, if it is due.
     fn take(&mut self, zone: &str, rate: f64, now: Instant) -> bool {
         let pause = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
         if rate <= 0.0 || self.next.get(zone).is_some_and(|next| *next > now) {
             return false;
         }
         let next = self.next.get(zone).copied().unwrap_or(now);
-        // A fast rate is kept although decisions are made only from time to time; a pause saves nothing up.
+        // Catches up on turns missed between two rounds (up to 5 s); a longer pause does not accumulate turns.
         let from = if now.duration_since(next) > Duration::from_secs(5) { now } else { next };
         if let Some(next) = from.checked_add(pause) {
             self.next.insert(zone.to_owned(), next);
@@ -113,8 +113,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Nodes of zones `a` and `b`, so many ready and not ready: nodes of each that are evicted at once, and how
-    /// many are never.
+    /// Nodes of zones `a` and `b`, so many ready and not ready. Returns how many nodes of each are evicted at once, and
+    /// how many never.
     fn decided(a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
         let mut nodes = Vec::new();
         for (zone, (ready, not_ready)) in [("a", a), ("b", b)] {
@@ -130,19 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn zones_that_fail_as_a_whole_are_spared() {
+    fn zones_that_fail_as_a_whole_are_not_evicted() {
         for (a, b, expected) in [
             ((3, 0), (3, 0), (0, 0, 0)),
             ((3, 1), (3, 1), (1, 1, 0)),
-            // One a turn.
+            // One node per turn.
             ((9, 3), (3, 0), (1, 0, 0)),
             // Most of a small zone.
             ((1, 3), (3, 0), (0, 0, 0)),
-            // Most of a large zone: slowly.
+            // Most of a large zone: reduced rate.
             ((20, 40), (3, 0), (1, 0, 0)),
-            // A whole zone, while others are well.
+            // A whole zone, while the others are healthy.
             ((0, 3), (3, 0), (1, 0, 0)),
-            // Everything.
+            // All zones.
             ((0, 3), (0, 1), (0, 0, 4)),
         ] {
             assert_eq!(decided(a, b), expected, "{a:?} {b:?}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_come_at_the_rate() {
+    fn evictions_keep_to_the_rate() {
         let mut zones = Zones::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);

@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers: as many pods as wanted.
+//! ReplicaSets and ReplicationControllers: keep the wanted number of pods.
 
 mod plan;
 mod rank;
@@ -23,10 +23,10 @@ use super::queue::{Next, Queue, work};
 use super::view::{Pod, ReplicaSet};
 use berth_client::call::CallError;
 
-/// Events of pods come in flocks: one sync for those that come within this time.
+/// Batching window: pod events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(10);
 
-/// The controller of one of the two kinds.
+/// The controller of ReplicaSets or of ReplicationControllers.
 pub(crate) struct ReplicaSets {
     kind: &'static Resource,
     api: Api,
@@ -38,7 +38,7 @@ pub(crate) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         kind: &'static Resource,
         api: &Api,
@@ -65,7 +65,7 @@ impl ReplicaSets {
                 old.metadata.generation == new.metadata.generation
                     && old.metadata.is_deleting() == new.metadata.is_deleting()
             });
-            // Most likely the status written by this controller: looked at again, as it may rest on an older one.
+            // Most likely this controller's own status write. The sync runs again: the status may rest on an older one.
             queue.add_after(
                 latest.metadata.namespaced_name(),
                 if same_spec { SETTLE } else { Duration::ZERO },
@@ -150,7 +150,7 @@ impl ReplicaSets {
             self.expectations.deletion_seen(key, &pod.metadata.uid);
             error.get_or_insert(failure);
         }
-        // What the watch has shown before the deletion was expected will not be shown again.
+        // Deletions that the watch reported before they were expected are not reported again.
         for pod in pods {
             let now = self.pods.get(&pod.metadata.namespaced_name());
             if now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting()) {
@@ -169,7 +169,7 @@ impl ReplicaSets {
     }
 }
 
-/// Time from now until `at`, and a little more, so that it is over then.
+/// Time from now until `at`, plus a margin, so that `at` has passed when it ends.
 pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
     let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     left + Duration::from_millis(50)

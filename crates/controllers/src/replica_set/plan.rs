@@ -1,4 +1,4 @@
-//! What a ReplicaSet has to do, and what its status is.
+//! The plan of a ReplicaSet: pods to create or delete, and the status.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::rank::pods_to_delete;
 use crate::pod_control::BURST;
 use crate::view::{Condition, Pod, ReplicaSet, ReplicaSetStatus, remove_condition, set_condition};
 
-/// What a ReplicaSet does to have the pods it wants.
+/// The pods to create or delete.
 #[derive(Debug)]
 pub(super) enum Plan {
     Nothing,
@@ -17,8 +17,8 @@ pub(super) enum Plan {
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Compares the active pods with what is wanted. `related` are the pods of the same Deployment, this ReplicaSet's included;
-/// they are asked for only if there are too many pods.
+/// Compares the active pods with the wanted number. `related` are the pods of the same Deployment, including this
+/// ReplicaSet's; the function calls it only if there are too many pods.
 pub(super) fn plan(
     replica_set: &ReplicaSet,
     active: &[Arc<Pod>],
@@ -36,7 +36,7 @@ pub(super) fn plan(
     }
 }
 
-/// What kept a ReplicaSet from doing what it planned.
+/// The error that kept a ReplicaSet from carrying out its plan.
 #[derive(Debug)]
 pub(super) struct Failure {
     /// `FailedCreate` or `FailedDelete`.
@@ -44,7 +44,7 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// The status that follows from its pods, and when a pod that is ready becomes available.
+/// The status computed from the pods, and when a ready pod becomes available.
 pub(super) fn status(
     replica_set: &ReplicaSet,
     pods: &[Arc<Pod>],
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_is_made_or_deleted_in_bursts() {
+    fn creations_and_deletions_are_limited_per_sync() {
         let now = Timestamp::UNIX_EPOCH;
         for (wanted, active, planned) in [
             (3, 3, (0, 0)),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn status_counts_each_pod_where_it_belongs() {
+    fn status_counts_pods_by_state() {
         let pod = |labels, deleting: Option<&str>, phase, ready: Option<&str>| -> Arc<Pod> {
             let conditions =
                 ready.map(|since| json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]));

@@ -1,4 +1,4 @@
-//! Which pods go first when there are too many.
+//! Ranks the pods to delete when a ReplicaSet has too many.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use crate::view::Pod;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The `n` pods to delete, by the order of kube-controller-manager: unassigned before assigned, pending before
+/// Selects `n` pods to delete, in the order of kube-controller-manager: unassigned before assigned, pending before
 /// running, not ready before ready, lower deletion cost first, from nodes with more pods of the same Deployment
 /// (`related`) first, ready for a shorter time first, more restarts first, younger first. Times are compared by their
-/// order of magnitude, so that an old pod is not spared for a second more; uid and name decide what is left.
+/// order of magnitude, so a difference of seconds between old pods is ignored. Uid and name break ties.
 pub(super) fn pods_to_delete(
     mut active: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
@@ -51,13 +51,13 @@ fn goes_before(a: &Pod, b: &Pod, n_beside: &impl Fn(&Pod) -> usize, now: Timesta
         .then_with(|| a.metadata.name.cmp(&b.metadata.name))
 }
 
-/// The cost of a pod's deletion; one that is not written properly is none.
+/// The deletion cost of a pod; 0 if the annotation is invalid.
 fn deletion_cost(pod: &Pod) -> i32 {
     let written = pod.metadata.annotation(DELETION_COST);
     written.filter(|cost| !cost.starts_with('+')).and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
-/// By the order of magnitude of the age in nanoseconds; an unknown time is the youngest.
+/// Sort key: the order of magnitude of the age in nanoseconds. An unknown time counts as the youngest.
 fn younger_first(a: Option<Timestamp>, b: Option<Timestamp>, now: Timestamp) -> Ordering {
     let magnitude = |time: Option<Timestamp>| {
         let age = now.duration_since(time?).as_nanos();
@@ -83,9 +83,9 @@ mod tests {
         Arc::new(serde_json::from_value(pod).unwrap())
     }
 
-    /// Each first pod goes before the second; `z` is what all others are compared with.
+    /// In each row the first pod ranks before the second; `z` is the baseline.
     #[test]
-    fn the_less_useful_pod_goes_first() {
+    fn less_useful_pods_rank_first() {
         let now = "2026-01-02T00:00:00Z".parse().unwrap();
         let ready_at = |time: &str| json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
         let plain = || pod("z", json!({}));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_share_a_node_with_their_like_go_first() {
+    fn pods_on_nodes_with_more_related_pods_rank_first() {
         let now = "2026-01-02T00:00:00Z".parse().unwrap();
         let on = |name, node| pod(name, json!({"spec": {"nodeName": node}}));
         let mine = vec![on("a", "alone"), on("b", "shared")];

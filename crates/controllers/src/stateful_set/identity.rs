@@ -1,4 +1,4 @@
-//! What makes a pod of a StatefulSet this pod: name, labels, host name and claims.
+//! The identity of a StatefulSet pod: name, labels, host name and claims.
 
 use berth_api::resource::STATEFUL_SETS;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,7 @@ pub(super) fn pod(set: &StatefulSet, ordinal: i64, template: &Value, revision: &
     if !claims.is_empty() {
         let volumes = spec.entry("volumes").or_insert(Value::Null);
         let mut kept: Vec<Value> = volumes.as_array().cloned().unwrap_or_default();
-        // A claim takes the place of a volume of its name.
+        // A claim replaces the volume of the same name.
         kept.retain(|volume| claims.iter().all(|(name, _)| volume["name"] != **name));
         kept.extend(
             claims
@@ -54,7 +54,7 @@ pub(super) fn claim_names(set: &StatefulSet, ordinal: i64) -> impl Iterator<Item
     names.map(move |volume| (volume, format!("{volume}-{pod}")))
 }
 
-/// The claims of the pod of an ordinal. They go with the StatefulSet only if it says so.
+/// The claims of the pod of an ordinal. The StatefulSet owns them only if its retention policy says so.
 pub(super) fn claims(set: &StatefulSet, ordinal: i64) -> Vec<Value> {
     let pod = pod_name(set, ordinal);
     let templates = set.spec.volume_claim_templates.iter().filter_map(|template| {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_its_name_its_labels_and_its_claims() {
+    fn a_pod_has_the_name_labels_and_claims_of_its_ordinal() {
         let set: StatefulSet = serde_json::from_value(json!({
             "metadata": {"name": "db", "namespace": "a", "uid": "u"},
             "spec": {

@@ -1,7 +1,7 @@
-//! StatefulSets: pods with names, made, replaced and taken away in order.
+//! StatefulSets: create, replace and delete named pods in order.
 //!
-//! The retention policy of claims is applied when a claim is made (`whenDeleted`) and when its pod's ordinal is given up
-//! (`whenScaled`); a policy that is changed later does not reach claims made before.
+//! The controller applies the retention policy of claims when it creates a claim (`whenDeleted`) and when it scales
+//! down (`whenScaled`). A later policy change does not affect existing claims.
 
 mod identity;
 mod plan;
@@ -28,7 +28,7 @@ use super::revisions::{History, REVISION_LABEL, history, truncate};
 use super::view::{ControllerRevision, PartialObjectMetadata, Pod, StatefulSet};
 use berth_client::call::CallError;
 
-/// Events of pods come in flocks: one sync for those that come within this time.
+/// Batching window: pod events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(10);
 
 /// The controller.
@@ -42,7 +42,7 @@ pub(crate) struct StatefulSets {
 }
 
 impl StatefulSets {
-    /// A controller that gets events from these informers.
+    /// Creates a controller and registers its handlers with these informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -157,7 +157,7 @@ impl StatefulSets {
         let body = Value::Object(pod).to_string().into_bytes();
         let name = identity::pod_name(set, ordinal);
         match self.api.create::<PartialObjectMetadata>(&PODS, namespace, body).await {
-            // Made a moment ago, or someone else's: the cache will tell.
+            // The pod was just created or belongs to another owner: the cache will show which.
             Err(error) if error.is_already_exists() => Ok(()),
             Err(error) => {
                 self.record_failed(&about, ordinal, set, &error);
@@ -186,7 +186,7 @@ impl StatefulSets {
             && condemned
             && set.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete"
         {
-            // The claims go with the pod.
+            // The pod owns its claims from now on.
             let owner = json!({"apiVersion": PODS.api_version(), "kind": PODS.kind, "name": key.name(),
                 "uid": pod.metadata.uid});
             let patch = json!({"metadata": {"ownerReferences": [owner]}});

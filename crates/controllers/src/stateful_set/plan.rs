@@ -1,4 +1,4 @@
-//! What a StatefulSet has to do next. Pure.
+//! The next actions for a StatefulSet. Pure.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ pub(super) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 /// Label with the pod's ordinal.
 pub(super) const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// Which template a pod is made from.
+/// The template for a new pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Revision {
     Current,
     Update,
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    /// Make the pod of an ordinal, after its claims.
+    /// Create the claims of an ordinal, then its pod.
     Create(i64, Revision),
     /// Delete a pod. `condemned` when its ordinal is no longer wanted.
     Delete { pod: Arc<Pod>, condemned: bool },
-    /// Give an adopted pod the labels of its identity.
+    /// Restore the identity labels of an adopted pod.
     Label(Arc<Pod>, i64),
 }
 
-/// What to do, and the status as of now.
+/// The actions, and the current status.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) actions: Vec<Action>,
     pub(super) status: StatefulSetStatus,
-    /// When a pod that is ready becomes available.
+    /// When a ready pod becomes available.
     pub(super) look_again: Option<Timestamp>,
 }
 
-/// The plan for a StatefulSet and its pods; the revisions by name.
+/// The plan for a StatefulSet and its pods. Revisions are given by name.
 pub(super) fn plan(
     set: &StatefulSet,
     pods: &[Arc<Pod>],
@@ -83,7 +83,7 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// In order, one step at a time, unless pods may go in parallel.
+    /// Plans one step at a time in ordinal order, unless the policy is Parallel.
     fn plan(&mut self, replicas: &[Option<&Arc<Pod>>], condemned: &[(i64, &Arc<Pod>)]) {
         let ordered = self.set.spec.pod_management_policy != "Parallel";
         let start = self.set.ordinals().start;
@@ -116,7 +116,7 @@ impl Steps<'_> {
         }
         for (_, pod) in condemned {
             if !pod.metadata.is_deleting() {
-                // In order, an unhealthy pod above waits for none below: it is the highest, and goes first.
+                // In order, the highest unhealthy pod waits for no lower pod: it is deleted first.
                 self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: true });
             }
             if ordered {
@@ -128,7 +128,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Replaces pods of another revision, the highest ordinal first, down to the partition.
+    /// Replaces pods of other revisions from the highest ordinal down to the partition.
     fn update(&mut self, replicas: &[Option<&Arc<Pod>>]) {
         let rolling = &self.set.spec.update_strategy.rolling_update;
         let max_unavailable = rolling.max_unavailable.as_ref();
@@ -155,7 +155,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Pods below the partition are created again from the current revision.
+    /// Pods below the partition are recreated from the current revision.
     fn revision_of_new(&self, ordinal: i64) -> Revision {
         let strategy = &self.set.spec.update_strategy;
         let below = ordinal - self.set.ordinals().start < i64::from(strategy.rolling_update.partition);
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// A pod by name: `+` available, `-` not ready, `x` ended, `d` being deleted; then its revision.
+    /// Parses a pod: `+` available, `-` not ready, `x` ended, `d` terminating; then its revision.
     fn pod(text: &str) -> Arc<Pod> {
         let (name, rest) = text.split_once(' ').unwrap();
         let (state, revision) = rest.split_at(1);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_come_and_go_in_order() {
+    fn pods_are_created_and_deleted_in_order() {
         for (pods, expected) in [
             (vec![], vec!["make 0"]),
             (vec!["s-0 -2"], vec![]),
@@ -266,16 +266,16 @@ mod tests {
             (vec!["s-0 +2", "s-2 +2"], vec!["make 1"]),
             (vec!["s-0 d2", "s-1 +2", "s-2 +2"], vec![]),
             (vec!["s-0 x2", "s-1 +2", "s-2 +2"], vec!["delete s-0"]),
-            // Too many: the highest goes first, once all others are well, and one at a time.
+            // Too many: the highest is deleted first, one at a time, when all others are healthy.
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 +2"], vec!["delete s-4"]),
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 -2"], vec!["delete s-4"]),
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 d2"], vec![]),
             (vec!["s-0 +2", "s-1 -2", "s-2 +2", "s-3 +2"], vec![]),
-            // Updates go from the top, and wait for each pod to be well again.
+            // Updates start at the highest ordinal and wait until each pod is healthy.
             (vec!["s-0 +1", "s-1 +1", "s-2 +1"], vec!["delete s-2"]),
             (vec!["s-0 +1", "s-1 +1", "s-2 -2"], vec![]),
             (vec!["s-0 +1", "s-1 +1", "s-2 +2"], vec!["delete s-1"]),
-            // Names that are not of this set are none of its business.
+            // Pods whose names are not of this set are ignored.
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-03 +2", "s-x +2", "t-7 +2"], vec![]),
         ] {
             assert_eq!(planned(json!({"replicas": 3}), &pods), expected, "{pods:?}");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_and_strategies() {
+    fn pod_management_policies_and_update_strategies() {
         for (spec, pods, expected) in [
             (
                 json!({"replicas": 2, "podManagementPolicy": "Parallel"}),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_update_makes_the_revision_current() {
+    fn a_completed_update_changes_the_current_revision() {
         let set: StatefulSet =
             serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": {"replicas": 2}})).unwrap();
         let current_revision = |pods: [&str; 2]| {

@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for BudgetSelector {
 pub(crate) struct PodDisruptionBudgetStatus {
     #[serde(deserialize_with = "nullable")]
     pub(crate) observed_generation: i64,
-    /// Pods whose eviction was granted, and when: they count as gone until they are.
+    /// Pods with a granted eviction, and its time: they count as deleted before the deletion.
     #[serde(deserialize_with = "nullable")]
     pub(crate) disrupted_pods: BTreeMap<String, Timestamp>,
     #[serde(deserialize_with = "nullable")]

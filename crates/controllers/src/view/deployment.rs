@@ -36,7 +36,7 @@ pub(crate) struct DeploymentSpec {
     pub(crate) progress_deadline_seconds: Option<i32>,
 }
 
-/// How pods are replaced: of a Deployment (`strategy`), a StatefulSet or a DaemonSet (`updateStrategy`).
+/// The update strategy: of a Deployment (`strategy`), a StatefulSet or a DaemonSet (`updateStrategy`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Strategy {

@@ -45,12 +45,12 @@ pub(crate) struct JobSpec {
     /// `TerminatingOrFailed` (also when empty) or `Failed`.
     #[serde(deserialize_with = "nullable")]
     pub(crate) pod_replacement_policy: String,
-    /// Another controller's name, if that one sees to the Job.
+    /// The name of another controller that manages the Job, if any.
     #[serde(deserialize_with = "nullable")]
     pub(crate) managed_by: String,
 }
 
-/// What becomes of failed pods; the first rule that matches decides.
+/// The policy for failed pods; the first matching rule decides.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodFailurePolicy {
@@ -67,7 +67,7 @@ pub(crate) struct PodFailureRule {
     pub(crate) on_pod_conditions: Vec<PodConditionPattern>,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum PodFailureAction {
     FailJob,
@@ -99,20 +99,20 @@ pub(crate) struct PodConditionPattern {
 }
 
 impl PodConditionPattern {
-    /// `True` unless the pattern says otherwise.
+    /// `True` if the pattern has no status.
     pub(crate) fn status(&self) -> &str {
         if self.status.is_empty() { "True" } else { &self.status }
     }
 }
 
-/// When an Indexed Job has succeeded before all its indexes have; any rule suffices.
+/// When an Indexed Job succeeds before all its indexes do; any rule suffices.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SuccessPolicy {
     pub(crate) rules: Vec<SuccessRule>,
 }
 
-/// So many of these indexes: all of them, or so many of all, if the other is not said.
+/// At least `count` of these indexes. Without a count: all of them. Without indexes: of all indexes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SuccessRule {
@@ -120,7 +120,7 @@ pub(crate) struct SuccessRule {
     pub(crate) succeeded_count: Option<i32>,
 }
 
-/// `status` of a Job. Times that are absent are written as `null`, so that a merge takes them away.
+/// `status` of a Job. Absent times are written as `null`, so that a merge patch removes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct JobStatus {
@@ -142,7 +142,7 @@ pub(crate) struct JobStatus {
     pub(crate) failed: i32,
     #[serde(deserialize_with = "nullable")]
     pub(crate) completed_indexes: String,
-    /// The indexes that failed for good; only with `backoffLimitPerIndex`.
+    /// The permanently failed indexes; only with `backoffLimitPerIndex`.
     pub(crate) failed_indexes: Option<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) uncounted_terminated_pods: UncountedTerminatedPods,
@@ -169,7 +169,7 @@ impl Cached for Job {
 }
 
 impl Job {
-    /// Pods at one time.
+    /// Maximum concurrent pods.
     pub(crate) fn parallelism(&self) -> i32 {
         self.spec.parallelism.unwrap_or(1).max(0)
     }
@@ -180,12 +180,12 @@ impl Job {
 }
 
 impl JobStatus {
-    /// Whether a condition holds.
+    /// Whether a condition is true.
     pub(crate) fn has(&self, kind: &str) -> bool {
         find_condition(&self.conditions, kind).is_some_and(Condition::is_true)
     }
 
-    /// Whether the Job is over, for good or ill.
+    /// Whether the Job has completed or failed.
     pub(crate) fn is_finished(&self) -> bool {
         self.has("Complete") || self.has("Failed")
     }

@@ -1,7 +1,7 @@
-//! What the controllers look at of the objects they watch.
+//! Partial views of the objects that the controllers watch.
 //!
 //! Partial on purpose: a cache of ten thousands of pods holds only what a decision needs. Templates stay JSON, so that
-//! what is made from them carries every field, also those this crate has never heard of. As in Kubernetes' own
+//! the created objects keep every field, including fields unknown to this crate. As in Kubernetes' own
 //! decoding, `null` means the same as an absent field.
 
 mod budget;

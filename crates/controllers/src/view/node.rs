@@ -28,7 +28,7 @@ pub(crate) struct NodeSpec {
     pub(crate) taints: Vec<NodeTaint>,
 }
 
-/// A taint with the time it came.
+/// A taint with the time it was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeTaint {
@@ -54,7 +54,7 @@ impl Cached for Node {
     fn index(&self, _add: &mut dyn FnMut(Index)) {}
 }
 
-/// A lease: by renewing it a node says that it is there.
+/// A lease: the node renews it as a heartbeat.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Lease {

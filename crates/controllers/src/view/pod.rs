@@ -30,7 +30,7 @@ pub(crate) struct PodSpec {
     affinity: Affinity,
 }
 
-/// The one part of `affinity` that is looked at: the node that a daemon pod is meant for.
+/// The parsed part of `affinity`: the node that a daemon pod is pinned to.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Affinity {
@@ -87,7 +87,7 @@ pub(crate) struct ContainerStatus {
     pub(crate) state: ContainerState,
 }
 
-/// State of a container, as far as it has ended.
+/// State of a container; only `terminated` is parsed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerState {
@@ -123,7 +123,7 @@ impl Pod {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Whether it counts towards the replicas of its controller: neither ended nor being deleted.
+    /// Whether it counts towards the replicas of its controller: neither ended nor terminating.
     pub(crate) fn is_active(&self) -> bool {
         !self.is_terminal() && !self.metadata.is_deleting()
     }
@@ -136,12 +136,12 @@ impl Pod {
         self.ready_condition().is_some_and(Condition::is_true)
     }
 
-    /// When the pod became ready, if it is.
+    /// When the pod became ready; `None` if it is not.
     pub(crate) fn ready_since(&self) -> Option<Timestamp> {
         self.ready_condition().filter(|c| c.is_true()).and_then(|c| c.last_transition_time)
     }
 
-    /// When the pod is, or will be, available: ready for `min_ready_seconds`. `None` while it is not ready.
+    /// When the pod is available: ready for `min_ready_seconds`; may be in the future. `None` while it is not ready.
     pub(crate) fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         if !self.is_ready() {
             return None;
@@ -157,7 +157,7 @@ impl Pod {
         self.available_at(min_ready_seconds).is_some_and(|at| at <= now)
     }
 
-    /// The node the pod is on, or, of a daemon pod, is meant for.
+    /// The node the pod is bound to, or the node a daemon pod is pinned to.
     pub(crate) fn target_node(&self) -> Option<&str> {
         if !self.spec.node_name.is_empty() {
             return Some(&self.spec.node_name);

@@ -45,7 +45,7 @@ pub(crate) struct StatefulSetSpec {
     pub(crate) persistent_volume_claim_retention_policy: RetentionPolicy,
 }
 
-/// What becomes of claims; `Retain` also when empty, or `Delete`.
+/// Retention policy of claims: `Retain` (also when empty) or `Delete`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RetentionPolicy {
@@ -85,7 +85,7 @@ pub(crate) struct StatefulSetStatus {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ControllerRevision {
     pub(crate) metadata: ObjectMeta,
-    /// A strategic merge patch that makes the object's template this one.
+    /// A strategic merge patch that restores this template.
     #[serde(deserialize_with = "nullable")]
     pub(crate) data: Value,
     #[serde(deserialize_with = "nullable")]

@@ -11,7 +11,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_knows_how_many_may_go() {
+async fn a_budget_reports_its_allowed_disruptions() {
     let world = World::new(2).await;
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 4,
         "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "run")}});
@@ -49,7 +49,7 @@ async fn a_budget_knows_how_many_may_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_pod_is_made_twice_while_controllers_come_and_go() {
+async fn no_pod_is_created_twice_when_controllers_restart() {
     let world = World::new(3).await;
     for i in 0..5 {
         let app = format!("app{i}");
@@ -69,7 +69,7 @@ async fn no_pod_is_made_twice_while_controllers_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn controllers_go_on_after_the_server_was_away() {
+async fn controllers_resume_after_a_server_outage() {
     let dir = std::env::temp_dir().join(format!("berth-controllers-{}", std::process::id()));
     let start = || async {
         let options = ServerOptions { data_dir: Some(dir.clone()), ..ServerOptions::default() };
@@ -114,7 +114,7 @@ async fn controllers_go_on_after_the_server_was_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_grants_one_eviction_after_the_other() {
+async fn a_budget_grants_one_eviction_at_a_time() {
     let world = World::new(2).await;
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3,
         "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "run")}});

@@ -1,4 +1,4 @@
-//! Owners, namespaces and what goes with them.
+//! Owners, namespaces and the deletion of their dependents.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn with_pods(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependents_go_in_the_background_or_first_or_stay() {
+async fn background_foreground_and_orphan_deletion() {
     let world = World::new(2).await;
     let rs = with_pods(&world).await;
     world.delete(&rs, json!({"propagationPolicy": "Background"})).await;
@@ -43,7 +43,7 @@ async fn dependents_go_in_the_background_or_first_or_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_that_is_not_there_is_looked_for_before_anything_goes() {
+async fn an_unknown_owner_is_read_before_dependents_are_deleted() {
     let world = World::new(1).await;
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = |name: &str, owners: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}});
@@ -75,7 +75,7 @@ async fn an_owner_that_is_not_there_is_looked_for_before_anything_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_goes_with_everything_in_it() {
+async fn namespace_deletion_deletes_all_its_objects() {
     let world = World::new(2).await;
     world
         .create(

@@ -16,7 +16,7 @@ fn deployment(image: &str, spec: Value) -> Value {
     deployment
 }
 
-/// As `kubectl rollout status` sees it.
+/// The check of `kubectl rollout status`.
 fn is_rolled_out(deployment: &Value) -> bool {
     let (spec, status) = (&deployment["spec"], &deployment["status"]);
     status["observedGeneration"].as_i64() >= deployment["metadata"]["generation"].as_i64()
@@ -35,7 +35,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rolling_update_keeps_to_its_bounds_and_is_undone() {
+async fn a_rolling_update_keeps_its_limits_and_is_undone() {
     let world = World::new(3).await;
     let strategy = json!({"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}});
     world.create(DEPLOYMENTS, &deployment("one", strategy)).await;
@@ -97,7 +97,7 @@ async fn a_rolling_update_keeps_to_its_bounds_and_is_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stuck_rollout_says_so_scales_in_proportion_and_is_cleaned_up() {
+async fn a_stuck_rollout_is_reported_scales_in_proportion_and_is_cleaned_up() {
     let world = World::new(2).await;
     let spec = json!({"progressDeadlineSeconds": 1, "revisionHistoryLimit": 0,
         "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}});
@@ -112,7 +112,7 @@ async fn a_stuck_rollout_says_so_scales_in_proportion_and_is_cleaned_up() {
         .await;
     assert_eq!(condition(&stuck, "Progressing")["reason"], "ProgressDeadlineExceeded");
 
-    // Twice the size: each ReplicaSet gets its share. 4 and 2 of 6 become 7 and 3 of 10.
+    // Twice the size: each ReplicaSet gets its proportion. 4 and 2 of 6 become 7 and 3 of 10.
     world.merge(WEB, json!({"spec": {"replicas": 8}})).await;
     world
         .until_listed("scaled in proportion", REPLICA_SETS, |sets| {
@@ -129,7 +129,7 @@ async fn a_stuck_rollout_says_so_scales_in_proportion_and_is_cleaned_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_rollout_waits_and_recreate_leaves_no_two_templates_together() {
+async fn a_paused_rollout_waits_and_recreate_never_mixes_templates() {
     let world = World::new(2).await;
     let spec = json!({"strategy": {"type": "Recreate", "rollingUpdate": null}, "paused": true});
     world.create(DEPLOYMENTS, &deployment("one", spec)).await;

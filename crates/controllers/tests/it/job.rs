@@ -58,7 +58,7 @@ async fn a_job_fails_at_its_limit_and_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_suspended_job_has_no_pods_and_a_deleted_one_leaves_none_behind() {
+async fn a_suspended_job_has_no_pods_and_a_deleted_one_deletes_its_pods() {
     let world = World::new(1).await;
     let path = format!("{JOBS}/j");
     world.create(JOBS, &job("run", json!({"parallelism": 3, "completions": 3}))).await;

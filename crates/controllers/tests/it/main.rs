@@ -1,4 +1,4 @@
-//! The controllers against the server, with nodes that are only made believe.
+//! The controllers against the server, with simulated nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

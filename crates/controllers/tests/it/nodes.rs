@@ -1,4 +1,4 @@
-//! Nodes that fall silent, cordons, and pods that have to leave.
+//! Unreachable nodes, cordons, and evicted pods.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_leave_a_node_that_falls_silent_when_they_no_longer_tolerate_it() {
+async fn pods_are_evicted_from_an_unreachable_node_when_their_toleration_expires() {
     let mut options = options();
     options.node_monitor_grace_period = Duration::from_secs(4);
     let world = World::with(3, options).await;
@@ -84,7 +84,7 @@ async fn pods_leave_a_node_that_falls_silent_when_they_no_longer_tolerate_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cordon_is_a_taint_and_no_execute_means_now() {
+async fn cordon_adds_a_taint_and_no_execute_evicts_at_once() {
     let world = World::new(2).await;
     world.merge("/api/v1/nodes/n0", json!({"spec": {"unschedulable": true}})).await;
     world.until("tainted", "/api/v1/nodes/n0", |node| has_taint(node, "unschedulable", "NoSchedule")).await;

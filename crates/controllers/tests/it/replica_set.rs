@@ -17,7 +17,7 @@ fn all_ready(n: usize) -> impl Fn(&[Value]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_useful_pods_go_first() {
+async fn the_least_useful_pods_are_deleted_first() {
     let world = World::new(2).await;
     let rs = format!("{REPLICA_SETS}/rs");
     world.create(REPLICA_SETS, &replica_set(5)).await;
@@ -67,7 +67,7 @@ async fn pods_are_adopted_released_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replication_controller_and_a_refused_template() {
+async fn replication_controllers_and_refused_templates() {
     let world = World::new(1).await;
     let rcs = "/api/v1/namespaces/default/replicationcontrollers";
     let rc = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "rc"},

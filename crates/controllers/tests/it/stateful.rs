@@ -18,7 +18,7 @@ fn set_image(image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stateful_pods_come_update_and_go_in_order() {
+async fn stateful_pods_are_created_updated_and_deleted_in_order() {
     let world = World::new(2).await;
     let db = format!("{STATEFUL_SETS}/db");
     let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {
@@ -32,7 +32,7 @@ async fn stateful_pods_come_update_and_go_in_order() {
     assert_eq!(names(&pods), ["db-0", "db-1", "db-2"]);
     let claims = world.list("/api/v1/namespaces/default/persistentvolumeclaims").await;
     assert_eq!(names(&claims), ["data-db-0", "data-db-1", "data-db-2"]);
-    // Each was made when the one before it was ready.
+    // Each pod was created after the previous one was ready.
     let version = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().unwrap().to_owned();
     assert!(pods.windows(2).all(|pair| version(&pair[0]) <= version(&pair[1])));
     let pod = &pods[2];
@@ -71,7 +71,7 @@ async fn stateful_pods_come_update_and_go_in_order() {
     numbers.sort();
     assert_eq!(numbers, [1, 2]);
 
-    // As `kubectl rollout undo` does: the old revision's data is the patch.
+    // The same as `kubectl rollout undo`: the old revision's data is the patch.
     let old = revisions.iter().find(|revision| revision["revision"] == 1).unwrap();
     let content = "application/strategic-merge-patch+json";
     let patch = old["data"].to_string();
@@ -96,7 +96,7 @@ async fn stateful_pods_come_update_and_go_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn daemons_follow_the_nodes() {
+async fn daemon_pods_match_the_nodes() {
     let world = World::new(2).await;
     let agent = format!("{DAEMON_SETS}/agent");
     let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {
@@ -117,7 +117,7 @@ async fn daemons_follow_the_nodes() {
     assert!(tolerations.iter().any(|t| t["key"] == "node.kubernetes.io/unschedulable"), "{tolerations:?}");
     world.until("counted", &agent, |agent| agent["status"]["numberAvailable"] == 3).await;
 
-    // A cordoned node keeps its daemon, one with a taint that is not tolerated loses it.
+    // A cordoned node keeps its daemon pod; a node with an untolerated taint loses it.
     world.merge("/api/v1/nodes/n1", json!({"spec": {"unschedulable": true}})).await;
     let taint = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});
     world.merge("/api/v1/nodes/n2", taint).await;
@@ -136,7 +136,7 @@ async fn daemons_follow_the_nodes() {
         .await;
     world.until("counted", &agent, |agent| agent["status"]["updatedNumberScheduled"] == 2).await;
 
-    // A node goes: its pod is collected.
+    // A node is deleted: its pod is garbage-collected.
     world.delete("/api/v1/nodes/n0", Value::Null).await;
     world.until_listed("collected", PODS, |pods| pods.len() == 1).await;
     world.end().await;

@@ -1,4 +1,4 @@
-//! A server, the controllers, and a stand-in for scheduler and kubelets.
+//! A server, the controllers, and a simulation of the scheduler and the kubelets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{admin, call, delete, get, merge, post, send, server};
 
-/// Everything that runs.
+/// All components of the test cluster.
 pub struct World {
     pub client: Client,
     server: ApiServer,
@@ -23,19 +23,19 @@ pub struct World {
     kubelets: tokio::task::JoinHandle<()>,
 }
 
-/// What the stand-in does, and what it has seen.
+/// The settings and observations of the simulation.
 #[derive(Default)]
 struct Nodes {
-    /// Nodes that have stopped talking.
+    /// Nodes without heartbeats.
     dead: BTreeSet<String>,
-    /// Names of pods that stay although they are to go.
+    /// Names of terminating pods that stay.
     held: bool,
-    /// By the label `app`: most pods at one time that are not on their way out, and fewest that were ready since the first
-    /// time that as many as now were.
+    /// By the label `app`: the maximum of concurrent non-terminating pods, and the minimum of ready pods after the
+    /// current number was ready for the first time.
     extremes: BTreeMap<String, (usize, usize)>,
 }
 
-/// Options with which nothing takes long.
+/// Options with short delays.
 pub fn options() -> ControllerOptions {
     let mut options = ControllerOptions::default();
     options.node_monitor_grace_period = Duration::from_secs(3600);
@@ -47,7 +47,7 @@ pub fn options() -> ControllerOptions {
 }
 
 impl World {
-    /// A cluster of so many nodes.
+    /// A cluster with `n` nodes.
     pub async fn new(n_nodes: usize) -> World {
         World::with(n_nodes, options()).await
     }
@@ -72,7 +72,7 @@ impl World {
         self.create("/api/v1/nodes", &node).await;
     }
 
-    /// A node stops talking, or talks again.
+    /// Stops or resumes the heartbeats of a node.
     pub fn set_dead(&self, node: &str, dead: bool) {
         let mut nodes = self.nodes.lock().unwrap();
         if dead {
@@ -82,17 +82,17 @@ impl World {
         }
     }
 
-    /// Pods that are told to go stay, or go at last.
+    /// Whether terminating pods stay or are removed.
     pub fn hold_pods(&self, held: bool) {
         self.nodes.lock().unwrap().held = held;
     }
 
-    /// Starts to watch the extremes of an app anew.
+    /// Resets the recorded extremes of an app.
     pub fn watch_extremes(&self, app: &str, n_now: usize) {
         self.nodes.lock().unwrap().extremes.insert(app.to_owned(), (n_now, n_now));
     }
 
-    /// Most pods, and fewest ready ones, since then.
+    /// The maximum of pods and the minimum of ready pods since the reset.
     pub fn extremes(&self, app: &str) -> (usize, usize) {
         self.nodes.lock().unwrap().extremes[app]
     }
@@ -125,7 +125,7 @@ impl World {
         assert!(code.is_success(), "{path}: {code} {status}");
     }
 
-    /// Looks until an object is as wanted.
+    /// Waits until an object meets a condition.
     pub async fn until(&self, what: &str, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = None;
         for _ in 0..1500 {
@@ -138,7 +138,7 @@ impl World {
         panic!("not in time: {what}; {path} is {}", last.unwrap_or_default());
     }
 
-    /// Looks until nothing is at a path.
+    /// Waits until no object exists at a path.
     pub async fn until_gone(&self, path: &str) {
         let mut last = Value::Null;
         for _ in 0..1500 {
@@ -151,7 +151,7 @@ impl World {
         panic!("still there: {last}");
     }
 
-    /// Looks until the objects of a list are as wanted.
+    /// Waits until the objects of a list meet a condition.
     pub async fn until_listed(
         &self,
         what: &str,
@@ -163,7 +163,7 @@ impl World {
         list["items"].as_array().unwrap().clone()
     }
 
-    /// Ends everything; what broke meanwhile fails the test.
+    /// Stops all components; a failure in one of them fails the test.
     pub async fn end(self) {
         self.stop.cancel();
         self.controllers.await.unwrap();

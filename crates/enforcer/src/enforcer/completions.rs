@@ -35,7 +35,7 @@ impl Enforcer {
                 self.eviction_completed(&sent, outcome);
                 let Eviction { namespace, name, uid, .. } = &sent.eviction;
                 if self.pods.get(namespace, name).is_none_or(|known| *known.uid != **uid) {
-                    // It was deleted before the answer arrived: nothing of it may be kept.
+                    // The pod was deleted before the answer arrived: its entry must not be kept.
                     self.forget_pod(uid);
                 }
                 self.evaluate_by(Instant::now());

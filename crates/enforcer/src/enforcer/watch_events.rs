@@ -1,4 +1,4 @@
-//! Watch events, and the violations that begin and end with them.
+//! Watch events, and the violations that start and end with them.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Enforcer {
         let created = pod.metadata.creation_timestamp;
         let created = created.and_then(|at| at.checked_add(LATEST_IN_A_SECOND).ok());
         let now = Timestamp::now();
-        // A pod that existed before this process started is as old as it says, at the end of that second.
+        // For a pod that existed before this process started, use its creation time, at the end of that second.
         let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
         let grace = self.pods.set(pod, seen_at);
         if grace != GraceChange::Unchanged {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::throttled::{LimitKind, Throttled};
 use super::{Candidate, ENTRY_BYTES, LimitOptions, after, before, millis, of_millis};
 
-/// The stored size of a round's begin.
+/// The stored size of a round's start.
 const BEGIN_BYTES: usize = 16;
 
 /// By workload and term, when each round of the window began, in milliseconds since 1970.

@@ -10,7 +10,7 @@ fn at(seconds: u64) -> Timestamp {
     after(start(), Duration::from_secs(seconds))
 }
 
-/// No limit but what a test sets.
+/// No limits except those that a test sets.
 fn loose() -> LimitOptions {
     LimitOptions {
         evictions_per_second: 1000.0,
@@ -46,7 +46,7 @@ fn throttled(limiter: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Time
 }
 
 #[test]
-fn limits_of_nodes_namespaces_and_workloads_hold_within_the_window() {
+fn limits_of_nodes_namespaces_and_workloads_apply_within_the_window() {
     for (options, brake) in [
         (LimitOptions { max_per_node: 2, ..loose() }, LimitKind::Node),
         (LimitOptions { max_per_namespace: 2, ..loose() }, LimitKind::Namespace),
@@ -55,7 +55,7 @@ fn limits_of_nodes_namespaces_and_workloads_hold_within_the_window() {
         let mut limiter = limiter(options);
         limiter.reserve(&candidate("a"), at(0)).unwrap();
         limiter.reserve(&candidate("b"), at(100)).unwrap();
-        // The first of the two is forgotten after the window of 600 s.
+        // The first of the two expires after the window of 600 s.
         assert_eq!(throttled(&mut limiter, &candidate("c"), at(101)), (brake, 600));
         let elsewhere =
             Candidate { node: "n2", namespace: "other", workload: "other/ReplicaSet/x", ..candidate("d") };
@@ -67,7 +67,7 @@ fn limits_of_nodes_namespaces_and_workloads_hold_within_the_window() {
 }
 
 #[test]
-fn one_pod_of_a_small_workload_may_always_go() {
+fn one_pod_of_a_small_workload_is_always_allowed() {
     let mut limiter = limiter(LimitOptions { max_workload_share: 0.1, ..loose() });
     let of_two = |uid| Candidate { n_workload_pods: 2, ..candidate(uid) };
     limiter.reserve(&of_two("a"), at(0)).unwrap();
@@ -75,31 +75,31 @@ fn one_pod_of_a_small_workload_may_always_go() {
 }
 
 #[test]
-fn evictions_keep_their_distance() {
+fn evictions_keep_the_minimum_interval() {
     let mut limiter = limiter(LimitOptions { evictions_per_second: 0.5, ..loose() });
     limiter.reserve(&candidate("a"), at(0)).unwrap();
     assert_eq!(throttled(&mut limiter, &candidate("b"), at(1)), (LimitKind::Rate, 2));
-    // Taking an eviction back does not make the next one come sooner.
+    // A cancelled eviction does not shorten the interval.
     limiter.cancel("a");
     assert_eq!(throttled(&mut limiter, &candidate("b"), at(1)), (LimitKind::Rate, 2));
     limiter.reserve(&candidate("b"), at(2)).unwrap();
 }
 
 #[test]
-fn several_in_a_second_may_go_at_once() {
+fn a_rate_above_one_per_second_allows_a_burst() {
     let mut limiter = limiter(LimitOptions { evictions_per_second: 2.5, ..loose() });
     let millis = |n| of_millis(millis(start()) + n);
     limiter.reserve(&candidate("a"), millis(0)).unwrap();
     limiter.reserve(&candidate("b"), millis(1)).unwrap();
     let held = limiter.reserve(&candidate("c"), millis(2)).unwrap_err();
-    // Two in 0.8 s are 2.5 a second.
+    // Two in 0.8 s are 2.5 per second.
     assert_eq!((held.limit_kind, held.until), (LimitKind::Rate, millis(800)));
     limiter.reserve(&candidate("c"), millis(800)).unwrap();
     assert_eq!(limiter.reserve(&candidate("d"), millis(800)).unwrap_err().until, millis(801));
 }
 
 #[test]
-fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_more_than_may() {
+fn too_many_due_evictions_stop_for_a_window_and_then_resume_at_the_limit() {
     let mut limiter = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
     assert_eq!(limiter.check_cluster_limit(100, 10, at(0)), None);
     let Some(ClusterStop::Started(engaged)) = limiter.check_cluster_limit(100, 11, at(0)) else {
@@ -112,7 +112,7 @@ fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_m
     assert_eq!(limiter.stops_all(10, at(599)), None, "they might be let go");
     assert_eq!(limiter.stops_all(90, at(600)), None, "the window has passed");
     assert_eq!(throttled(&mut limiter, &candidate("a"), at(599)), (LimitKind::Cluster, 600));
-    // The window has passed, and still more would go: now as many go as may.
+    // The window has passed, and too many are still due: now evictions up to the limit are allowed.
     assert_eq!(limiter.check_cluster_limit(100, 90, at(600)), None);
     for i in 0..10 {
         limiter.reserve(&candidate(&i.to_string()), at(600 + i)).unwrap();
@@ -130,7 +130,7 @@ fn when_too_much_of_the_cluster_would_go_nothing_goes_for_a_window_and_then_no_m
 }
 
 #[test]
-fn what_went_before_counts_among_those_that_would_go_and_labels_changed_back_release_the_brake() {
+fn past_evictions_count_as_due_and_restored_labels_end_the_stop() {
     let mut limiter = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
     limiter.check_cluster_limit(100, 8, at(0));
     for uid in ["a", "b", "c", "d"] {
@@ -143,14 +143,14 @@ fn what_went_before_counts_among_those_that_would_go_and_labels_changed_back_rel
 }
 
 #[test]
-fn a_small_cluster_loses_at_least_five() {
+fn a_small_cluster_allows_at_least_five() {
     let mut limiter = EvictionLimiter::new(LimitOptions { max_cluster_share: 0.1, ..loose() });
     assert_eq!(limiter.check_cluster_limit(8, 5, at(0)), None);
     assert!(matches!(limiter.check_cluster_limit(8, 6, at(0)), Some(ClusterStop::Started(_))));
 }
 
 #[test]
-fn what_is_taken_back_does_not_count() {
+fn cancelled_evictions_do_not_count() {
     let mut limiter = limiter(LimitOptions { max_per_node: 1, max_repeats: 1, ..loose() });
     limiter.reserve(&candidate("a"), at(0)).unwrap();
     assert_eq!(throttled(&mut limiter, &candidate("b"), at(1)).0, LimitKind::Node);
@@ -159,13 +159,13 @@ fn what_is_taken_back_does_not_count() {
     assert_eq!(limiter.n_evictions(), 0);
     let replaced = Candidate { seen_at: at(2), ..candidate("b") };
     limiter.reserve(&replaced, at(3)).unwrap();
-    // The same eviction again is the same one.
+    // A repeated reservation of the same eviction counts once.
     limiter.reserve(&replaced, at(4)).unwrap();
     assert_eq!(limiter.n_evictions(), 1);
 }
 
 #[test]
-fn a_pod_that_is_put_back_into_the_same_violation_is_held_after_so_many_rounds() {
+fn a_pod_placed_into_the_same_violation_is_throttled_after_the_round_limit() {
     let mut limiter = limiter(loose());
     for (uid, appeared, goes) in [("a", 0, 10), ("b", 11, 20), ("c", 21, 30)] {
         limiter.reserve(&Candidate { seen_at: at(appeared), ..candidate(uid) }, at(goes)).unwrap();
@@ -174,16 +174,16 @@ fn a_pod_that_is_put_back_into_the_same_violation_is_held_after_so_many_rounds()
     let repeated = limiter.repeats(&fourth, at(40)).unwrap();
     assert_eq!((repeated.n, repeated.limit_kind), (3, LimitKind::Repeats));
     assert_eq!(throttled(&mut limiter, &fourth, at(40)), (LimitKind::Repeats, 3610));
-    // For another term, or of another workload, it is another matter.
+    // Another term or another workload has its own count.
     assert_eq!(limiter.repeats(&Candidate { term: "another", ..fourth.clone() }, at(40)), None);
     assert_eq!(limiter.repeats(&Candidate { workload: "another", ..fourth.clone() }, at(40)), None);
-    // An hour after the first round there is room for another one.
+    // An hour after the first round, another round is allowed.
     assert_eq!(throttled(&mut limiter, &fourth, at(3609)).0, LimitKind::Repeats);
     limiter.reserve(&fourth, at(3610)).unwrap();
 }
 
 #[test]
-fn many_pods_of_one_workload_that_break_together_are_one_round() {
+fn pods_of_one_workload_that_violate_together_are_one_round() {
     let mut limiter = limiter(LimitOptions { max_repeats: 1, ..loose() });
     for i in 0..50 {
         limiter.reserve(&candidate(&i.to_string()), at(i)).unwrap();
@@ -193,7 +193,7 @@ fn many_pods_of_one_workload_that_break_together_are_one_round() {
 }
 
 #[test]
-fn whoever_takes_over_goes_on_counting() {
+fn the_next_leader_continues_the_counts() {
     let mut first = limiter(loose());
     for (uid, appeared, goes) in [("a", 0, 10), ("b", 11, 20), ("c", 21, 30)] {
         first.reserve(&Candidate { seen_at: at(appeared), ..candidate(uid) }, at(goes)).unwrap();
@@ -207,16 +207,16 @@ fn whoever_takes_over_goes_on_counting() {
     let elsewhere = Candidate { node: "n2", ..other };
     assert_eq!(throttled(&mut second, &elsewhere, at(31)), (LimitKind::Rate, 40));
     assert_eq!(second.repeats(&Candidate { seen_at: at(31), ..candidate("d") }, at(31)).unwrap().n, 3);
-    // The very eviction that the first one may or may not have sent is counted once.
+    // The eviction that the first leader may or may not have sent is counted once.
     second.reserve(&candidate("c"), at(32)).unwrap();
     assert_eq!(second.n_evictions(), 3);
-    // Adopting the same once more changes nothing.
+    // Adopting the same state again changes nothing.
     second.import(serde_json::from_str(&written).unwrap(), at(33));
     assert_eq!(second.export(), first.export());
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_nothing_last_longer_than_a_window() {
+fn a_clock_set_back_extends_nothing_beyond_a_window() {
     let mut limiter = limiter(LimitOptions { max_per_node: 1, ..loose() });
     limiter.reserve(&candidate("a"), at(100_000)).unwrap();
     assert_eq!(throttled(&mut limiter, &candidate("b"), at(0)), (LimitKind::Node, 600));
@@ -224,7 +224,7 @@ fn a_clock_that_is_set_back_makes_nothing_last_longer_than_a_window() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
+fn memory_is_bounded_and_evictions_beyond_it_are_refused() {
     let mut limiter = EvictionLimiter::new(LimitOptions {
         max_per_node: 1_000_000,
         max_per_namespace: 1_000_000,
@@ -249,7 +249,7 @@ fn memory_is_bounded_and_what_does_not_fit_does_not_go() {
 }
 
 #[test]
-fn messages_name_the_limit_its_end_and_the_flag() {
+fn messages_contain_the_limit_its_end_and_the_flag() {
     let mut limiter = limiter(LimitOptions { max_per_node: 1, ..loose() });
     limiter.reserve(&candidate("a"), at(0)).unwrap();
     let held = limiter.reserve(&candidate("b"), at(1)).unwrap_err().to_string();

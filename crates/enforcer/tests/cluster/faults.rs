@@ -1,4 +1,4 @@
-//! The API server has a bad day. After each, exactly those went who had to, once.
+//! API server outages. After each, exactly the violating pods have been evicted, once each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::support::*;
 
 const N_PODS: usize = 24;
 
-/// Pods on three nodes, of which the first is about to lose its label; and who is on it.
+/// Pods on three nodes, the first of which is about to lose its label; and the pods on that node.
 struct Scene {
     world: World,
     proxy: Proxy,
@@ -34,7 +34,7 @@ async fn scene() -> Scene {
 }
 
 impl Scene {
-    /// As many may go as have to: what is counted twice is missed in the end.
+    /// The eviction limit equals the number of victims: an eviction counted twice would leave a pod.
     fn options(&self) -> EnforcerOptions {
         let max_per_node = self.concerned.len() as u32;
         let limits = LimitOptions { max_per_node, window: LONG, ..hasty().limits };
@@ -45,7 +45,7 @@ impl Scene {
         self.world.label_node("node-1", "disk", Value::Null).await;
     }
 
-    /// Everybody who had to go went, nobody else did, and nobody was told twice.
+    /// Exactly the violating pods were evicted, each once.
     async fn ends_well(&self, enforcer: Enforcer, least_faults: usize) {
         let n = self.concerned.len();
         enforcer.until("done", |s| s.n_violated == 0 && s.n_began >= n as u64 && s.n_evicting == 0).await;
@@ -61,7 +61,7 @@ impl Scene {
     }
 }
 
-/// The server was asked once for each pod, by whomever.
+/// All replicas together sent one eviction request per pod.
 pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
     let mut asked: BTreeMap<String, usize> = BTreeMap::new();
     for passed in proxies.iter().flat_map(|proxy| proxy.forwarded()) {
@@ -73,7 +73,7 @@ pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evictions_answered_with_errors_or_not_at_all_are_looked_up() {
+async fn evictions_with_errors_or_lost_answers_are_looked_up() {
     let scene = scene().await;
     let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
@@ -98,7 +98,7 @@ async fn evictions_answered_with_errors_or_not_at_all_are_looked_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_fails_for_a_while_look_ups_and_the_ledger_too() {
+async fn evictions_continue_after_all_requests_failed_for_a_while() {
     let scene = scene().await;
     let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
@@ -117,7 +117,7 @@ async fn everything_fails_for_a_while_look_ups_and_the_ledger_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_evicted_who_cannot_be_accounted_for() {
+async fn no_pod_is_evicted_while_the_ledger_cannot_be_written() {
     let scene = scene().await;
     let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
@@ -137,7 +137,7 @@ async fn nobody_is_evicted_who_cannot_be_accounted_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_is_noticed() {
+async fn a_hanging_server_is_detected() {
     let scene = scene().await;
     let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
@@ -152,7 +152,7 @@ async fn a_server_that_hangs_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_that_break_and_versions_that_expire_lose_nothing() {
+async fn broken_watches_and_expired_versions_lose_no_event() {
     let scene = scene().await;
     let mut n = 0;
     scene.proxy.rule(move |request| {

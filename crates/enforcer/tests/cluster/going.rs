@@ -1,4 +1,4 @@
-//! Who goes, when, and where to.
+//! Victim selection: which pods are evicted, when, and where they are placed again.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_label_is_removed_from_a_node_and_its_pod_goes_and_is_placed_again() {
+async fn a_pod_is_evicted_and_rescheduled_after_its_node_loses_a_label() {
     let world = World::start(3, 1).await;
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let enforcer = world.enforce(EnforcerOptions { listen, ..hasty() }).await;
@@ -63,7 +63,7 @@ async fn get(enforcer: &Enforcer, path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_needed_pod_that_comes_back_within_the_grace_evicts_nobody_and_one_that_stays_away_does() {
+async fn a_missing_required_match_evicts_only_after_the_grace_period() {
     let world = World::start(4, 2).await;
     let graces = Graces { pod_affinity: LONG, ..hasty().graces };
     let enforcer = world.enforce(EnforcerOptions { graces, ..hasty() }).await;
@@ -72,20 +72,20 @@ async fn a_needed_pod_that_comes_back_within_the_grace_evicts_nobody_and_one_tha
     let near_db = |name: &str| with_term(pod(name, "web"), "podAffinity", "db", ZONE);
     let before = world.run(near_db("patient")).await;
     world.run(with_grace(near_db("hasty"), "100ms")).await;
-    // From now on there is somewhere else to go.
+    // From now on another node is feasible.
     world.run(db("db-2", "zone-2")).await;
     enforcer.until("aware of all", |s| s.n_pods == 4).await;
 
     world.delete_pod("db-1").await;
     enforcer.until("aware that two rules broke", |s| s.n_began == 2).await;
-    // One has the patience, the other one goes.
+    // The grace period of one pod expires; the other pod still has time.
     enforcer.until("done with the hasty one", |s| s.n_evicted == 1 && s.n_violated == 1).await;
     world.until_gone("hasty").await;
     assert_eq!(enforcer.shows().n_due, 0, "the patient one is in its grace");
     world.run(db("db-1", "zone-1")).await;
     enforcer.until("aware that it holds again", |s| s.n_violated == 0 && s.n_ended == 2).await;
 
-    // A break that was interrupted begins anew, and a shorter grace in the middle of it counts from its begin.
+    // An interrupted violation starts again, and a grace period shortened meanwhile counts from its start.
     world.delete_pod("db-1").await;
     enforcer.until("aware that it broke again", |s| s.n_began == 3 && s.n_violated == 1).await;
     assert_eq!((enforcer.shows().n_due, world.journal.n_ended("patient")), (0, 0));
@@ -97,7 +97,7 @@ async fn a_needed_pod_that_comes_back_within_the_grace_evicts_nobody_and_one_tha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_is_relabelled_into_conflict_drives_out_the_one_whose_rule_it_breaks() {
+async fn a_pod_relabelled_into_conflict_evicts_the_pod_whose_rule_it_breaks() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(hasty()).await;
     let quiet = with_term(pod("quiet", "quiet"), "podAntiAffinity", "loud", HOSTNAME);
@@ -112,7 +112,7 @@ async fn a_pod_that_is_relabelled_into_conflict_drives_out_the_one_whose_rule_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_priorities_differ_the_lowest_goes() {
+async fn the_lowest_priority_is_evicted() {
     let world = World::start(2, 1).await;
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
         "metadata": {"name": "high"}, "value": 1000});
@@ -131,7 +131,7 @@ async fn where_priorities_differ_the_lowest_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_whose_labels_change_breaks_rules_about_its_pods() {
+async fn changed_namespace_labels_break_rules_about_its_pods() {
     let world = World::start(4, 2).await;
     for (name, team) in [("one", "a"), ("two", "a")] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}});
@@ -158,7 +158,7 @@ async fn a_namespace_whose_labels_change_breaks_rules_about_its_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_when_it_starts_is_given_its_grace_too() {
+async fn violations_at_startup_get_their_grace_period() {
     let world = World::start(2, 1).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
     world.run(on_nodes_with(pod("web", "web"), "disk", "ssd")).await;

@@ -1,4 +1,4 @@
-//! Two replicas, of which one leads.
+//! Two replicas and leader election.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::faults::nobody_was_told_twice;
 use super::support::*;
 
 const N_PODS: usize = 20;
-/// As many may go.
+/// The eviction limit equals the number of victims.
 const BUDGET: usize = 4;
 
 fn replica(name: &str) -> EnforcerOptions {
@@ -25,7 +25,7 @@ fn replica(name: &str) -> EnforcerOptions {
     EnforcerOptions { leader_election: Some(lease), identity: name.to_owned(), limits, ..hasty() }
 }
 
-/// A cluster with all pods on one node, and room on another.
+/// A cluster with all pods on one node, and free capacity on another.
 async fn world() -> World {
     let world = World::start(2, 1).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
@@ -46,7 +46,7 @@ async fn two_replicas(world: &World) -> (Proxy, Enforcer, Proxy, Enforcer) {
     (first_proxy, first, second_proxy, second)
 }
 
-/// The budget is spent, and not more than that.
+/// The budget is used up and not exceeded.
 async fn is_spent(world: &World, leader: &Enforcer) {
     let n_left = N_PODS - BUDGET;
     let is_at_limit = |s: &Snapshot| s.held.get("node_limit") == Some(&n_left);
@@ -56,10 +56,10 @@ async fn is_spent(world: &World, leader: &Enforcer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_killed_between_decision_and_eviction_costs_no_budget_and_loses_nobody() {
+async fn a_leader_killed_before_the_eviction_costs_no_budget_and_misses_no_pod() {
     let world = world().await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
-    // It has decided, and written that down; what it sends never arrives.
+    // It has decided and written the ledger; its requests never arrive.
     first_proxy.rule(|request| if is_eviction(request) { Fault::Hang } else { Fault::None });
     world.label_node("node-1", "disk", Value::Null).await;
     until("the first one has decided", async || {
@@ -76,10 +76,10 @@ async fn a_leader_killed_between_decision_and_eviction_costs_no_budget_and_loses
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_leader_evicted_counts_for_the_next_one() {
+async fn evictions_of_a_killed_leader_count_for_the_next_one() {
     let world = world().await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
-    // The server carries them out, and the leader never learns of it.
+    // The server executes them; the leader does not receive the answers.
     let mut n = 0;
     first_proxy.rule(move |request| {
         n += usize::from(is_eviction(request));
@@ -104,10 +104,10 @@ async fn what_a_killed_leader_evicted_counts_for_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_cannot_renew_stops_evicting_before_another_one_starts() {
+async fn a_leader_that_cannot_renew_stops_evicting_before_the_next_one_starts() {
     let world = world().await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
-    // Everything works for it but the lease.
+    // Only its lease requests fail.
     first_proxy.rule(|request| match request.uri.path() {
         path if path.contains("/leases") => Fault::Hang,
         _ if is_eviction(request) => Fault::Delay(Duration::from_millis(150)),
@@ -125,7 +125,7 @@ async fn a_leader_that_cannot_renew_stops_evicting_before_another_one_starts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_stopped_gives_the_lease_back() {
+async fn a_stopped_leader_releases_the_lease() {
     let world = world().await;
     let (_first_proxy, first, _second_proxy, second) = two_replicas(&world).await;
     world.label_node("node-1", "disk", Value::Null).await;

@@ -1,5 +1,5 @@
-//! The enforcer in a whole cluster: an API server with controllers and simulated nodes, the scheduler, and what the
-//! enforcer makes of labels that change, pods that go, and a server that fails.
+//! The enforcer in a whole cluster: an API server with controllers and simulated nodes, and the scheduler. The tests
+//! change labels, delete pods and inject server failures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

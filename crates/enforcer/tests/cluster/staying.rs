@@ -1,4 +1,4 @@
-//! Who stays, and what is said about it.
+//! Pods that the enforcer does not evict, and the events about them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disruption_budget_blocks_and_once_it_allows_the_pod_goes() {
+async fn a_disruption_budget_blocks_an_eviction_until_it_allows_it() {
     let world = World::start(2, 1).await;
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}});
@@ -26,7 +26,7 @@ async fn a_disruption_budget_blocks_and_once_it_allows_the_pod_goes() {
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label_node("node-2", "disk", json!("ssd")).await;
     world.label_node("node-1", "disk", Value::Null).await;
-    // Asked again and again, and refused each time.
+    // The enforcer retries, and the server refuses each time.
     enforcer.until("refused", |s| s.n_refused >= 6 && s.held.contains_key("refused")).await;
     assert_eq!((world.journal.n_ended("web"), enforcer.shows().n_evicted), (0, 0));
     let event = world.until_event("Pod", &pods[0].metadata.name, "EvictionRefused").await;
@@ -40,7 +40,7 @@ async fn a_disruption_budget_blocks_and_once_it_allows_the_pod_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_without_a_place_to_go_to_stays_with_an_event_until_there_is_one() {
+async fn a_pod_without_a_feasible_node_stays_with_an_event_until_there_is_one() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(hasty()).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
@@ -63,7 +63,7 @@ async fn a_pod_without_a_place_to_go_to_stays_with_an_event_until_there_is_one()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_proof_a_pod_goes_although_it_fits_nowhere() {
+async fn without_the_feasibility_check_a_pod_is_evicted_anyway() {
     let world = World::start(1, 1).await;
     let enforcer = world.enforce(EnforcerOptions { evict_without_target: true, ..hasty() }).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
@@ -75,7 +75,7 @@ async fn without_proof_a_pod_goes_although_it_fits_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back() {
+async fn when_every_node_is_relabelled_the_limiter_stops_evictions_until_the_labels_are_back() {
     let world = World::start(4, 1).await;
     let limits = LimitOptions { max_cluster_share: 0.1, window: LONG, ..hasty().limits };
     let options = EnforcerOptions { limits, evict_without_target: true, ..hasty() };
@@ -99,7 +99,7 @@ async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back
     }
     enforcer.until("released", |s| !s.is_stopped && s.n_violated == 0).await;
     let after = uids(&world.until_ready("web", 24).await);
-    // Of 24 pods 10 % are 2, and of a small cluster at least 5 may go; while more would, none does.
+    // 10 % of 24 pods are 2, and a small cluster allows at least 5; if more are due, the limiter allows none.
     let n_gone = before.difference(&after).count();
     assert!(n_gone <= berth_enforcer::LEAST_CLUSTER_LIMIT, "{n_gone} are gone");
     assert_eq!(world.journal.n_ended("web"), n_gone);
@@ -107,12 +107,12 @@ async fn when_every_node_is_relabelled_the_brake_holds_until_the_labels_are_back
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workload_that_is_put_back_into_the_same_violation_is_held_back() {
+async fn a_workload_placed_into_the_same_violation_again_is_throttled() {
     let world = World::start(2, 2).await;
     let limits = LimitOptions { max_repeats: 2, ..hasty().limits };
     let options = EnforcerOptions { limits, ..hasty() };
     let enforcer = world.enforce(options.clone()).await;
-    // Its template says where it runs, and so does its rule.
+    // Its template contains both the node and the rule.
     let quiet = with_term(pod("quiet", "quiet"), "podAntiAffinity", "loud", ZONE);
     world.create(REPLICA_SETS, replica_set(1, with(quiet, "nodeName", json!("node-1")))).await;
     world.until_ready("quiet", 1).await;
@@ -123,7 +123,7 @@ async fn a_workload_that_is_put_back_into_the_same_violation_is_held_back() {
     let event = world.until_event("ReplicaSet", "quiet", "EvictionHeld").await;
     let note = event["note"].as_str().unwrap();
     assert!(note.contains("evicted 2 times in a row") && note.contains("nodeName"), "{note}");
-    // Whoever comes after it holds it back as well.
+    // The next leader throttles it as well.
     enforcer.stopped().await;
     let enforcer = world.enforce(options).await;
     enforcer.until("holding it", |s| s.held.get("repeats") == Some(&1)).await;
@@ -132,7 +132,7 @@ async fn a_workload_that_is_put_back_into_the_same_violation_is_held_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_in_exempt_namespaces_are_left_alone() {
+async fn pods_in_exempt_namespaces_are_not_evicted() {
     let world = World::start(2, 1).await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}});
     world.create("/api/v1/namespaces", namespace).await;
@@ -154,7 +154,7 @@ async fn pods_in_exempt_namespaces_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_touches_nothing() {
+async fn a_dry_run_writes_nothing() {
     let world = World::start(2, 1).await;
     let proxy = world.proxy().await;
     let lease = berth_client::lease::LeaseOptions::new("kube-system", "berth-enforcer", "dry");
@@ -169,7 +169,7 @@ async fn a_dry_run_touches_nothing() {
     world.label_node("node-1", "disk", Value::Null).await;
     let shown = enforcer.until("done", |s| s.n_would_evict == 1 && s.held.get("no_target") == Some(&1)).await;
     assert_eq!((shown.n_evicted, shown.leads), (0, false));
-    // It looks again, and still writes nothing: no eviction, event, condition, lease or ledger.
+    // It evaluates again and still writes nothing: no eviction, event, condition, lease or ledger.
     world.run(pod("another", "x")).await;
     enforcer.until("aware of more", |s| s.n_pods == 3).await;
     tokio::time::sleep(Duration::from_millis(300)).await;

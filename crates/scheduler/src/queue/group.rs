@@ -1,4 +1,4 @@
-//! Unschedulable pods that no rule can tell apart.
+//! Unschedulable pods that are equivalent for all rules.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;

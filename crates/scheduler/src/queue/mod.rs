@@ -26,7 +26,7 @@ use group::Group;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(pub(crate) u64);
 
-/// The order of pods: higher priority first, then older first, then first come first.
+/// The order of pods: higher priority first, then older first, then first in, first out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Rank {
     pub(crate) priority: i32,
@@ -65,7 +65,7 @@ pub struct QueueCounts {
     pub backoff: usize,
     /// No node fits until something changes.
     pub unschedulable: usize,
-    /// Held back by scheduling gates.
+    /// Blocked by scheduling gates.
     pub gated: usize,
     /// Being decided or bound.
     pub in_flight: usize,

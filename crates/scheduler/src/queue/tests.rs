@@ -28,7 +28,7 @@ impl Bench {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
-    /// Decides all active pods; `places` of them are placed, the others are unschedulable. Returns those decided.
+    /// Decides all active pods: places `places` of them, and reports the others as unschedulable. Returns the decided.
     fn decide(&mut self, mut places: usize, millis: u64) -> Vec<u64> {
         let now = self.at(millis);
         let mut decided = Vec::new();
@@ -47,7 +47,7 @@ impl Bench {
 }
 
 #[test]
-fn priority_goes_first_then_age_then_arrival() {
+fn queue_order_is_priority_then_age_then_arrival() {
     let mut bench = Bench::new();
     for (id, priority, created) in [(1, 0, 50), (2, 10, 90), (3, 0, 40), (4, 10, 90), (5, -1, 0)] {
         bench.add(id, priority, created);
@@ -84,7 +84,7 @@ fn a_gated_pod_waits_until_it_is_activated() {
 }
 
 #[test]
-fn of_ten_thousand_unschedulable_pods_only_as_many_are_decided_as_fit_and_one() {
+fn of_ten_thousand_unschedulable_pods_only_one_more_is_decided_than_fits() {
     let mut bench = Bench::new();
     for id in 0..10_000 {
         bench.add(id, 0, id as i64);
@@ -100,7 +100,7 @@ fn of_ten_thousand_unschedulable_pods_only_as_many_are_decided_as_fit_and_one() 
     assert_eq!(bench.queue.counts().unschedulable, 10_000);
 
     let first = bench.queue.wake(&"group", bench.at(10)).unwrap();
-    // The oldest is in its back-off, so the next one is decided.
+    // The oldest is in backoff, so the next one is decided.
     assert_eq!(first, PodId(1));
     assert_eq!(bench.queue.failure(&"group"), None, "the failure is open while one is being decided");
     assert_eq!(bench.queue.wake(&"group", bench.at(10)), None, "one is enough");
@@ -113,7 +113,7 @@ fn of_ten_thousand_unschedulable_pods_only_as_many_are_decided_as_fit_and_one() 
 }
 
 #[test]
-fn a_group_resumes_when_its_pod_that_is_being_decided_is_removed() {
+fn a_group_resumes_when_its_in_flight_pod_is_removed() {
     let mut bench = Bench::new();
     (1..=3).for_each(|id| bench.add(id, 0, id as i64));
     assert_eq!(bench.decide(0, 0), [1, 2, 3]);
@@ -121,7 +121,7 @@ fn a_group_resumes_when_its_pod_that_is_being_decided_is_removed() {
     assert_eq!(bench.queue.wake(&"group", now), Some(PodId(1)));
     bench.queue.remove(PodId(1), now);
     assert_eq!(bench.pop(), Some(2));
-    // An error of the server does not concern the others.
+    // A server error does not affect the other pods.
     bench.queue.back_off(PodId(2), now);
     assert_eq!(bench.pop(), Some(3));
     bench.queue.release_group(PodId(3), now);
@@ -131,7 +131,7 @@ fn a_group_resumes_when_its_pod_that_is_being_decided_is_removed() {
 }
 
 #[test]
-fn a_woken_pod_waits_for_the_end_of_its_backoff() {
+fn an_activated_pod_waits_until_its_backoff_ends() {
     let mut bench = Bench::new();
     bench.add(1, 0, 0);
     assert_eq!(bench.decide(0, 0), [1]);
@@ -142,7 +142,7 @@ fn a_woken_pod_waits_for_the_end_of_its_backoff() {
 }
 
 #[test]
-fn a_pod_that_changed_leaves_its_group_with_its_new_rank() {
+fn a_changed_pod_leaves_its_group_with_its_new_rank() {
     let mut bench = Bench::new();
     (1..=2).for_each(|id| bench.add(id, 0, id as i64));
     bench.decide(0, 0);
@@ -155,7 +155,7 @@ fn a_pod_that_changed_leaves_its_group_with_its_new_rank() {
 }
 
 #[test]
-fn groups_that_are_idle_for_long_are_flushed() {
+fn groups_idle_for_long_are_flushed() {
     let mut bench = Bench::new();
     bench.add(1, 0, 0);
     bench.decide(0, 1000);
@@ -164,7 +164,7 @@ fn groups_that_are_idle_for_long_are_flushed() {
 }
 
 #[test]
-fn a_standby_that_decides_nothing_keeps_only_the_pods_that_exist() {
+fn a_standby_keeps_only_existing_pods() {
     let mut bench = Bench::new();
     for id in 0..1000 {
         bench.add(id, 0, 0);

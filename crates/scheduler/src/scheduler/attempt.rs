@@ -103,7 +103,7 @@ impl Scheduler {
     /// Moves a pod that fits nowhere to the unschedulable pods.
     fn fail(&mut self, id: PodId, reason: FailureReason, message: String) {
         let now = Instant::now();
-        // Changes made by earlier decisions concern the pods that are unschedulable already, not this one.
+        // Changes made by earlier decisions affect the pods that are unschedulable already, not this one.
         self.wake_unschedulable(now);
         let (Some(key), Some(queued)) = (self.group_key(id), self.pods.get(id)) else { return };
         let failure = GroupFailure {

@@ -39,7 +39,7 @@ use watch_events::Budgets;
 
 /// Watch events applied before pods are decided again.
 const EVENTS_AT_ONCE: usize = 512;
-/// Decisions made before watch events are looked at again.
+/// Maximum decisions before the loop reads watch events again.
 const DECISIONS_AT_ONCE: usize = 128;
 /// How often the scheduler looks for pods that have been unschedulable for long.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
@@ -235,7 +235,7 @@ impl Scheduler {
     }
 
     fn may_decide(&self) -> bool {
-        // Twice as many as can be sent: while one binding is under way, the next is ready.
+        // Twice the maximum in flight: while one binding is in flight, the next is ready.
         self.binds.n_in_flight() < 2 * self.options.bind_concurrency.max(1)
             && self.mirror.is_complete()
             && self.leadership.leads()

@@ -125,7 +125,7 @@ impl StatusWriter {
 }
 
 impl Scheduler {
-    /// Changes what a pod's status is to say; it is written in turn.
+    /// Changes the wanted status of a pod; the write is queued.
     pub(super) fn write_status(&mut self, id: PodId, change: impl FnOnce(&mut ScheduledCondition)) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         let mut status = queued.to_write.take().unwrap_or_else(|| queued.written.clone());

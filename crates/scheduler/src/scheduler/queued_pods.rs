@@ -22,9 +22,9 @@ pub(super) struct QueuedPod {
     pub(super) first_seen: Instant,
     pub(super) decided_at: Instant,
     pub(super) binding: Option<InFlightBinding>,
-    /// What the pod's status says, or will once the write in flight is done.
+    /// The pod's status, or the status after the write in flight.
     pub(super) written: ScheduledCondition,
-    /// What its status is to say, if that differs.
+    /// The wanted status, if it differs.
     pub(super) to_write: Option<ScheduledCondition>,
     pub(super) is_write_queued: bool,
     pub(super) is_write_in_flight: bool,

@@ -13,7 +13,7 @@ use crate::Snapshot;
 const REPORT_PERIOD: Duration = Duration::from_millis(10);
 
 pub(super) struct Reporter {
-    /// As it is now. Counters are kept here.
+    /// The current snapshot. Counters are kept here.
     pub(super) current: Snapshot,
     last: Snapshot,
     sender: watch::Sender<Snapshot>,

@@ -1,4 +1,4 @@
-//! Events are written as far as they are not too many.
+//! Events are written up to a rate limit.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn event(name: &str, note: &str) -> NewEvent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_repeats_is_counted_in_its_series() {
+async fn a_repeated_event_is_counted_in_its_series() {
     let world = World::start().await;
     let options = RecorderOptions {
         series_interval: Duration::from_millis(50),
@@ -56,7 +56,7 @@ async fn an_event_that_repeats_is_counted_in_its_series() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_that_cannot_be_written_are_dropped_and_counted_and_nobody_waits_for_them() {
+async fn events_that_cannot_be_written_are_dropped_counted_and_do_not_block() {
     let world = World::start().await;
     let proxy = Proxy::start(world.server.admin_config()).await;
     proxy.rule(|_| Fault::Hang);
@@ -64,6 +64,6 @@ async fn events_that_cannot_be_written_are_dropped_and_counted_and_nobody_waits_
     let options = RecorderOptions { queue: 10, ..RecorderOptions::new("berth", "test") };
     let recorder = EventRecorder::start(client, options, CancellationToken::new());
     (0..100).for_each(|i| recorder.record(event(&format!("p{i}"), "no room")));
-    // Ten wait, one may be on its way.
+    // Ten are queued, and one may be in flight.
     assert!(recorder.dropped() >= 89 && recorder.is_full(EventType::Warning), "{}", recorder.dropped());
 }

@@ -1,4 +1,4 @@
-//! The API server has a bad day. After each, all pods are bound, once, where their rules allow.
+//! API server outages. After each, all pods are bound once, to nodes that their rules allow.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::support::*;
 const N_NODES: usize = 12;
 const N_PODS: usize = 120;
 
-/// Creates the pods while the scheduler works, so that it is in the middle of things.
+/// Creates the pods while the scheduler runs, so that the fault occurs during scheduling.
 async fn burst(world: &World) {
     for pod in mixed(N_PODS, N_NODES) {
         world.pod(pod).await;
@@ -33,7 +33,7 @@ async fn ends_well(world: &World, proxy: &Proxy, scheduler: Scheduler, least_fau
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bindings_answered_with_errors_or_not_at_all_are_looked_up() {
+async fn bindings_with_errors_or_lost_answers_are_looked_up() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
     proxy.rule(move |request| {
@@ -57,7 +57,7 @@ async fn bindings_answered_with_errors_or_not_at_all_are_looked_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_too_much_to_do_is_left_alone_for_as_long_as_it_asks() {
+async fn the_scheduler_respects_retry_after() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
     proxy.rule(move |request| {
@@ -70,7 +70,7 @@ async fn a_server_that_has_too_much_to_do_is_left_alone_for_as_long_as_it_asks()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_fails_for_a_while_look_ups_too() {
+async fn scheduling_continues_after_all_requests_failed_for_a_while() {
     let (world, proxy) = with_proxy().await;
     let scheduler = start_scheduler(proxy.config(), impatient()).await;
     scheduler.until("ready", |s| s.is_ready()).await;
@@ -89,7 +89,7 @@ async fn everything_fails_for_a_while_look_ups_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_is_noticed() {
+async fn a_hanging_server_is_detected() {
     let (world, proxy) = with_proxy().await;
     let scheduler = start_scheduler(proxy.config(), impatient()).await;
     scheduler.until("ready", |s| s.is_ready()).await;
@@ -101,7 +101,7 @@ async fn a_server_that_hangs_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_that_break_and_versions_that_expire_lose_nothing() {
+async fn broken_watches_and_expired_versions_lose_no_event() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
     proxy.rule(move |request| {
@@ -120,7 +120,7 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
     });
     burst(&world).await;
     world.until_n_bound(N_PODS / 2).await;
-    // Pods go while nobody watches, too.
+    // Pods are also deleted while no watch is open.
     for i in [20, 22, 23, 25] {
         world.delete(&format!("{PODS}/plain-{i}")).await;
     }
@@ -137,7 +137,7 @@ async fn watches_that_break_and_versions_that_expire_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_goes_while_pods_are_bound_to_it_loses_none() {
+async fn a_node_deleted_during_bindings_loses_no_pod() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
     proxy.rule(move |request| {
@@ -168,7 +168,7 @@ async fn a_node_that_goes_while_pods_are_bound_to_it_loses_none() {
     pods.await.unwrap();
     world.until_n_bound(N_PODS).await;
     scheduler.until("nobody waits", |s| s.n_queued() == 0).await;
-    // Those that were bound before their node went are the garbage collector's.
+    // The garbage collector deletes the pods that were bound before their node was deleted.
     verify::no_rule_is_broken(&world, N_PODS, &["n0", "n4", "n8"]).await;
     scheduler.stopped().await;
 }
@@ -182,6 +182,6 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     });
     burst(&world).await;
     let scheduler = start_scheduler(proxy.config(), impatient()).await;
-    // Nodes, pods, and the six kinds beside them.
+    // Nodes, pods, and the six other kinds.
     ends_well(&world, &proxy, scheduler, 8).await;
 }

@@ -1,4 +1,4 @@
-//! Two replicas, of which one leads.
+//! Two replicas and leader election.
 
 use std::time::Duration;
 
@@ -35,11 +35,11 @@ async fn two_replicas(world: &World) -> (Proxy, Scheduler, Proxy, Scheduler) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_leader_is_killed_in_the_middle_of_a_burst_the_other_one_goes_on() {
+async fn when_the_leader_is_killed_during_a_burst_the_standby_continues() {
     let world = World::start().await;
     world.nodes(N_NODES, 3, 20).await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
-    // Slow enough that there is a middle.
+    // Slow enough to kill the leader during the burst.
     first_proxy.rule(|r| if is_binding(r) { Fault::Delay(Duration::from_millis(100)) } else { Fault::None });
     for pod in mixed(N_PODS, N_NODES) {
         world.pod(pod).await;
@@ -56,11 +56,11 @@ async fn when_the_leader_is_killed_in_the_middle_of_a_burst_the_other_one_goes_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_cannot_renew_stops_binding_before_another_one_starts() {
+async fn a_leader_that_cannot_renew_stops_binding_before_the_next_one_starts() {
     let world = World::start().await;
     world.nodes(N_NODES, 3, 20).await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
-    // Everything works for it but the lease.
+    // Only its lease requests fail.
     first_proxy.rule(|request| {
         if request.uri.path().contains("/leases") {
             Fault::Hang
@@ -87,7 +87,7 @@ async fn a_leader_that_cannot_renew_stops_binding_before_another_one_starts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_stopped_gives_the_lease_back() {
+async fn a_stopped_leader_releases_the_lease() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
     let (_first_proxy, first, _second_proxy, second) = two_replicas(&world).await;

@@ -1,4 +1,4 @@
-//! The scheduler against an API server: what it binds, what it tells, and what it makes of a server that fails.
+//! The scheduler against an API server: bindings, events and conditions, and server failures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

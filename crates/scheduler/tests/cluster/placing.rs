@@ -1,4 +1,4 @@
-//! Pods find their nodes.
+//! Placement of pods.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ use berth_scheduler::SchedulerOptions;
 use super::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_with_rules_about_each_other_are_bound_where_the_rules_allow() {
+async fn pods_with_rules_about_each_other_are_bound_to_allowed_nodes() {
     let world = World::start().await;
     world.nodes(8, 2, 20).await;
     for pod in mixed(60, 8) {
@@ -28,7 +28,7 @@ async fn pods_with_rules_about_each_other_are_bound_where_the_rules_allow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_of_others_and_pods_that_are_bound_are_left_alone_and_count() {
+async fn pods_of_other_schedulers_and_bound_pods_are_counted_and_not_changed() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
     let mut foreign = pod("foreign", "x");
@@ -40,18 +40,18 @@ async fn pods_of_others_and_pods_that_are_bound_are_left_alone_and_count() {
     let scheduler = world.schedule(impatient()).await;
     world.pod(pod("one", "x")).await;
     world.until_bound("one").await;
-    // The node takes two pods of this size: the bound one and the first.
+    // The node has capacity for two pods of this size: the bound one and the first.
     world.pod(pod("two", "x")).await;
     world.until_refused("two").await;
     assert_eq!((world.node_of("foreign").await, world.node_of("two").await), (String::new(), String::new()));
-    // The pod that another scheduler binds takes no notice of room, but counts from then on.
+    // Another scheduler binds its pod without a capacity check; the pod counts from then on.
     world.delete(&format!("{PODS}/one")).await;
     world.until_bound("two").await;
     scheduler.stopped().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_default_schedulers_pods_are_taken_over_when_asked_to() {
+async fn pods_of_the_default_scheduler_are_scheduled_if_configured() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
     let mut default = pod("default", "x");
@@ -64,7 +64,7 @@ async fn the_default_schedulers_pods_are_taken_over_when_asked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_more_important_pod_gets_the_last_place() {
+async fn the_pod_with_higher_priority_gets_the_last_place() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
     for (name, value) in [("low", 1), ("high", 1000)] {
@@ -72,7 +72,7 @@ async fn the_more_important_pod_gets_the_last_place() {
             "metadata": {"name": name}, "value": value});
         world.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
     }
-    // First by age and by name, but less important.
+    // First by age and by name, but with a lower priority.
     for (name, class) in [("a", "low"), ("b", "high")] {
         let mut pod = pod(name, "x");
         pod["spec"]["priorityClassName"] = json!(class);
@@ -85,7 +85,7 @@ async fn the_more_important_pod_gets_the_last_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gated_pod_waits_for_its_gates() {
+async fn a_gated_pod_waits_until_its_gates_are_removed() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
     let mut gated = pod("gated", "x");
@@ -103,7 +103,7 @@ async fn a_gated_pod_waits_for_its_gates() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_made_anew_under_its_old_name_is_another_pod() {
+async fn a_pod_recreated_under_the_same_name_is_another_pod() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
     let scheduler = world.schedule(impatient()).await;

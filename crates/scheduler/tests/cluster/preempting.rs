@@ -1,4 +1,4 @@
-//! Room is made for important pods.
+//! Preemption.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn of_class(mut pod: Value, class: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_of_lower_priority_goes_and_the_important_one_gets_its_place() {
+async fn a_lower_priority_pod_is_evicted_and_the_preemptor_gets_its_node() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(2, 1, 1).await;
@@ -52,7 +52,7 @@ async fn a_pod_of_lower_priority_goes_and_the_important_one_gets_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_place_of_a_victim_that_takes_its_time_is_kept() {
+async fn the_place_of_a_terminating_victim_is_reserved() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(1, 1, 1).await;
@@ -76,7 +76,7 @@ async fn the_place_of_a_victim_that_takes_its_time_is_kept() {
     let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
     assert_eq!(target["reason"], "PreemptionByScheduler");
 
-    // A pod that comes later must not take the place that is being made.
+    // A later pod must not take the capacity that the preemption frees.
     world.pod(of_class(pod("low", "x"), "low")).await;
     world.until_refused("low").await;
     world.delete(&format!("{PODS}/slow?gracePeriodSeconds=0")).await;
@@ -87,7 +87,7 @@ async fn the_place_of_a_victim_that_takes_its_time_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_is_broken_only_when_nothing_else_helps() {
+async fn a_budget_is_violated_only_if_there_is_no_other_victim() {
     let world = World::start().await;
     classes(&world).await;
     let middle = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
@@ -98,7 +98,7 @@ async fn a_budget_is_broken_only_when_nothing_else_helps() {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}});
     world.create(budgets, budget).await;
-    // As the controller would say, which does not run here: none of them may go.
+    // The test writes the status, as no controller runs here: the budget allows no disruption.
     let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
         "desiredHealthy": 1, "expectedPods": 1}});
     world.send(Method::PATCH, &format!("{budgets}/guard/status"), status).await.unwrap();
@@ -111,11 +111,11 @@ async fn a_budget_is_broken_only_when_nothing_else_helps() {
     world.pod(on(of_class(pod("middle", "middle"), "middle"), "n1")).await;
     world.until_n_bound(2).await;
 
-    // Without the budget the pod of the lowest priority would go.
+    // Without the budget, the victim would be the pod with the lowest priority.
     world.pod(of_class(pod("high-0", "x"), "high")).await;
     assert_eq!(world.until_bound("high-0").await, "n1");
     assert_eq!(world.node_of("guarded").await, "n0");
-    // Now nothing else is left.
+    // Now there is no other victim.
     world.pod(of_class(pod("high-1", "x"), "high")).await;
     assert_eq!(world.until_bound("high-1").await, "n0");
     scheduler.until("two pods are removed", |s| s.n_preempted == 2).await;

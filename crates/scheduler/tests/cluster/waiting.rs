@@ -1,4 +1,4 @@
-//! Pods that fit nowhere: what they are told, and what wakes them.
+//! Unschedulable pods: what the scheduler reports, and what makes it try again.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use berth_scheduler::SchedulerOptions;
 use super::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_fits_nowhere_is_told_why_and_wakes_when_that_changes() {
+async fn an_unschedulable_pod_gets_a_reason_and_is_retried_when_it_may_fit() {
     let world = World::start().await;
     world.nodes(2, 1, 5).await;
     let scheduler = world.schedule(impatient()).await;
@@ -36,7 +36,7 @@ async fn a_pod_that_fits_nowhere_is_told_why_and_wakes_when_that_changes() {
         (Some("Warning"), Some("berth"))
     );
 
-    // A label that no rule looks at helps nobody; another node does.
+    // A label that no rule uses changes nothing; another node makes the pod schedulable.
     let label = json!({"metadata": {"labels": {"color": "blue"}}});
     world.send(Method::PATCH, &format!("{NODES}/n0"), label).await.unwrap();
     world.node("n2", "z0", 5).await;
@@ -47,7 +47,7 @@ async fn a_pod_that_fits_nowhere_is_told_why_and_wakes_when_that_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_hundred_pods_that_wait_for_the_same_are_not_all_tried_for_three_places() {
+async fn of_four_hundred_equivalent_pods_only_as_many_are_tried_as_fit() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
     let scheduler = world.schedule(impatient()).await;
@@ -67,7 +67,7 @@ async fn four_hundred_pods_that_wait_for_the_same_are_not_all_tried_for_three_pl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_leaves_makes_room_for_one_that_waits() {
+async fn a_deleted_pod_makes_room_for_an_unschedulable_one() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
     let scheduler = world.schedule(impatient()).await;
@@ -81,7 +81,7 @@ async fn a_pod_that_leaves_makes_room_for_one_that_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_waits_for_a_toleration_of_its_own_gets_it() {
+async fn an_unschedulable_pod_is_retried_after_a_toleration_is_added() {
     let world = World::start().await;
     world.nodes(1, 1, 10).await;
     let taint = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}});
@@ -90,7 +90,7 @@ async fn a_pod_that_waits_for_a_toleration_of_its_own_gets_it() {
     world.pod(pod("tolerant", "x")).await;
     let condition = world.until_refused("tolerant").await;
     assert!(condition["message"].as_str().unwrap().contains("untolerated taint"), "{condition}");
-    // Tolerations are the one thing that may be added to a pod's rules.
+    // Of the pod's rules, the API server allows additions to tolerations only.
     let mut tolerations = world.get(&format!("{PODS}/tolerant")).await["spec"]["tolerations"].clone();
     tolerations.as_array_mut().unwrap().push(json!({"key": "a", "operator": "Exists"}));
     let added = json!({"spec": {"tolerations": tolerations}});
@@ -100,7 +100,7 @@ async fn a_pod_that_waits_for_a_toleration_of_its_own_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_state_is_compared_with_fresh_lists_and_does_not_differ() {
+async fn the_cache_matches_fresh_lists() {
     let world = World::start().await;
     world.nodes(4, 2, 30).await;
     let listen = Some(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)));
@@ -125,14 +125,14 @@ async fn the_state_is_compared_with_fresh_lists_and_does_not_differ() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_watch_never_tells_is_found_by_comparing_and_mended() {
+async fn changes_that_the_watch_misses_are_found_by_comparison_and_corrected() {
     let world = World::start().await;
     world.nodes(1, 1, 10).await;
     let proxy = Proxy::start(world.server.admin_config()).await;
     let options = SchedulerOptions {
         resync_interval: Duration::from_millis(50),
         resync_grace: Duration::from_millis(100),
-        // The watch that hangs below is not noticed by its silence.
+        // The idle timeout does not detect the watch that hangs below.
         watch_idle_timeout: Duration::from_secs(3600),
         ..impatient()
     };
@@ -141,7 +141,7 @@ async fn what_the_watch_never_tells_is_found_by_comparing_and_mended() {
     world.until_bound("told").await;
     scheduler.until("the binding is told", |s| s.n_bound == 1 && s.queue.in_flight == 0).await;
 
-    // From now on pods are not told any more: only lists are answered.
+    // From now on the watch sends no pods; the server answers lists only.
     proxy.rule(|request| {
         let is_watch = request.uri.query().is_some_and(|query| query.contains("watch=1"));
         if is_watch && request.uri.path() == "/api/v1/pods" { Fault::Hang } else { Fault::None }
@@ -156,7 +156,7 @@ async fn what_the_watch_never_tells_is_found_by_comparing_and_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_waits_for_long_is_tried_again_without_a_reason() {
+async fn a_pod_unschedulable_for_long_is_retried_without_an_event() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
     let options = SchedulerOptions { flush_after: Duration::from_millis(200), ..impatient() };
@@ -165,7 +165,7 @@ async fn a_pod_that_waits_for_long_is_tried_again_without_a_reason() {
     world.until_bound("first").await;
     world.pod(pod("second", "y")).await;
     world.until_refused("second").await;
-    // Nothing happens in the cluster: what makes these attempts is the flush.
+    // Nothing changes in the cluster: the flush causes these attempts.
     scheduler.until("three attempts failed", |s| s.n_unschedulable >= 3).await;
     assert_eq!(world.node_of("second").await, "");
     scheduler.stopped().await;

@@ -1,4 +1,4 @@
-//! What became of pods, as a watch of the server tells it.
+//! The history of pods, recorded by a watch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex};
 use berth_api::object::Pod;
 use berth_client::{Event, WatchOptions};
 
-/// What is seen of a pod.
+/// The recorded history of a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
     pub name: String,
     pub node: String,
-    /// Whether it was told to go.
+    /// Whether its deletion was requested.
     pub ends: bool,
-    /// Reasons and whether the condition was true, of `DisruptionTarget`, as they followed each other.
+    /// Reasons and states of `DisruptionTarget`, in order.
     pub disruption: Vec<String>,
 }
 
-/// All pods there ever were, by uid.
+/// All pods that have existed, by uid.
 #[derive(Clone, Default)]
 pub struct Journal {
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
 }
 
 impl Journal {
-    /// Watches from the beginning on: nothing has happened yet.
+    /// Watches from the start, before any pod exists.
     pub async fn start(client: kube::Client) -> Journal {
         let journal = Journal::default();
         let mut pods = berth_client::watch::<Pod>(client, WatchOptions::new("/api/v1/pods"));
@@ -60,12 +60,12 @@ impl Journal {
         }
     }
 
-    /// Pods that were told to go, or are gone.
+    /// Pods that are terminating or deleted.
     pub fn ended(&self) -> Vec<Entry> {
         self.entries.lock().unwrap().values().filter(|e| e.ends).cloned().collect()
     }
 
-    /// How often a pod of this name, or of a name that begins so, was told to go.
+    /// How many pods with this name or name prefix are terminating or deleted.
     pub fn n_ended(&self, prefix: &str) -> usize {
         self.ended().iter().filter(|e| e.name.starts_with(prefix)).count()
     }

@@ -1,4 +1,4 @@
-//! A cluster with a scheduler and an enforcer on it, and what looks at them.
+//! A cluster with a scheduler and an enforcer, and the helpers that observe them.
 
 pub mod journal;
 pub mod objects;
@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 use self::journal::Journal;
 pub use self::objects::*;
 
-/// Far longer than anything here takes.
+/// Timeout, far longer than any step takes.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 const TIMEOUT: Duration = Duration::from_secs(30);
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
-/// An hour: as good as for ever.
+/// An hour: longer than any test.
 pub const LONG: Duration = Duration::from_secs(3600);
 
 /// A cluster without an enforcer.
@@ -45,7 +45,7 @@ pub struct Enforcer {
     pub stop: CancellationToken,
 }
 
-/// No patience, no limits, and quick to notice that something is wrong.
+/// No grace period, no limits, and short timeouts.
 pub fn hasty() -> EnforcerOptions {
     EnforcerOptions {
         graces: Graces {
@@ -77,7 +77,7 @@ fn show_log() {
 }
 
 impl World {
-    /// Nodes `node-1` (or `node-01`) to `node-n` by turns in `zone-1` to `zone-z`.
+    /// Nodes `node-1` (or `node-01`) to `node-n`, assigned in turn to `zone-1` to `zone-z`.
     pub async fn start(n_nodes: usize, n_zones: usize) -> World {
         show_log();
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
@@ -144,7 +144,7 @@ impl World {
         self.send(Method::PATCH, path, patch).await.unwrap();
     }
 
-    /// Deletes a pod and waits until it has gone.
+    /// Deletes a pod and waits until it does not exist.
     pub async fn delete_pod(&self, name: &str) {
         let path = format!("{PODS}/{name}");
         self.send(Method::DELETE, &path, json!({"gracePeriodSeconds": 0})).await.unwrap();
@@ -172,7 +172,7 @@ impl World {
         berth_client::list(&self.client, &berth_client::WatchOptions::new("/api/v1/pods")).await.unwrap()
     }
 
-    /// Waits until so many pods of an app are ready on nodes, and no others of it are there; returns them.
+    /// Waits until exactly `n` pods of an app exist and are ready on nodes; returns them.
     pub async fn until_ready(&self, app: &str, n: usize) -> Vec<Pod> {
         until(&format!("{n} pods of {app} are ready"), async || {
             let mut pods = self.pods().await;
@@ -204,7 +204,7 @@ impl World {
         .await
     }
 
-    /// The first event with a reason about an object, once it is there.
+    /// Waits for the first event with a reason about an object.
     pub async fn until_event(&self, kind: &str, name: &str, reason: &str) -> Value {
         until(&format!("an event {reason} of {kind} {name}"), async || {
             let events = self.events().await;
@@ -239,7 +239,7 @@ pub async fn start_enforcer(config: kube::Config, options: EnforcerOptions) -> E
 }
 
 impl Enforcer {
-    /// Waits until what it shows is as wished.
+    /// Waits until its status meets a condition.
     pub async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot {
         let mut snapshot = self.handle.snapshot();
         let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
@@ -264,7 +264,7 @@ pub fn uids(pods: &[Pod]) -> BTreeSet<String> {
     pods.iter().map(|p| p.metadata.uid.clone()).collect()
 }
 
-/// Asks until the answer is `Ok`, and panics with the last other answer when that takes too long.
+/// Retries until the answer is `Ok`; after the timeout it panics with the last other answer.
 pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {

@@ -1,4 +1,4 @@
-//! Objects that tests are made of.
+//! Test objects.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
-/// A pod that asks for next to nothing.
+/// A pod with minimal requests.
 pub fn pod(name: &str, app: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -20,14 +20,14 @@ pub fn pod(name: &str, app: &str) -> Value {
     })
 }
 
-/// The same, on nodes with a label only, as long as it runs.
+/// The same, on nodes with a label only, enforced during execution.
 pub fn on_nodes_with(mut pod: Value, key: &str, value: &str) -> Value {
     let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
     pod["spec"]["affinity"]["nodeAffinity"][EXECUTING] = json!({"nodeSelectorTerms": [term]});
     pod
 }
 
-/// The same, near (`podAffinity`) or away from (`podAntiAffinity`) pods of an app, as long as it runs.
+/// The same, near (`podAffinity`) or away from (`podAntiAffinity`) pods of an app, enforced during execution.
 pub fn with_term(mut pod: Value, kind: &str, app: &str, topology_key: &str) -> Value {
     let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology_key});
     pod["spec"]["affinity"][kind][EXECUTING] = json!([term]);
@@ -40,13 +40,13 @@ pub fn with(mut pod: Value, field: &str, value: Value) -> Value {
     pod
 }
 
-/// The same, with a grace of its own.
+/// The same, with its own grace period.
 pub fn with_grace(mut pod: Value, grace: &str) -> Value {
     pod["metadata"]["annotations"]["scheduling.berth.dev/eviction-grace"] = json!(grace);
     pod
 }
 
-/// So many of a pod.
+/// `n` copies of a pod.
 pub fn replica_set(replicas: usize, pod: Value) -> Value {
     let mut metadata = pod["metadata"].clone();
     let (name, namespace, labels) =

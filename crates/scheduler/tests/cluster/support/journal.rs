@@ -1,4 +1,4 @@
-//! What happened to pods, as a watch of the server tells it: where each was bound, and in which order.
+//! The history of pods, recorded by a watch: the node of each, and the order of the bindings.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use berth_api::object::Pod;
 use berth_client::{Event, WatchOptions};
 
-/// The nodes each pod was on, by uid.
+/// The nodes of each pod, by uid.
 #[derive(Clone, Default)]
 pub struct Journal {
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
@@ -19,7 +19,7 @@ struct Entry {
 }
 
 impl Journal {
-    /// Watches from the beginning on: nothing has happened yet.
+    /// Watches from the start, before any pod exists.
     pub async fn start(client: kube::Client) -> Journal {
         let journal = Journal::default();
         let mut pods = berth_client::watch::<Pod>(client, WatchOptions::new("/api/v1/pods"));
@@ -47,7 +47,7 @@ impl Journal {
         }
     }
 
-    /// No pod was ever on two nodes.
+    /// Checks that no pod was on two nodes.
     pub fn nothing_was_bound_twice(&self) {
         for entry in self.entries.lock().unwrap().values() {
             assert!(entry.nodes.len() <= 1, "{} was bound to {:?}", entry.name, entry.nodes);

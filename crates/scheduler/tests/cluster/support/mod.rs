@@ -1,4 +1,4 @@
-//! An API server with a scheduler on it, and what looks at both.
+//! An API server with a scheduler, and the helpers that observe them.
 
 pub mod journal;
 pub mod verify;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::journal::Journal;
 
-/// Far longer than anything here takes.
+/// Timeout, far longer than any step takes.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 const TIMEOUT: Duration = Duration::from_secs(30);
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -36,7 +36,7 @@ pub struct Scheduler {
     pub stop: CancellationToken,
 }
 
-/// Quick to notice that something is wrong.
+/// Options with short timeouts.
 pub fn impatient() -> SchedulerOptions {
     SchedulerOptions {
         settings: Settings::default(),
@@ -88,7 +88,7 @@ impl World {
         self.send(Method::DELETE, path, Value::Null).await.unwrap();
     }
 
-    /// Nodes `n0`, `n1`, ... in zones `z0`, `z1`, ... by turns, with room for so many pods of [`pod`].
+    /// Nodes `n0`, `n1`, ... assigned in turn to zones `z0`, `z1`, ..., with capacity for so many pods of [`pod`].
     pub async fn nodes(&self, n: usize, n_zones: usize, room: usize) {
         for i in 0..n {
             self.node(&format!("n{i}"), &format!("z{}", i % n_zones), room).await;
@@ -127,7 +127,7 @@ impl World {
         .await
     }
 
-    /// Waits until so many pods are bound.
+    /// Waits until `n` pods are bound.
     pub async fn until_n_bound(&self, n: usize) {
         until(&format!("{n} pods are bound"), async || {
             let n_bound = self.pods().await.iter().filter(|p| !p.spec.node_name.is_empty()).count();
@@ -136,7 +136,7 @@ impl World {
         .await;
     }
 
-    /// The condition `PodScheduled` of a pod, once it is there.
+    /// Waits for the condition `PodScheduled` of a pod.
     pub async fn until_refused(&self, name: &str) -> Value {
         until(&format!("{name} has a condition"), async || {
             let pod = self.get(&format!("{PODS}/{name}")).await;
@@ -148,7 +148,7 @@ impl World {
         .await
     }
 
-    /// The first event with a reason about a pod, once it is there.
+    /// Waits for the first event with a reason about a pod.
     pub async fn until_event(&self, pod: &str, reason: &str) -> Value {
         until(&format!("an event {reason} of {pod}"), async || {
             let events = self.get("/apis/events.k8s.io/v1/namespaces/default/events").await;
@@ -167,7 +167,7 @@ pub async fn start_scheduler(config: kube::Config, options: SchedulerOptions) ->
 }
 
 impl Scheduler {
-    /// Waits until what it shows is as wished.
+    /// Waits until its status meets a condition.
     pub async fn until(&self, what: &str, is_so: impl Fn(&berth_scheduler::Snapshot) -> bool) {
         let mut snapshot = self.handle.snapshot();
         let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
@@ -210,8 +210,8 @@ pub fn with_term(mut pod: Value, kind: &str, app: &str, topology_key: &str) -> V
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Many pods with rules about each other: each of `web` away from the others of its kind on a node, each of `near` in
-/// a zone with `web`, the rest plain.
+/// Many pods with rules about each other: each `web` pod is on its own node, each `near` pod is in
+/// a zone with a `web` pod, and the others have no rules.
 pub fn mixed(n: usize, n_web: usize) -> Vec<Value> {
     let make = |i: usize| match i {
         i if i < n_web => with_term(pod(&format!("web-{i}"), "web"), "podAntiAffinity", "web", HOSTNAME),
@@ -221,7 +221,7 @@ pub fn mixed(n: usize, n_web: usize) -> Vec<Value> {
     (0..n).map(make).collect()
 }
 
-/// Asks until the answer is `Ok`, and panics with the last other answer when that takes too long.
+/// Retries until the answer is `Ok`; after the timeout it panics with the last other answer.
 pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {

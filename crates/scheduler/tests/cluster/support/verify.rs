@@ -1,4 +1,4 @@
-//! An independent look at the final state: the naive evaluator is asked about every pod where it is.
+//! An independent check of the final state: the naive evaluator verifies the placement of every pod.
 
 use berth_api::config::Profile;
 use berth_api::object::{Namespace, Node, Pod};
@@ -7,13 +7,13 @@ use berth_testkit::naive::{NodeResult, Options, World as NaiveWorld, evaluate};
 
 use super::World;
 
-/// Every pod of the scheduler is bound, to a node that is there and that all of its required rules allow as things are
-/// now, and none was ever bound twice.
+/// Every pod of the scheduler is bound to an existing node that satisfies all of its required rules in the
+/// current state, and no pod was bound twice.
 pub async fn all_is_well(world: &World, n_pods: usize) {
     no_rule_is_broken(world, n_pods, &[]).await;
 }
 
-/// As [`all_is_well`], but for pods on nodes that have gone.
+/// The same as [`all_is_well`], except for pods on deleted nodes.
 pub async fn no_rule_is_broken(world: &World, n_pods: usize, gone: &[&str]) {
     let nodes: Vec<Node> = list(&world.client, &WatchOptions::new("/api/v1/nodes")).await.unwrap();
     let namespaces: Vec<Namespace> =
