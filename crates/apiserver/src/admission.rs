@@ -1,26 +1,26 @@
-//! Admission inside the process: what a webhook would be asked, without a webhook.
+//! In-process admission: a plugin that receives the same reviews as a webhook.
 //!
-//! It is asked after the webhooks of the same phase, in the same form, so that the same decisions can be put behind
-//! either.
+//! The API server calls it after the webhooks of the same phase, in the same format. The same code can serve
+//! both.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 
 pub use crate::webhook::Operation;
 
-/// When admission is asked.
+/// The phase of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Before an object is validated. It may be changed.
     Mutating,
-    /// When nothing changes the object any more.
+    /// After the last change of the object.
     Validating,
 }
 
 /// Decides about requests, in the process of the server.
 pub trait Admission: Send + Sync {
-    /// Whether requests of this kind are to be reviewed at all. It is asked for every write and must cost next to
-    /// nothing; a request that no plugin wants is not even described.
+    /// Whether the plugin reviews requests of this kind. The API server calls this for every write, so it must be
+    /// cheap. It builds no review for other requests.
     ///
     /// By default: pods and nodes themselves, and bindings and evictions of pods.
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The objects every cluster has from the start.
+//! The objects that exist in every new cluster.
 
 use berth_schema::resource::{Resource, of_kind};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::strategy::now;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Makes what is missing: namespaces, the service `kubernetes`, the two built-in priority classes, the roles for people.
+/// Creates missing objects: namespaces, the service `kubernetes`, two priority classes, the user-facing roles.
 ///
 /// # Errors
 /// The storage is broken.
@@ -53,7 +53,7 @@ pub(crate) async fn bootstrap(store: &Store) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// The roles for people that every cluster has, over what there is here.
+/// The user-facing roles of every cluster, for the resources that are served.
 fn roles() -> Vec<Value> {
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let role = |name: &str, rules: Vec<Value>| {

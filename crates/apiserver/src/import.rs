@@ -1,4 +1,4 @@
-//! Objects of a dump, put into the store as they are.
+//! Import of a dump: objects are stored unchanged.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use crate::bootstrap::ensure_namespace;
 use crate::handlers::stored_value;
 use crate::store::{Change, Store, Write, WriteError, key};
 
-/// Why a dump could not be taken in.
+/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// An object has no name.
     #[error("object {index} of the import ({kind}) has no metadata.name")]
     NoName {
-        /// Its place.
+        /// Its index.
         index: usize,
         /// Its kind; may be empty.
         kind: String,
@@ -28,17 +28,17 @@ pub enum ImportError {
         kind: String,
         /// `namespace/name`.
         name: String,
-        /// Why not.
+        /// The cause.
         source: WriteError,
     },
 }
 
-/// What became of a dump.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Objects that are now stored.
+    /// Number of stored objects.
     pub stored: usize,
-    /// Objects that were there already and were left as they are.
+    /// Number of objects that already existed and are unchanged.
     pub present: usize,
     /// Objects of kinds that are not served.
     pub unknown: usize,
@@ -54,12 +54,12 @@ impl Imported {
     }
 }
 
-/// Writes that go to the store together; on disk they share a commit.
+/// Number of writes in a batch; on disk they share a commit.
 const AT_ONCE: usize = 512;
 
 /// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
-/// dump nor in the store are dropped, since garbage collection would take their dependents. Namespaces that are missing
-/// are made.
+/// dump nor in the store are dropped, since garbage collection would delete their dependents. Missing namespaces
+/// are created.
 ///
 /// # Errors
 /// An object has no name, or cannot be stored.
@@ -117,7 +117,7 @@ fn namespace_of(value: &Value) -> &str {
     Some(key(value).0).filter(|namespace| !namespace.is_empty()).unwrap_or("default")
 }
 
-/// Stores one object; answers whether it was not there.
+/// Stores one object; returns whether it is new.
 async fn put(
     store: &Store,
     resource: &'static Resource,

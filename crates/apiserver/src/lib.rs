@@ -1,7 +1,7 @@
 //! An embedded Kubernetes API server, for laptops, tests and CI.
 //!
 //! Modules: `store` keeps objects, versions and history; `server` serves HTTPS and checks identities and limits;
-//! `strategy` says what creating and changing an object of each resource means; `handlers` carry out requests. The
+//! `strategy` has the rules for creating and changing objects of each resource; `handlers` carry out requests. The
 //! server never sees the engine: an API server that shared the placement code would agree with its bugs.
 
 pub mod admission;

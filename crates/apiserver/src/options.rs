@@ -1,4 +1,4 @@
-//! What an API server is started with.
+//! Start options of the API server.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,10 +10,10 @@ use berth_serve::ConnectionLimits;
 
 use crate::admission::Admission;
 
-/// What an API server is started with.
+/// Start options of the API server.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// Where it listens; port 0 takes a free one, or the one of the last run with the same data directory.
+    /// Listening address. Port 0 selects a free port, or the port of the last run with the same data directory.
     pub listen: SocketAddr,
     /// Where objects, keys and the port are kept; without it objects are in memory and the rest in a temporary directory.
     pub data_dir: Option<PathBuf>,
@@ -21,9 +21,9 @@ pub struct ServerOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
-    /// How much a client may ask for, and how slowly.
+    /// Request limits and timeouts.
     pub limits: Limits,
-    /// Who is asked about writes besides the registered webhooks, after those of the same phase.
+    /// In-process admission plugin, called after the registered webhooks of the same phase.
     pub admission: Option<Arc<dyn Admission>>,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for ServerOptions {
     }
 }
 
-/// How much clients may ask for, and how slowly. All of them together bound the server's memory.
+/// Request limits and timeouts. Together they bound the server's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Limits on connections.

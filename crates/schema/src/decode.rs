@@ -20,19 +20,19 @@ pub enum DecodeError {
     /// The value has another JSON type.
     #[error("json: cannot unmarshal {found} into Go struct field {field} of type {expected}")]
     WrongType {
-        /// What was found, such as `string` or `number 1.5`.
+        /// The actual value, such as `string` or `number 1.5`.
         found: String,
         /// The struct and the path without indices, such as `Container.spec.containers.ports`.
         field: String,
-        /// The type in Go's words, such as `[]v1.ContainerPort`.
+        /// The Go type, such as `[]v1.ContainerPort`.
         expected: String,
     },
-    /// The text does not have the form its type asks for.
+    /// The text does not have the format of its type.
     #[error("{field}: {reason}")]
     Malformed {
         /// Path of the field.
         field: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
@@ -41,7 +41,7 @@ pub enum DecodeError {
 /// (`spec.foo`, `spec.containers[0].foo`), at most 100 of them.
 ///
 /// # Errors
-/// Some value has another type than the API says.
+/// A value does not have the type that the API defines.
 pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut reader = Reader { unknown: Vec::new(), prune: true };
     reader.value(ty, object, &Path::Root, None)?;
@@ -156,7 +156,7 @@ impl Reader {
         }
     }
 
-    /// Like [`Self::value`], changing nothing.
+    /// Like [`Self::value`], without changes.
     fn look(&mut self, ty: &'static Type, value: &Value, path: &Path<'_>) {
         match (ty, value) {
             (Type::Struct(of), Value::Object(fields)) => {
@@ -183,7 +183,7 @@ impl Reader {
     }
 }
 
-/// What a `null` among items or entries is read as.
+/// The value for a `null` among items or entries.
 pub(super) fn zero(ty: &Type) -> Value {
     match ty {
         Type::Any => Value::Null,
@@ -287,7 +287,7 @@ fn wrong_type(ty: &'static Type, value: &Value, path: &Path<'_>, owner: Option<&
     }
 }
 
-/// The type as Go writes it.
+/// The type in Go's notation.
 fn go_type(ty: &Type) -> String {
     match ty {
         Type::Any => "interface {}".to_owned(),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_told_in_the_decoders_words() {
+    fn type_error_messages_match_the_go_decoder() {
         let cases = [
             (
                 json!({"spec": {"containers": [{"ports": "80"}]}}),

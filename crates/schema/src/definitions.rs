@@ -137,7 +137,7 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
     }
 }
 
-/// Takes them out again, for a server that does not know them.
+/// Removes the extension fields, for a server without the extensions.
 pub(super) fn remove_proposed_fields(schema: &mut Value) {
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.remove(PROPOSED_FIELD);

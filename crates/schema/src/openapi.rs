@@ -1,6 +1,6 @@
 //! The OpenAPI v3 documents that clients read: one for each group and version, and an index of them.
 //!
-//! A document is made when it is first asked for and kept as bytes.
+//! A document is built on first use and cached as bytes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
@@ -182,7 +182,7 @@ fn scalar_definitions(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// OpenAPI 3.0 does not know a reference with anything beside it; `allOf` with one member says the same.
+/// OpenAPI 3.0 ignores siblings of a reference; `allOf` with one member has the same meaning.
 fn as_openapi(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_leads_to_every_version() {
+    fn the_index_lists_every_version() {
         let index = get("/openapi/v3");
         let paths = index["paths"].as_object().expect("paths");
         for resource in RESOURCES {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proposals_fields_are_there_only_with_extensions() {
+    fn the_extension_fields_exist_only_with_extensions() {
         for (path, extensions) in [("/openapi/v3/api/v1", true), ("/openapi/v3/apis/apps/v1", false)] {
             let document = document(path, extensions).expect(path);
             let text = std::str::from_utf8(&document).expect("text");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_finds_what_it_looks_for() {
+    fn kubectl_finds_its_definitions() {
         let apps = get("/openapi/v3/apis/apps/v1");
         let path = &apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
         let kind = gvk("apps", "v1", "Deployment");

@@ -32,7 +32,7 @@ pub enum Type {
     },
 }
 
-/// What a scalar may be.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// Text.
@@ -232,7 +232,7 @@ impl Builder<'_> {
             return self.add(ty);
         };
         let id = self.definition(name);
-        // A field may say otherwise than its type does.
+        // A field may override its type.
         match schema.get("x-kubernetes-map-type").and_then(Value::as_str) {
             Some(map_type) => {
                 let Some(definition) = self.definitions.get(name) else { return id };
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proposals_fields_are_there() {
+    fn the_extension_fields_exist() {
         let pod = type_of("", "v1", "Pod").expect("pods are known");
         let in_terms = "requiredDuringSchedulingRequiredDuringExecution";
         at(pod, &format!("spec.affinity.nodeAffinity.{in_terms}.nodeSelectorTerms.matchExpressions.key"));

@@ -13,7 +13,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form that a client asks for before plain JSON, if any.
+    /// The format that a client prefers to plain JSON, if any.
     pub(super) fn asked_for(accept: Option<&str>) -> Option<Form> {
         for range in accept?.split(',') {
             let mut parts = range.split(';').map(str::trim);

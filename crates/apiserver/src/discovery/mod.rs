@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are, plain and aggregated.
+//! Discovery of groups, versions and resources, plain and aggregated.
 //!
 //! Everything follows from the table of resources and does not change while the process runs; the documents
 //! are made once.
@@ -27,7 +27,7 @@ const JSON: &str = "application/json";
 /// The answer to `GET` of a discovery path: `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and
 /// `/apis/GROUP/VERSION`. `None` if there is no such group or version, or the path is none of these.
 ///
-/// `accept` is the request's header: clients ask for aggregated discovery with it at `/api` and `/apis`.
+/// `accept` is the request's header: it selects aggregated discovery at `/api` and `/apis`.
 /// `address` is where the server is reached (`127.0.0.1:6443`).
 pub fn document(path: &str, accept: Option<&str>, address: &str) -> Option<Document> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();

@@ -11,7 +11,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 #[test]
-fn plain_discovery_leads_to_every_resource() {
+fn plain_discovery_lists_every_resource() {
     let (_, versions) = get("/api", None).expect("/api is there");
     assert_eq!(versions["versions"][0], "v1");
     assert_eq!(versions["serverAddressByClientCIDRs"][0]["serverAddress"], "127.0.0.1:6443");
@@ -47,7 +47,7 @@ fn resources_are_described() {
 }
 
 #[test]
-fn aggregated_discovery_is_given_to_those_who_ask() {
+fn aggregated_discovery_is_served_on_request() {
     let (content_type, list) = get("/apis", Some(AGGREGATED)).expect("/apis");
     assert_eq!(content_type, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     assert_eq!(list["apiVersion"], "apidiscovery.k8s.io/v2");
@@ -70,7 +70,7 @@ fn aggregated_discovery_is_given_to_those_who_ask() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn unknown_groups_and_versions_are_not_found() {
     for path in ["/api/v2", "/apis/none", "/apis/apps/v1beta1", "/apis//v1", "/apis/apps/v1/deployments", "/"]
     {
         assert!(get(path, None).is_none(), "{path}");

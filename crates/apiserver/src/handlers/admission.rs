@@ -1,4 +1,4 @@
-//! Admission on the way of a request: registered webhooks, then who is asked inside the process.
+//! Admission of a request: first the registered webhooks, then the in-process plugin.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Asks the webhooks that are configured in a store and, after them, `local`.
+    /// Calls the webhooks that are configured in a store, then the plugin `local`.
     pub fn new(store: &Store, local: Option<Arc<dyn crate::Admission>>) -> Admission {
         let reader = store.reader();
         let resolver =
@@ -55,7 +55,7 @@ impl Admission {
     }
 }
 
-/// Where a service leads. Pods are simulated, so only a service of type `ExternalName` leads anywhere.
+/// Resolves a service. Pods are simulated, so only services of type `ExternalName` have an address.
 fn resolve(store: &Reader, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let found = store.get(&SERVICES, namespace, name);
     let service = found.ok_or_else(|| format!("service {name:?} not found"))?.value();
@@ -71,14 +71,14 @@ fn resolve(store: &Reader, namespace: &str, name: &str, port: u16) -> Result<Str
     Err(format!("no endpoints available for service {name:?}"))
 }
 
-/// What a request does to one object, for admission.
+/// The operation of a request on one object, for admission.
 #[derive(Clone, Copy)]
 pub struct Act<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// The object as it is; `None` if it is new.
+    /// The stored object; `None` if it is new.
     pub old: Option<&'a Value>,
-    /// Whether the request is only tried.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 
@@ -89,14 +89,14 @@ impl Act<'static> {
     }
 }
 
-/// Who is to be asked about a request in one phase.
+/// The webhooks and the plugin that review a request in one phase.
 struct Asked<'a> {
     hooks: Arc<[Hook]>,
     local: Option<&'a dyn crate::Admission>,
     attributes: Attributes<'a>,
 }
 
-/// The webhooks and the plugin that a request concerns; `None` if there are none, which must be quick to find out.
+/// The webhooks and the plugin that match a request; `None` if there are none. This check must be fast.
 fn asked<'a>(
     shared: &'a Shared,
     request: &'a ApiRequest,
@@ -129,7 +129,7 @@ fn asked<'a>(
         namespace_labels: None,
         dry_run: act.dry_run,
     };
-    // Webhooks may not keep anybody from repairing webhooks.
+    // Webhooks do not review webhook configurations: a broken webhook could not be repaired otherwise.
     let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
     if !open && local.is_none() {
         return None;
@@ -137,7 +137,7 @@ fn asked<'a>(
     Some(Asked { hooks: if open { hooks } else { Arc::default() }, local, attributes })
 }
 
-/// The labels of the object's namespace, which webhooks may select by.
+/// The labels of the object's namespace, for namespace selectors of webhooks.
 fn namespace_labels(shared: &Shared, asked: &Asked<'_>) -> Option<Value> {
     let namespaces = &NAMESPACES;
     let namespace = asked.attributes.namespace;
@@ -148,8 +148,8 @@ fn namespace_labels(shared: &Shared, asked: &Asked<'_>) -> Option<Value> {
     Some(found.value()["metadata"]["labels"].take())
 }
 
-/// Lets mutating admission change an object that will be stored or done (`None` for a deletion). Answers whether it
-/// did.
+/// Runs mutating admission on an object before the operation (`None` for a deletion). Returns whether the object
+/// changed.
 ///
 /// # Errors
 /// The request is denied.
@@ -189,7 +189,7 @@ pub async fn mutate(
     }
 }
 
-/// Asks validating admission about an object as it will be stored or done (`None` for a deletion).
+/// Runs validating admission on the final object of the operation (`None` for a deletion).
 ///
 /// # Errors
 /// The request is denied.
@@ -214,14 +214,14 @@ pub async fn validate(
     }
 }
 
-/// Admission may not give an object another identity.
+/// Checks that admission did not change the object's identity.
 fn keep(new: &mut Value, old: &Value, field: &str) {
     if let (Some(new), Some(value)) = (new.as_object_mut(), old.get(field)) {
         new.insert(field.to_owned(), value.clone());
     }
 }
 
-/// Reasons that clients know; a webhook may give any text.
+/// Maps a webhook's reason text to one of the standard reasons.
 const REASONS: &[&str] = &[
     "AlreadyExists",
     "BadRequest",
@@ -248,7 +248,7 @@ fn status(denied: Denied) -> Box<Status> {
     Status::new(code, reason, denied.message)
 }
 
-/// A denial from inside the process reads as one of kube-apiserver's own plugins.
+/// The status of a denial by the in-process plugin, in the format of kube-apiserver's plugins.
 fn local_status(request: &ApiRequest, name: &str, denied: Denied) -> Box<Status> {
     if denied.code == StatusCode::FORBIDDEN {
         Status::forbidden(request.info.resource, name, &denied.message)

@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 64;
 /// Answers the creation of a `Binding`, under the pod or beside it.
 ///
 /// # Errors
-/// The binding is malformed, the pod is not there, not the one meant, being deleted or bound already.
+/// The binding is malformed, or the pod does not exist, has another uid, is being deleted or is already bound.
 pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut binding = sent::parse_object(&request.headers, &request.body)?;
@@ -82,10 +82,10 @@ fn target(binding: &Value, name: &str) -> Result<String, Box<Status>> {
     }
 }
 
-/// Puts the pod on the node.
+/// Assigns the pod to the node.
 ///
 /// # Errors
-/// The pod is bound, being deleted or held back; the text says so as upstream does.
+/// The pod is bound, being deleted or gated; the text is upstream's.
 fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if !pod["metadata"]["deletionTimestamp"].is_null() {
@@ -111,7 +111,7 @@ fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Gives a pod a condition that holds, unless it holds already.
+/// Sets a condition of a pod to `True`, unless it is already.
 pub fn set_condition(pod: &mut Value, condition: Value) {
     let conditions = &mut pod["status"]["conditions"];
     match conditions.as_array_mut() {

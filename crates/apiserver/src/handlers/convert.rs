@@ -18,12 +18,12 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Whether objects are shown as they are stored.
+/// Whether objects are served in their stored form.
 pub fn is_stored_form(resource: &Resource) -> bool {
     resource.storage == Storage::Own
 }
 
-/// An object's JSON as the resource shows it.
+/// An object's JSON in the resource's served form.
 pub fn shown(resource: &Resource, object: &Object) -> Bytes {
     if is_stored_form(resource) {
         object.bytes()
@@ -32,7 +32,7 @@ pub fn shown(resource: &Resource, object: &Object) -> Bytes {
     }
 }
 
-/// An object as the resource shows it.
+/// An object in the resource's served form.
 pub fn shown_value(resource: &Resource, value: Value) -> Value {
     if is_stored_form(resource) {
         value
@@ -41,7 +41,7 @@ pub fn shown_value(resource: &Resource, value: Value) -> Value {
     }
 }
 
-/// An object as it is stored.
+/// An object in its stored form.
 pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
     match resource.stored() {
         Some(stored) if !is_stored_form(resource) => {
@@ -51,7 +51,7 @@ pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
     }
 }
 
-/// How objects of a resource become those that are stored; `None` if they are the same.
+/// Conversion of a resource's objects into the stored form; `None` if the forms are the same.
 pub fn conversion(resource: &Resource) -> Option<Conversion> {
     (!is_stored_form(resource)).then_some(CONVERSION)
 }

@@ -1,4 +1,4 @@
-//! Deleting objects: at once, gracefully, or when the last finalizer is gone.
+//! Object deletion: immediate, graceful, or after the last finalizer is removed.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
 
-/// What `DeleteOptions` say.
+/// The fields of `DeleteOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// How long the object may take to end.
+    /// Grace period in seconds.
     pub grace_period_seconds: Option<i64>,
-    /// What becomes of what it owns.
+    /// Propagation policy for dependents.
     pub propagation_policy: Option<String>,
-    /// The object must be this one.
+    /// Precondition: uid.
     pub uid: Option<String>,
-    /// The object must be at this version.
+    /// Precondition: resource version.
     pub resource_version: Option<String>,
-    /// Whether it is only tried.
+    /// Whether the deletion is a dry run.
     pub dry_run: bool,
-    /// Whether it is an eviction, which admission has decided about already, and which the pod's conditions show.
+    /// Whether this is an eviction: admission has already decided, and the pod's conditions show it.
     pub evicts: bool,
 }
 
 impl DeleteOptions {
-    /// Reads them from a body or the query; the body has precedence.
+    /// Reads the options from the body or the query; the body has precedence.
     ///
     /// # Errors
-    /// They are malformed or contradict each other.
+    /// The options are malformed or contradict each other.
     pub fn read(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
         let query = &request.query;
         let mut options = DeleteOptions {
@@ -70,7 +70,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Takes what a `DeleteOptions` object says.
+    /// Reads a `DeleteOptions` object.
     ///
     /// # Errors
     /// A field is of the wrong type.
@@ -105,18 +105,18 @@ impl DeleteOptions {
     }
 }
 
-/// What a deletion came to.
+/// The result of a deletion.
 pub enum Deleted {
-    /// The object is gone; this is how it was.
+    /// The object is deleted; this is its last state.
     Gone(Arc<Object>),
-    /// The object ends later; this is how it is.
+    /// The object is terminating; this is its current state.
     Ending(Arc<Object>),
 }
 
 /// Answers the deletion of an object.
 ///
 /// # Errors
-/// The object is not there, not the one meant, or may not be deleted.
+/// The object does not exist, fails a precondition, or may not be deleted.
 pub async fn delete(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let options = DeleteOptions::read(request)?;
     let info = &request.info;
@@ -142,10 +142,10 @@ fn returns_deleted_object(resource: &Resource) -> bool {
         )
 }
 
-/// Answers the deletion of all objects that a selector selects.
+/// Answers the deletion of all selected objects.
 ///
 /// # Errors
-/// One of them may not be deleted; those before it are.
+/// An object may not be deleted. The objects before it are deleted.
 pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let options = DeleteOptions::read(request)?;
     let info = &request.info;
@@ -172,10 +172,10 @@ pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Re
     Ok(Reply::json(StatusCode::OK, body).with_warnings(warnings))
 }
 
-/// Deletes one object, or begins to.
+/// Deletes one object or marks it as terminating.
 ///
 /// # Errors
-/// The object is not there, not the one meant, or may not be deleted.
+/// The object does not exist, fails a precondition, or may not be deleted.
 pub async fn delete_object(
     shared: &Arc<Shared>,
     request: &ApiRequest,

@@ -1,4 +1,4 @@
-//! Eviction: a deletion that asks the pod's disruption budget first. Rules and words are kube-apiserver's.
+//! Eviction: a deletion that first checks the pod's disruption budget. Rules and messages are kube-apiserver's.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::strategy::{Context, now, restrict_node};
 use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
-/// More evictions that the controller has not seen yet are not allowed.
+/// Maximum number of evictions that the disruption controller has not yet observed.
 const MAX_DISRUPTED: usize = 2000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Answers the creation of an `Eviction`.
 ///
 /// # Errors
-/// The pod is not there, or its budget does not allow the eviction now.
+/// The pod does not exist, or its budget does not allow the eviction now.
 pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let mut eviction = sent::parse_object(&request.headers, &request.body)?;
-    // `policy/v1beta1` says the same.
+    // `policy/v1beta1` has the same form.
     if eviction["apiVersion"] == "policy/v1beta1" {
         eviction["apiVersion"] = Value::from("policy/v1");
     }
@@ -51,7 +51,7 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
         if needs_budget(&pod) {
             match ask_budget(shared, budgets, &current, &pod, options.dry_run).await? {
                 Budget::Allows => {}
-                // Only as long as the pod is as unhealthy as it was found.
+                // Precondition: the pod has not changed since its health was checked.
                 Budget::DoesNotMatter => deletion.resource_version = Some(current.revision.to_string()),
                 Budget::Changed => continue,
             }
@@ -73,15 +73,15 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
 }
 
 enum Budget {
-    /// There is none, or it allows the eviction, which is counted now.
+    /// No budget applies, or the budget allows the eviction and has counted it.
     Allows,
-    /// The pod does not count for it.
+    /// The pod does not count towards the budget.
     DoesNotMatter,
-    /// It changed while it was asked.
+    /// The budget changed during the check.
     Changed,
 }
 
-/// A pod that does not run, or ends anyway, disrupts nothing.
+/// Whether an eviction of the pod needs a budget. Pending, finished and terminating pods do not.
 fn needs_budget(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_null()
         && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed" | "Pending"))
@@ -167,7 +167,7 @@ fn check(resource: &Resource, name: &str, budget: &Value) -> Result<(), Box<Stat
     Ok(())
 }
 
-/// Counts one disruption, until the controller sees the pod go.
+/// Counts one disruption until the controller observes the pod's deletion.
 fn take_one(budget: &mut Value, pod: &str) {
     let left = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
     let status = &mut budget["status"];

@@ -13,7 +13,7 @@ use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Verb};
 use crate::strategy;
 
-/// What `fieldValidation` says of unknown fields; they are dropped in any case.
+/// The request's `fieldValidation`. Unknown fields are dropped in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Validation {
     Ignore,
@@ -35,7 +35,7 @@ fn validation(request: &ApiRequest) -> Result<Validation, Box<Status>> {
     }
 }
 
-/// An option in the query is not valid.
+/// A query option is invalid.
 fn invalid_option(request: &ApiRequest, field: &str, reason: &str, message: String) -> Box<Status> {
     let kind = match request.info.verb {
         Verb::Create => "CreateOptions",
@@ -46,12 +46,12 @@ fn invalid_option(request: &ApiRequest, field: &str, reason: &str, message: Stri
     Status::invalid_kind("meta.k8s.io", kind, "", vec![cause])
 }
 
-/// Reads what was sent, or what a patch made, as an object of a kind. Fields that the kind does not have are
-/// dropped; the request says whether that is an error or a warning, and so of fields that were there twice. A kind
+/// Reads a request body or the result of a patch as an object of a kind. Unknown fields are
+/// dropped; `fieldValidation` decides whether unknown and duplicate fields are errors or warnings. A kind
 /// without a type is left as it is.
 ///
 /// # Errors
-/// A value has the wrong type, or there are unknown fields and the request does not want them.
+/// A value has the wrong type, or `fieldValidation` refuses unknown fields.
 pub fn read(
     request: &ApiRequest,
     (group, version, kind): (&str, &str, &str),
@@ -101,11 +101,11 @@ fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     }
 }
 
-/// Records in an object that is about to be stored who changed what. `before` is the object as it is, `None`
+/// Updates the managed fields of an object before it is stored. `before` is the stored object, `None`
 /// for a creation.
 ///
 /// # Errors
-/// The name of the manager is not valid.
+/// The name of the manager is invalid.
 pub fn track(
     request: &ApiRequest,
     resource: &Resource,
@@ -127,10 +127,10 @@ pub fn track(
     Ok(())
 }
 
-/// The object after a server-side apply; `current` is the object as it is, `None` if there is none.
+/// The object after a server-side apply; `current` is the stored object, `None` if there is none.
 ///
 /// # Errors
-/// The request names no manager, what was sent cannot be applied, or others manage what it changes.
+/// The request names no manager, the body cannot be applied, or it conflicts with other managers.
 pub fn applied(
     request: &ApiRequest,
     resource: &Resource,
@@ -169,7 +169,7 @@ pub fn applied(
     })
 }
 
-/// What a patch that cannot be applied means to the client.
+/// Converts a patch error into the client's status.
 pub fn patch_failed(error: &PatchError) -> Box<Status> {
     let (code, reason) = match error {
         PatchError::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),

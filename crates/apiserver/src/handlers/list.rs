@@ -17,7 +17,7 @@ use crate::server::{ApiRequest, Form, Query, Reply, RequestInfo, Shared, choose}
 use crate::store::{Filter, Object};
 use crate::table::{self, IncludeObject};
 
-/// What a list or watch selects. A name in the path counts as a field selector.
+/// The filter of a list or watch. A name in the path counts as a field selector.
 pub fn filter(info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
     let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
     Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
@@ -34,7 +34,7 @@ pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
     }
 }
 
-/// The version asked for has not been reached yet.
+/// The store has not reached the requested version.
 pub fn too_large(asked: u64, current: u64) -> Box<Status> {
     let message = format!("Too large resource version: {asked}, current: {current}");
     let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
@@ -47,7 +47,7 @@ pub fn too_large(asked: u64, current: u64) -> Box<Status> {
     status
 }
 
-/// A page's place in a list that was begun earlier.
+/// Continue token: a page's position in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Continue {
     revision: u64,
@@ -117,10 +117,10 @@ pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>>
     Ok(Reply::json(StatusCode::OK, Body::List(ListBody::new(Bytes::from(head), items))))
 }
 
-/// What the rows of a table carry of their objects.
+/// The part of the object that table rows include.
 ///
 /// # Errors
-/// The parameter has another value than those there are.
+/// The parameter has an unknown value.
 pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
     let asked = query.get("includeObject");
     IncludeObject::parse(asked).ok_or_else(|| {
@@ -168,7 +168,7 @@ fn page(shared: &Shared, info: &RequestInfo, query: &Query, filter: &Filter) -> 
                 let too_old = || {
                     Status::expired(format!("The provided resource version {asked} is no longer available"))
                 };
-                // Nothing of the resource changed since: the objects of then are those of now.
+                // The resource has not changed since that version, so the current objects are correct.
                 let unchanged = || {
                     let (_, events) = shared.store.events_for(resource, &Filter::default(), asked, 1).ok()?;
                     events.is_empty().then(|| Arc::new(objects))

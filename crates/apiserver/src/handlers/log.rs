@@ -1,4 +1,4 @@
-//! Logs of pods. Nothing runs in a simulated pod, so nothing is logged; the answer says so.
+//! Pod logs. Simulated pods run no processes and have no logs; the response states this.
 
 use http::StatusCode;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is done for each verb and subresource.
+//! Request handlers, by verb and subresource.
 
 mod admission;
 mod binding;
@@ -34,7 +34,7 @@ use crate::table;
 /// Answers a request for objects; watches are answered elsewhere.
 ///
 /// # Errors
-/// The request fails; the status says why.
+/// The request fails; the status gives the reason.
 pub async fn handle(shared: &Arc<Shared>, request: ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     match (info.verb, info.resource.plural, info.subresource_name()) {
@@ -90,7 +90,7 @@ fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Res
     Ok(Reply::object(code, bytes))
 }
 
-/// What a failed write means to the client.
+/// Converts a failed write into the client's status.
 fn write_failed(resource: &Resource, name: &str, error: WriteError) -> Box<Status> {
     match error {
         WriteError::AlreadyExists => Status::already_exists(resource, name),

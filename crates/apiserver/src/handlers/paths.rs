@@ -17,7 +17,7 @@ const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
 /// Answers a path.
 ///
 /// # Errors
-/// Nothing is there.
+/// The path does not exist.
 pub fn answer(
     shared: &Arc<Shared>,
     segments: &[String],

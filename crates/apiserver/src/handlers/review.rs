@@ -1,4 +1,4 @@
-//! Requests that are answered and forgotten: who am I, may I, whose token is this; and new tokens.
+//! Reviews, which are not stored: SelfSubjectReview, access reviews, TokenReview; and TokenRequest.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,11 +11,11 @@ use super::sent;
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Attributes, Reply, Shared, User, refusal};
 
-/// The shortest life of a token in seconds.
+/// The shortest lifetime of a token in seconds.
 const MIN_TOKEN_SECONDS: i64 = 600;
-/// The life of a token that asks for none.
+/// The default lifetime of a token in seconds.
 const DEFAULT_TOKEN_SECONDS: i64 = 3600;
-/// Longer lives are cut to this: a year.
+/// The longest lifetime of a token in seconds: one year. Longer requests are reduced to it.
 const MAX_TOKEN_SECONDS: i64 = 366 * 24 * 3600;
 
 /// Answers the creation of a review.
@@ -50,7 +50,7 @@ pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status
     if resource.kind == "TokenReview"
         && let Some(spec) = review["spec"].as_object_mut()
     {
-        // What was secret stays so.
+        // The response does not repeat the token.
         spec.remove("token");
     }
     Ok(Reply::value(StatusCode::CREATED, &review))
@@ -128,7 +128,7 @@ fn token_status(shared: &Shared, spec: &Value) -> Value {
 /// Answers the creation of a `TokenRequest` for a service account.
 ///
 /// # Errors
-/// There is no such account, or the life asked for is too short.
+/// The account does not exist, or the requested lifetime is too short.
 pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let mut token_request = sent::parse_object(&request.headers, &request.body)?;

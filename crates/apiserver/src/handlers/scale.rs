@@ -23,7 +23,7 @@ pub fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> 
 /// Answers the changing of a scale.
 ///
 /// # Errors
-/// The scale is malformed or not valid, or the object changed since.
+/// The scale is malformed or invalid, or the object has changed since.
 pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query)?;
     let applies = sent::is_apply(request);
@@ -73,7 +73,7 @@ fn with_replicas(object: &Value, scale: &Value, name: &str) -> Result<Value, Box
     Ok(new)
 }
 
-/// What applying a scale applies to the object it is a part of.
+/// Converts an applied scale into an apply of its object.
 fn applied(resource: &Resource, scale: &Value, request: &ApiRequest) -> Result<Value, Box<Status>> {
     let mut object = json!({
         "apiVersion": resource.api_version(),

@@ -1,4 +1,4 @@
-//! What was sent with a request: objects and patches, read and held against the path.
+//! Request bodies: parses objects and patches, and checks them against the path.
 
 use berth_schema::patch;
 use berth_schema::{protobuf, type_of};
@@ -12,7 +12,7 @@ use crate::server::status::Status;
 use crate::server::{ApiRequest, Query, Verb};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// The media type of a server-side apply; what is sent may be JSON too, which is YAML.
+/// The media type of a server-side apply. The body may be JSON, which is valid YAML.
 const APPLY: &str = "application/apply-patch+yaml";
 const PATCH_TYPES: &[&str] = &[
     "application/json-patch+json",
@@ -21,7 +21,7 @@ const PATCH_TYPES: &[&str] = &[
     APPLY,
 ];
 
-/// Whether the request is only to be tried.
+/// Whether the request is a dry run.
 ///
 /// # Errors
 /// The parameter has another value than `All`.
@@ -38,7 +38,7 @@ pub fn is_dry_run(query: &Query) -> Result<bool, Box<Status>> {
     Ok(dry_run)
 }
 
-/// Reads an object that was sent as JSON, YAML or protobuf.
+/// Reads an object from a JSON, YAML or protobuf body.
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
@@ -46,7 +46,7 @@ pub fn parse_object(headers: &HeaderMap, body: &Bytes) -> Result<Value, Box<Stat
     parse_strictly(headers, body).map(|parsed| parsed.value)
 }
 
-/// The same, with the fields that a JSON text has more than once.
+/// The same, with the duplicate fields of a JSON text.
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
@@ -70,7 +70,7 @@ pub fn parse_strictly(headers: &HeaderMap, body: &Bytes) -> Result<Parsed, Box<S
     }
 }
 
-/// Reads what is applied: YAML, which JSON is, too.
+/// Reads the body of a server-side apply: YAML, which includes JSON.
 ///
 /// # Errors
 /// The text is malformed, or has not exactly one object.
@@ -94,7 +94,7 @@ fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
     }
 }
 
-/// What was sent is of a type that is not understood.
+/// The media type of the body is not supported.
 pub fn unsupported_media_type(accepted: &[&str]) -> Box<Status> {
     Status::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -106,7 +106,7 @@ pub fn unsupported_media_type(accepted: &[&str]) -> Box<Status> {
     )
 }
 
-/// Checks that an object is of the kind the path leads to, and fills in what the path says.
+/// Checks that an object has the kind of the path's resource, and fills in fields from the path.
 ///
 /// # Errors
 /// Kind, namespace or name contradict the path.
@@ -187,7 +187,7 @@ pub fn is_apply(request: &ApiRequest) -> bool {
     request.info.verb == Verb::Patch && media_type(request) == APPLY
 }
 
-/// The object after the patch that was sent.
+/// Applies the request's patch to the object.
 ///
 /// # Errors
 /// The media type is unknown, or the patch cannot be applied.

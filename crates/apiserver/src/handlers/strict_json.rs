@@ -1,4 +1,4 @@
-//! Reading JSON and noticing fields that are there twice, of which the last one counts.
+//! JSON parser that reports duplicate fields; the last value of a field wins.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,19 +10,19 @@ use serde_json::{Map, Number, Value};
 /// Fields beyond this many are not reported.
 const MAX_TOLD: usize = 100;
 
-/// What was read, and the paths of fields that were there more than once.
+/// The parsed value and the paths of duplicate fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
-    /// What was read.
+    /// The parsed value.
     pub value: Value,
-    /// Paths such as `spec.containers[0].image`, each once, in order.
+    /// Paths of duplicate fields, such as `spec.containers[0].image`, each once, in order.
     pub duplicates: Vec<String>,
 }
 
 /// Reads a JSON text.
 ///
 /// # Errors
-/// The text is no JSON.
+/// The text is not JSON.
 pub fn parse(text: &[u8]) -> Result<Parsed, serde_json::Error> {
     let found = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(text);
@@ -31,7 +31,7 @@ pub fn parse(text: &[u8]) -> Result<Parsed, serde_json::Error> {
     Ok(Parsed { value, duplicates: found.into_inner() })
 }
 
-/// Where something is in the text, from the inside out.
+/// A position in the document, as a path from the inside out.
 #[derive(Clone, Copy)]
 struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_equal_fields_counts_and_all_are_told() {
+    fn the_last_duplicate_field_wins_and_all_are_reported() {
         let text = br#"{"a": 1, "b": [{"c": 1, "c": {"d": -2.5, "d": null}}, "x"], "a": 18446744073709551615, "a": true}"#;
         let parsed = parse(text).unwrap();
         assert_eq!(parsed.value, json!({"a": true, "b": [{"c": {"d": null}}, "x"]}));

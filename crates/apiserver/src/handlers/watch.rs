@@ -1,4 +1,4 @@
-//! Watches: what is there, then every change, with bookmarks in between.
+//! Watches: existing objects, then every change, with bookmarks in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared, choose};
 use crate::store::{Event, EventType, Filter, Object, write_frame};
 use crate::table::{self, IncludeObject};
 
-/// How often a quiet watch hears how far it is.
+/// Interval of bookmarks on an idle watch.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest and the default duration of a watch.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
-/// How many events are looked at in one go.
+/// Maximum number of events read per batch.
 const BATCH: usize = 512;
-/// Frames are sent together up to about this size.
+/// Frames are combined up to about this many bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// After a chunk the next one waits this long for more events. A change after a quiet time is sent at once; of thousands a
-/// second many share a write here, and a read and a wake-up there.
+/// After a chunk, the watch waits this long for more events. A change on an idle watch is sent at once. At thousands of
+/// events per second, many share one write on the server and one read on the client.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Answers a watch.
 ///
 /// # Errors
-/// The options are not valid, or the version is too old.
+/// The options are invalid, or the version is too old.
 pub fn watch(
     shared: &Arc<Shared>,
     info: &RequestInfo,
@@ -55,7 +55,7 @@ pub fn watch(
     };
     let slot = shared.watch_slot()?;
     let current = shared.store.revision();
-    // Before the first look, so that no change is missed.
+    // Subscribe before the first read, so that no change is missed.
     let changes = shared.store.changes_for(resource, &filter);
     let from_state = match (send_initial, asked) {
         (Some(send), _) => send,
@@ -65,7 +65,7 @@ pub fn watch(
         return if from_state {
             Err(list::too_large(asked, current))
         } else {
-            // There is one server: a version it has not given out comes from another life, and means nothing.
+            // Berth has one API server: a version newer than its own comes from another store and is invalid.
             Err(Status::expired(format!("too old resource version: {asked} ({current})")))
         };
     }
@@ -136,7 +136,7 @@ struct Watcher {
     shown: &'static Resource,
     stored: &'static Resource,
     form: Form,
-    /// What rows carry of their objects.
+    /// The part of the object that table rows include.
     include: IncludeObject,
     /// Whether the columns of the table have been described.
     columns_told: bool,
@@ -144,20 +144,20 @@ struct Watcher {
     /// All changes up to this version have been sent.
     position: u64,
     initial: VecDeque<Arc<Object>>,
-    /// Whether the end of the initial events is still to be announced.
+    /// Whether the bookmark after the initial events is still due.
     announce_end: bool,
     bookmarks: bool,
     changes: tokio::sync::watch::Receiver<u64>,
     deadline: Instant,
     next_bookmark: Instant,
-    /// The next piece is put together then.
+    /// Time at which the next chunk is assembled.
     not_before: Instant,
     ended: bool,
     _counted: (InFlight, OwnedSemaphorePermit),
 }
 
 impl Watcher {
-    /// The next piece of the stream; `None` at its end.
+    /// The next chunk of the stream; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -169,7 +169,7 @@ impl Watcher {
             return Some(self.bookmark(true));
         }
         loop {
-            // Looked at here as well, for a watch that always has events to send.
+            // Checked here too, for a watch that always has events to send.
             if self.shared.stop.is_cancelled() {
                 return None;
             }
@@ -204,7 +204,7 @@ impl Watcher {
                     if n_told == BATCH {
                         continue;
                     }
-                    // After a look, so that it says how far others have come, too.
+                    // After a read, so that the bookmark also covers changes of other objects.
                     if self.bookmarks && Instant::now() >= self.next_bookmark {
                         self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
                         return Some(self.bookmark(false));
@@ -237,11 +237,11 @@ impl Watcher {
         chunk.freeze()
     }
 
-    /// What the watcher sees of some events (`None` if nothing), and of how many of them: pieces have about one size.
+    /// Encodes events for the watcher (`None` if none is visible) up to the chunk size, and counts those consumed.
     fn frames(&mut self, events: &[Event]) -> (Option<Bytes>, usize) {
         let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
         let mut chunk = BytesMut::new();
-        // The bytes of a lone event are those of the store.
+        // A single event is sent from the store's bytes without a copy.
         let mut lone: Option<Bytes> = None;
         let mut n_seen = 0;
         for event in events {
@@ -268,7 +268,7 @@ impl Watcher {
         (sent, n_seen)
     }
 
-    /// Whether the object still exists, but not for this watcher.
+    /// Whether the object still exists but left the watch's selection.
     fn left_selection(&self, seen: EventType, event: &Event) -> bool {
         seen == EventType::Deleted && event.event_type != EventType::Deleted
     }

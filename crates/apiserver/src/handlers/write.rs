@@ -15,15 +15,15 @@ use crate::store::{Change, EventType, Object, Write, WriteError, key};
 use crate::strategy::{self, Context};
 use crate::webhook::Operation;
 
-/// How often a generated name is tried again if it is taken.
+/// Retries of a generated name that already exists.
 const NAME_ATTEMPTS: usize = 8;
-/// How often a change is tried again on a newer version of the object.
+/// Retries of a change on a newer version of the object.
 const CHANGE_ATTEMPTS: usize = 64;
 
 /// Answers the creation of an object.
 ///
 /// # Errors
-/// The object is not valid, not allowed or there already.
+/// The object is invalid, not allowed or already exists.
 pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let resource = super::stored(info)?;
@@ -34,7 +34,7 @@ pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
 }
 
-/// The object that was sent, as it is stored.
+/// The object of the request, in its stored form.
 fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<Status>> {
     let RequestInfo { resource, .. } = request.info;
     let mut sent = parse_strictly(&request.headers, &request.body)?;
@@ -43,7 +43,7 @@ fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<S
     Ok(convert::stored_value(resource, sent.value))
 }
 
-/// Creates an object that was read, with all that belongs to it.
+/// Creates a parsed object and its dependents.
 async fn create_object(
     shared: &Arc<Shared>,
     request: &ApiRequest,
@@ -68,7 +68,7 @@ async fn create_object(
         }
         let context = Context { shared, user: &request.user };
         strategy::prepare_create(&context, resource, &mut value)?;
-        // What was applied comes with its managers.
+        // An applied object already has its managed fields.
         if !is_apply(request) {
             fields::track(request, resource, None, &mut value)?;
         }
@@ -98,24 +98,24 @@ async fn create_object(
     }
 }
 
-/// An object as a request that is only tried answers it: not stored, with the version it has or none.
+/// The response of a dry run: the object is not stored and keeps its version, if it has one.
 pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) -> Object {
     let revision = current.map_or(0, |object| object.revision);
     let object = Object::encode(resource, value.clone(), revision, EventType::Modified);
     if current.is_some() {
         return object;
     }
-    // A created object that is not stored has no version at all.
+    // An object created by a dry run has no version.
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");
     }
     Object::decode(resource, value.to_string().as_bytes(), 0, EventType::Modified).unwrap_or(object)
 }
 
-/// Answers an update or a patch, of an object or of a part with a path of its own.
+/// Answers an update or a patch of an object or a subresource.
 ///
 /// # Errors
-/// The change is not valid, not allowed, or based on a version that is no longer there.
+/// The change is invalid, not allowed, or based on an outdated version.
 pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     if is_apply(request) {
         return apply(shared, request).await;
@@ -147,7 +147,7 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
 }
 
-/// Whether an update of what is not there creates it: kube-apiserver has that for a few resources.
+/// Whether an update of a missing object creates it, as kube-apiserver does for a few resources.
 fn may_come_to_be(shared: &Shared, info: &RequestInfo) -> bool {
     info.resource.create_on_update && info.subresource.is_none() && super::find(shared, info).is_err()
 }
@@ -180,10 +180,10 @@ async fn create_by_update(
     create_object(shared, request, super::stored(info)?, value, dry_run, warnings).await
 }
 
-/// Answers a server-side apply: the object is changed, or created if it is not there.
+/// Answers a server-side apply: changes the object, or creates it if it does not exist.
 ///
 /// # Errors
-/// What was sent cannot be applied, others manage what it changes, or the result is not valid or allowed.
+/// The body cannot be applied, it conflicts with other managers, or the result is invalid or not allowed.
 async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let resource = super::stored(info)?;
@@ -217,21 +217,21 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
 }
 
-/// How a subresource shows the object it is a part of, for those who are asked about a change.
+/// Conversion between an object and its subresource, for admission.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// The part of an object.
+    /// The subresource of an object.
     pub shown: fn(&Value) -> Value,
-    /// The object with a part that was changed. The text is the object's name.
+    /// The object with a changed subresource. The text is the object's name.
     pub taken: fn(&Value, &Value, &str) -> Result<Value, Box<Status>>,
 }
 
-/// Changes an object: reads it, transforms it, writes it back, and does so again if it changed in between and
+/// Changes an object: reads it, transforms it and writes it back. Retries if it changed in between and
 /// the client named no version.
 ///
 /// # Errors
-/// The transformation fails, or its result is not valid, not allowed, or based on a version that is no longer
-/// there.
+/// The transformation fails, or its result is invalid, not allowed, or based on an outdated
+/// version.
 pub async fn change_object(
     shared: &Arc<Shared>,
     request: &ApiRequest,
@@ -289,7 +289,7 @@ pub async fn change_object(
     Err(Status::modified(info.resource, &info.name))
 }
 
-/// Whether the change is of the very object and version that are there; answers whether a version was named.
+/// Checks the uid and version of a change against the stored object; returns whether the change names a version.
 fn check_identity(
     request: &ApiRequest,
     current: &Object,
@@ -312,7 +312,7 @@ fn check_identity(
         Verb::Update if version != current.revision.to_string() => {
             Err(Status::modified(info.resource, &info.name))
         }
-        // A patch that says nothing of a version leaves the current one in place.
+        // A patch without a version keeps the current one.
         Verb::Patch if version == current.revision.to_string() => Ok(false),
         Verb::Patch => Err(Status::modified(info.resource, &info.name)),
         _ => Ok(true),

@@ -1,4 +1,4 @@
-//! What form of answer a client accepts.
+//! Content negotiation: the response format that a client accepts.
 
 use http::{HeaderMap, StatusCode, header};
 
@@ -18,7 +18,7 @@ pub enum Form {
 /// Chooses the first form in the header `Accept` that is served.
 ///
 /// # Errors
-/// None of them is: protobuf and the like.
+/// The server supports none of the formats, for example protobuf.
 pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
     let mut said_something = false;
     for value in headers.get_all(header::ACCEPT) {

@@ -1,5 +1,5 @@
-//! Who may do what, whatever roles there are: the admin may do everything, a node what a kubelet needs, everyone else
-//! may look at discovery and ask about themselves.
+//! Built-in permissions, independent of roles: the admin may do everything, a node may do what a kubelet needs, other
+//! authenticated users may read discovery and create self reviews.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub struct Attributes<'a> {
 
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// `(verbs, group, resources)` of a node, besides leases and what it may do to itself.
+/// `(verbs, group, resources)` of a node, besides leases and its own Node object.
 const NODE_RULES: &[(&[&str], &str, &[&str])] = &[
     (
         READ,
@@ -56,7 +56,7 @@ const NODE_RULES: &[(&[&str], &str, &[&str])] = &[
     (&["get", "create", "update", "patch", "delete"], "coordination.k8s.io", &["leases"]),
 ];
 
-/// What everyone with an identity may do.
+/// Permissions of all authenticated users.
 const EVERYONE_RULES: &[(&[&str], &str, &[&str])] = &[
     (&["create"], "authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
     (&["create"], "authentication.k8s.io", &["selfsubjectreviews"]),
@@ -65,7 +65,7 @@ const EVERYONE_RULES: &[(&[&str], &str, &[&str])] = &[
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
 const DISCOVERY_PATHS: &[&str] = &["/", "/api", "/apis", "/openapi"];
 
-/// Whether a user may do something without any role.
+/// Whether a user has a built-in permission.
 pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
     if user.is_in(MASTERS) {
         return true;
@@ -103,7 +103,7 @@ pub struct Rules {
     pub non_resource: Vec<Value>,
 }
 
-/// Paths that everyone with an identity may read.
+/// Paths that all authenticated users may read.
 const READABLE: &[&str] = &[
     "/api",
     "/api/*",
@@ -117,7 +117,7 @@ const READABLE: &[&str] = &[
     "/version",
 ];
 
-/// What a user may do in a namespace, by roles and without.
+/// All permissions of a user in a namespace: those of roles and the built-in ones.
 pub fn rules_for(user: &User, grants: &Grants, namespace: &str) -> Rules {
     if user.is_in(MASTERS) {
         return Rules {
@@ -150,7 +150,7 @@ fn is_under(path: &str, prefix: &str) -> bool {
     path == prefix || (prefix != "/" && path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// Why a user may not do something, in kube-apiserver's words.
+/// The reason of a denial, in kube-apiserver's format.
 pub fn refusal(user: &User, what: &Attributes<'_>) -> String {
     if what.resource.is_empty() {
         return format!("User \"{}\" cannot {} path \"{}\"", user.name, what.verb, what.path);

@@ -1,4 +1,4 @@
-//! Bodies: what is read from a request within limits, and what an answer consists of.
+//! Request bodies, read within limits, and response bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,23 +24,23 @@ const LIST_CHUNK_BYTES: usize = 64 * 1024;
 /// How many bytes of bodies are held at once.
 pub struct Room(Semaphore);
 
-/// The room that a body takes while this lives.
+/// Reserved memory of a body, released on drop.
 pub type Held<'r> = Option<SemaphorePermit<'r>>;
 
-/// Room is given out in pieces of so many bytes.
+/// Memory is reserved in units of this many bytes.
 const ROOM_UNIT: usize = 1024;
 
 impl Room {
-    /// Room for so many bytes, at least for one body of the largest size.
+    /// A budget of this many bytes, at least one body of the largest size.
     pub fn new(bytes: usize) -> Room {
         Room(Semaphore::new((bytes.max(MAX_BODY_BYTES) / ROOM_UNIT).min(Semaphore::MAX_PERMITS)))
     }
 }
 
-/// Reads a whole request body, once there is room for it.
+/// Reserves memory for a request body and reads it.
 ///
 /// # Errors
-/// It is too large, too slow or cut off.
+/// The body is too large, too slow or truncated.
 pub async fn read<B>(body: B, room: &Room, timeout: Duration) -> Result<(Bytes, Held<'_>), Box<Status>>
 where
     B: HttpBody<Data = Bytes>,
@@ -54,7 +54,7 @@ where
     if hint.lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    // A body that does not say how long it is may be as long as any.
+    // A body without a content length may have the largest size.
     let expected =
         usize::try_from(hint.upper().unwrap_or(u64::MAX)).unwrap_or(usize::MAX).min(MAX_BODY_BYTES);
     if expected == 0 {
@@ -79,11 +79,11 @@ where
 
 /// The body of an answer.
 pub enum Body {
-    /// All of it.
+    /// The complete body.
     Full(Bytes),
     /// A list, put together from stored bytes while it is sent.
     List(ListBody),
-    /// Pieces that come as they happen.
+    /// A stream of chunks.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -121,7 +121,7 @@ impl Items {
 }
 
 impl ListBody {
-    /// `head` ends where the first item begins; `]}` follows the last.
+    /// `head` is the text before the first item; `]}` follows the last.
     pub fn new(head: Bytes, items: Items) -> ListBody {
         let tail = b"]}\n";
         let n = items.len();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lists_are_as_long_as_they_say() {
+    async fn list_bodies_match_their_content_length() {
         for n in [0_usize, 1, 2, 5000] {
             let items = (0..n).map(|i| Bytes::from(format!("{{\"i\":{i}}}"))).collect();
             let body = Body::List(ListBody::new(Bytes::from_static(b"{\"items\":["), Items::Made(items)));

@@ -1,4 +1,4 @@
-//! What must survive a restart besides objects: the CA, the secret behind all tokens, the port, the kubeconfig.
+//! Credentials that survive a restart: the CA, the token secret, the port, the kubeconfig.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -25,7 +25,7 @@ pub enum CredentialsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         source: io::Error,
     },
     /// A certificate cannot be made, or the stored CA cannot be read.
@@ -42,18 +42,18 @@ pub enum CredentialsError {
     Randomness,
 }
 
-/// Keys and certificates of one server, and where they are.
+/// Keys and certificates of one server, and their directory.
 pub struct Credentials {
     dir: PathBuf,
     ca: Authority,
     /// The CA's certificate, DER.
     pub ca_der: Vec<u8>,
-    /// What all tokens are derived from.
+    /// The secret from which all tokens are derived.
     pub secret: [u8; 32],
 }
 
 impl Credentials {
-    /// Reads the credentials in a directory, and makes what is missing.
+    /// Reads the credentials in a directory and creates missing ones.
     ///
     /// # Errors
     /// A file cannot be read or written, or the stored CA is damaged.
@@ -77,7 +77,7 @@ impl Credentials {
         fs::read_to_string(self.dir.join("port")).ok()?.trim().parse().ok()
     }
 
-    /// Remembers the port, so that the kubeconfig stays valid after a restart.
+    /// Stores the port, so that the kubeconfig stays valid after a restart.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -113,7 +113,7 @@ impl Credentials {
     /// Writes the kubeconfig of the admin, readable by its owner only.
     ///
     /// # Errors
-    /// The file cannot be written, or is there and not ours.
+    /// The file cannot be written, or it exists and Berth did not write it.
     pub fn write_kubeconfig(&self, path: &Path, url: &str, token: &str) -> Result<(), CredentialsError> {
         let ours = format!("current-context: {KUBECONFIG_NAME}\n");
         if read(path)?.is_some_and(|text| !text.contains(&ours)) {

@@ -1,4 +1,4 @@
-//! Events of the cluster (the objects) do not last: they go an hour after their last change, or when there are too many.
+//! Expiry of Event objects: one hour after their last change, or when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use berth_schema::resource::EVENTS;
 use super::service::Shared;
 use crate::store::{Change, Filter, Object, Write};
 
-/// How often it is looked what has expired.
+/// Interval of the expiry check.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// An event expires after so many intervals without a change.
+/// An event expires after this many intervals without a change.
 const LIFE_INTERVALS: usize = 60;
-/// More events are not kept; the oldest go first.
+/// Maximum number of events; the oldest are deleted first.
 const MAX_EVENTS: usize = 50_000;
-/// How many are deleted before others get their turn.
+/// Number of deletions before the task yields.
 const AT_ONCE: usize = 256;
 
-/// Deletes what has expired until the server stops.
+/// Deletes expired events until the server stops.
 pub async fn run(shared: Arc<Shared>) {
     let resource = &EVENTS;
-    // The store's version at each of the last looks: what was written before the first of them is old.
+    // The store's version at each of the last checks. Events older than the first of them have expired.
     let mut looks: VecDeque<u64> = VecDeque::new();
     loop {
         tokio::select! {
@@ -33,7 +33,7 @@ pub async fn run(shared: Arc<Shared>) {
         let (_, events) = shared.store.list(resource, &Filter::default());
         for (i, event) in expired(events, horizon, MAX_EVENTS).into_iter().enumerate() {
             let change = Change::Delete { expected: event.revision };
-            // One that changed meanwhile is not old any more.
+            // An event that changed in the meantime has not expired.
             let _ = shared.store.write(Write { resource, change, value: event.value() }).await;
             if i % AT_ONCE == AT_ONCE - 1 {
                 tokio::task::yield_now().await;
@@ -42,7 +42,7 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Those written up to the horizon, and the oldest beyond the number that is kept.
+/// Events written up to the horizon, and the oldest events above the maximum number.
 fn expired(mut events: Vec<Arc<Object>>, horizon: u64, max: usize) -> Vec<Arc<Object>> {
     events.sort_unstable_by_key(|event| event.revision);
     let too_many = events.len().saturating_sub(max);
@@ -59,7 +59,7 @@ mod tests {
     use crate::store::EventType;
 
     #[test]
-    fn old_events_go_and_so_do_too_many() {
+    fn old_and_surplus_events_are_deleted() {
         let resource = &EVENTS;
         let events: Vec<Arc<Object>> = [5, 1, 3, 2, 4]
             .map(|revision| {

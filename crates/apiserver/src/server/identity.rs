@@ -1,6 +1,6 @@
 //! Authentication: tokens and the users that they identify.
 //!
-//! All tokens are derived from one secret: `KIND.SUBJECT.MAC`. So every node has a token without a table of them, and a
+//! All tokens are derived from one secret: `KIND.SUBJECT.MAC`. Node tokens need no table, and a
 //! token is valid as long as the secret is.
 
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use ring::hmac;
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
-/// The group of everyone with a valid token.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// What the names of service accounts begin with; `NAMESPACE:NAME` follows.
+/// Prefix of service account user names; `NAMESPACE:NAME` follows.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// An authenticated user.
@@ -53,8 +53,8 @@ impl User {
         User::impersonated(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"), Vec::new())
     }
 
-    /// An impersonated user: a service account is in its groups if none are named, and
-    /// everyone but the anonymous is authenticated.
+    /// An impersonated user. If the request names no groups, a service account gets its own;
+    /// every user except `system:anonymous` is authenticated.
     pub fn impersonated(name: String, mut groups: Vec<String>) -> User {
         let account = name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
         if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
@@ -78,10 +78,10 @@ impl User {
     }
 }
 
-/// What a token says.
+/// The contents of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Who it stands for.
+    /// The user.
     pub user: Arc<User>,
     /// The service account that must still exist for it.
     pub account: Option<Account>,
@@ -128,8 +128,8 @@ impl Tokens {
         signed(&self.key, "sa", &format!("{namespace}/{name}/{uid}/{expires}"))
     }
 
-    /// The identity of a token; `None` if it is invalid or has expired. Whether a service account still exists is for the caller
-    /// to see.
+    /// The identity of a token; `None` if it is invalid or has expired. The caller checks whether the service account
+    /// still exists.
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let (kind, rest) = token.split_once('.')?;
         let (subject, mac) = rest.split_once('.')?;
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_stand_for_identities() {
+    fn tokens_identify_users() {
         let tokens = Tokens::new(&[7; 32]);
         assert!(tokens.authenticate(tokens.admin()).unwrap().user.is_in(MASTERS));
         let node = tokens.authenticate(&tokens.node("n.1")).unwrap().user;

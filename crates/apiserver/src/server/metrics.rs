@@ -104,7 +104,7 @@ fn metric_verb(verb: Verb) -> &'static str {
     }
 }
 
-/// Counts a request as being worked on while it lives.
+/// Counts a request as in flight until it is dropped.
 pub struct InFlight(Gauge);
 
 impl Drop for InFlight {

@@ -24,7 +24,7 @@ impl Query {
         text.split('&').filter(|part| !part.is_empty()).map(pair).collect::<Result<_, _>>().map(Query)
     }
 
-    /// The first value of a parameter; empty if it is not there.
+    /// The first value of a parameter; empty if it is absent.
     pub fn get(&self, key: &str) -> &str {
         self.0.iter().find(|(k, _)| k == key).map_or("", |(_, value)| value)
     }
@@ -34,7 +34,7 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter is there.
+    /// Whether a parameter is present.
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(k, _)| k == key)
     }
@@ -42,7 +42,7 @@ impl Query {
     /// A boolean parameter.
     ///
     /// # Errors
-    /// The value is not one of those Go takes for a boolean.
+    /// The value is not a boolean in Go's syntax.
     pub fn flag(&self, key: &str) -> Result<Option<bool>, Box<Status>> {
         match self.get(key) {
             "" => Ok(None),

@@ -1,5 +1,5 @@
-//! Roles and their bindings (`rbac.authorization.k8s.io/v1`) as rules: what a user may do besides what everyone, the
-//! admin and nodes may.
+//! Roles and their bindings (`rbac.authorization.k8s.io/v1`) as rules: permissions beyond the built-in ones of users,
+//! the admin and nodes.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,14 +17,14 @@ use crate::store::{Derived, Filter, Object, Store};
 
 /// The group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-/// A rule with more single permissions than this is not expanded, and counts as not held.
+/// A rule with more single permissions than this is not expanded and counts as not granted.
 const MAX_COMBINATIONS: usize = 100_000;
 const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &ROLES, &ROLE_BINDINGS];
 
 /// The roles of a cluster, read again when they or their bindings change.
 pub struct Roles(Derived<Grants>);
 
-/// A rule of a role. A list that holds `*` stands for everything.
+/// A rule of a role. `*` in a list matches every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRule {
     /// Verbs.
@@ -35,19 +35,19 @@ pub struct PolicyRule {
     pub resources: Vec<String>,
     /// Names of objects; all if there are none.
     pub resource_names: Vec<String>,
-    /// Paths that are not resources'; a `*` at the end stands for any rest.
+    /// Non-resource URLs; a trailing `*` matches any suffix.
     pub non_resource_urls: Vec<String>,
 }
 
-/// What a binding gives to a subject.
+/// A grant of a binding to a subject.
 #[derive(Clone, Debug)]
 struct Grant {
-    /// Where; `None` for everywhere, cluster-scoped resources and paths included.
+    /// The namespace; `None` for all namespaces, cluster-scoped resources and paths.
     namespace: Option<Arc<str>>,
     rules: Arc<[PolicyRule]>,
 }
 
-/// Who is given what.
+/// The grants by subject.
 #[derive(Debug, Default)]
 pub struct Grants {
     cluster_roles: HashMap<String, Arc<[PolicyRule]>>,
@@ -62,7 +62,7 @@ impl Roles {
         Roles(Derived::new(store, RESOURCES))
     }
 
-    /// What the roles and bindings come to.
+    /// The grants that follow from roles and bindings.
     pub fn grants(&self, store: &Store) -> Arc<Grants> {
         self.0.get(|| {
             Arc::new(Grants::of(RESOURCES.map(|resource| store.list(resource, &Filter::default()).1)))
@@ -113,7 +113,7 @@ impl Grants {
         }
     }
 
-    /// Those rules that give more than the user has in the namespace (everywhere, if that is empty).
+    /// The rules that exceed the user's permissions in the namespace (in all namespaces, if it is empty).
     pub fn beyond<'r>(&self, user: &User, namespace: &str, rules: &'r [PolicyRule]) -> Vec<&'r PolicyRule> {
         let holds = |what: &Attributes<'_>| is_allowed(user, what) || self.allow(user, what);
         rules.iter().filter(|rule| !rule.all(namespace, holds)).collect()
@@ -141,7 +141,7 @@ impl Grants {
         self.users.get(&user.name).into_iter().chain(groups).flatten()
     }
 
-    /// Whether a user is given the right to do something.
+    /// Whether a role grants a user a permission.
     pub fn allow(&self, user: &User, what: &Attributes<'_>) -> bool {
         self.of_user(user).any(|grant| {
             let here = match &grant.namespace {
@@ -178,7 +178,7 @@ impl PolicyRule {
         rules.as_array().into_iter().flatten().map(rule).collect()
     }
 
-    /// Whether something holds for everything the rule allows in a namespace.
+    /// Whether a predicate holds for every permission of the rule in a namespace.
     fn all(&self, namespace: &str, holds: impl Fn(&Attributes<'_>) -> bool) -> bool {
         let parts = [&self.verbs, &self.api_groups, &self.resources, &self.resource_names];
         let n = parts.iter().map(|list| list.len().max(1)).fold(1, usize::saturating_mul);
@@ -227,7 +227,7 @@ impl PolicyRule {
     }
 }
 
-/// Whether a rule's resource (`*`, `pods`, `pods/binding`, `*/scale`) is the one that is meant.
+/// Whether a rule's resource (`*`, `pods`, `pods/binding`, `*/scale`) matches a resource.
 fn covers(resource: &str, what: &Attributes<'_>) -> bool {
     match resource.split_once('/') {
         _ if resource == "*" => true,
@@ -238,7 +238,7 @@ fn covers(resource: &str, what: &Attributes<'_>) -> bool {
     }
 }
 
-/// A cluster role's rules; those of all that it selects, if it selects.
+/// A cluster role's rules; for an aggregated role, the rules of all cluster roles that it selects.
 fn aggregated(
     role: &Object,
     all: &[Arc<Object>],
@@ -280,7 +280,7 @@ impl fmt::Display for PolicyRule {
     }
 }
 
-/// Texts as Go quotes a list of them: `["a" "b"]`.
+/// Texts in Go's format of a quoted list: `["a" "b"]`.
 pub fn quoted(texts: &[String]) -> String {
     let each: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", each.join(" "))
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_cover_what_they_name() {
+    fn rules_cover_the_permissions_they_name() {
         let binding = Attributes {
             verb: "create",
             resource: "pods",

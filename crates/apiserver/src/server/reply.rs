@@ -1,4 +1,4 @@
-//! An answer before it becomes HTTP.
+//! A response before its conversion to HTTP.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -11,13 +11,13 @@ use super::status::Status;
 pub struct Reply {
     /// HTTP status.
     pub code: StatusCode,
-    /// What is sent.
+    /// The body.
     pub body: Body,
     /// Its media type.
     pub content_type: &'static str,
-    /// Texts for headers `Warning`.
+    /// Texts of the `Warning` headers.
     pub warnings: Vec<String>,
-    /// When the client should try again, in seconds; 0 says nothing.
+    /// `Retry-After` in seconds; 0 omits it.
     pub retry_after: u32,
 }
 

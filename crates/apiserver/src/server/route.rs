@@ -1,4 +1,4 @@
-//! What a request's method and path ask for.
+//! Routing: maps a request's method and path to an operation.
 
 use berth_schema::resource::{Resource, Storage, Subresource, find};
 use http::Method;
@@ -6,7 +6,7 @@ use http::Method;
 use super::query::{Query, decode};
 use super::status::Status;
 
-/// What is done to objects.
+/// A verb on objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Read one.
@@ -28,7 +28,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The word in authorization and metrics.
+    /// The verb's name in authorization and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -46,15 +46,15 @@ impl Verb {
 /// A request for objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// What is done.
+    /// The verb.
     pub verb: Verb,
-    /// To what.
+    /// The resource.
     pub resource: &'static Resource,
-    /// To which part.
+    /// The subresource.
     pub subresource: Option<&'static Subresource>,
-    /// In which namespace; empty for cluster-scoped resources and across namespaces.
+    /// The namespace; empty for cluster-scoped resources and for all namespaces.
     pub namespace: String,
-    /// To which object; empty for collections and creation.
+    /// The object's name; empty for collections and creation.
     pub name: String,
 }
 
@@ -64,7 +64,7 @@ impl RequestInfo {
         self.subresource.map_or("", |s| s.name)
     }
 
-    /// Group, version and kind of what is sent.
+    /// Group, version and kind of the request body.
     pub fn sent_kind(&self) -> (&'static str, &'static str, &'static str) {
         match self.subresource {
             Some(sub) => (sub.group, sub.version, sub.kind),
@@ -73,19 +73,19 @@ impl RequestInfo {
     }
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Objects.
     Resource(RequestInfo),
-    /// Everything else that is only read: discovery, OpenAPI, version, health, metrics.
+    /// Other read-only paths: discovery, OpenAPI, version, health, metrics.
     Path(Vec<String>),
 }
 
 /// Reads method and path.
 ///
 /// # Errors
-/// The path is malformed, leads nowhere, or knows no such method.
+/// The path is malformed or unknown, or does not support the method.
 pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<Status>> {
     let segments = segments(path)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -103,7 +103,7 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<St
         }
     };
     let (namespace, rest) = match rest {
-        // Namespaces themselves, and what only they have.
+        // Namespaces and their own subresources.
         ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
             ("", rest)
         }
@@ -161,7 +161,7 @@ fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>>
     })
 }
 
-/// The decoded segments. What could be mistaken for another path is refused.
+/// The decoded segments. Ambiguous segments are refused.
 fn segments(path: &str) -> Result<Vec<String>, Box<Status>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_where_they_say() {
+    fn paths_are_routed() {
         for (method, path, wanted) in [
             ("GET", "/api/v1/pods?watch=true", Ok("watch pods ||")),
             ("GET", "/api/v1/namespaces/n/pods", Ok("list pods n||")),

@@ -25,7 +25,7 @@ use crate::handlers;
 use crate::options::{Limits, ServerOptions};
 use crate::store::Store;
 
-/// What all requests share.
+/// State shared by all requests.
 pub struct Shared {
     /// Objects.
     pub store: Store,
@@ -39,11 +39,11 @@ pub struct Shared {
     roles: Roles,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
-    /// Where clients reach the server.
+    /// The server's address for clients.
     pub url: String,
     /// Ends watches.
     pub stop: CancellationToken,
-    /// How much clients may ask for.
+    /// Request limits.
     pub limits: Limits,
     slots: Semaphore,
     watch_slots: Arc<Semaphore>,
@@ -51,7 +51,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What requests to a server share.
+    /// Creates the state shared by a server's requests.
     pub fn new(store: Store, tokens: Tokens, url: String, options: &ServerOptions) -> Shared {
         let limits = options.limits.clone();
         let roles = Roles::new(&store);
@@ -77,20 +77,20 @@ impl Shared {
         is_allowed(user, what) || self.grants().allow(user, what)
     }
 
-    /// What roles and their bindings give.
+    /// Grants of roles and their bindings.
     pub fn grants(&self) -> Arc<Grants> {
         self.roles.grants(&self.store)
     }
 
-    /// What a user may do in a namespace.
+    /// The permissions of a user in a namespace.
     pub fn rules_of(&self, user: &User, namespace: &str) -> Rules {
         rules_for(user, &self.grants(), namespace)
     }
 
-    /// A place among the watches.
+    /// Reserves one of the limited number of watches.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many watches.
     pub fn watch_slot(&self) -> Result<OwnedSemaphorePermit, Box<Status>> {
         self.watch_slots.clone().try_acquire_owned().map_err(|_| too_many())
     }
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// The only name a field selector lets through; empty if it lets several.
+/// The name that the field selector requires; empty if it requires none.
 fn selected_name(query: &Query) -> &str {
     let mut requirements = query.get("fieldSelector").split(',');
     requirements
@@ -117,17 +117,17 @@ fn selected_name(query: &Query) -> &str {
         .map_or("", |name| name.strip_prefix('=').unwrap_or(name))
 }
 
-/// A request that may be made, read as a whole.
+/// An authorized request with its body.
 pub struct ApiRequest {
-    /// Who asks.
+    /// The user.
     pub user: Arc<User>,
-    /// For what.
+    /// The target of the path.
     pub info: RequestInfo,
-    /// With which options.
+    /// Query parameters.
     pub query: Query,
     /// Headers.
     pub headers: HeaderMap,
-    /// What was sent.
+    /// The body.
     pub body: Bytes,
 }
 
@@ -159,7 +159,7 @@ async fn answer(
     info_of_request: &mut Option<RequestInfo>,
 ) -> Result<Reply, Box<Status>> {
     let (parts, body) = request.into_parts();
-    // First: an unauthenticated client learns nothing, not even which paths exist.
+    // Authentication comes first: an unauthenticated client must not learn which paths exist.
     let user = authenticate(shared, &parts.headers)?;
     let user = impersonated(shared, user, &parts.headers)?;
     let path = parts.uri.path();
@@ -269,7 +269,7 @@ fn authorize(shared: &Shared, user: &User, info: &RequestInfo, query: &Query) ->
         resource: info.resource.plural,
         subresource: info.subresource_name(),
         namespace: &info.namespace,
-        // Who may list one object only says so by a selector.
+        // A user with permission for one object lists it with a field selector on its name.
         name: if info.name.is_empty() { selected_name(query) } else { &info.name },
         path: "",
     };

@@ -28,7 +28,7 @@ pub enum StartError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         source: io::Error,
     },
     /// The stored objects cannot be used.
@@ -61,13 +61,13 @@ struct TemporaryDir(PathBuf);
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
-        // Whatever cannot be removed is left to the system's own cleaning.
+        // The operating system cleans up files that cannot be removed.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 impl ApiServer {
-    /// Starts a server, and returns once it answers.
+    /// Starts a server and returns once it accepts requests.
     ///
     /// # Errors
     /// The data directory, the keys or the address cannot be used.
@@ -83,7 +83,7 @@ impl ApiServer {
                 (dir.clone(), Some(TemporaryDir(dir)))
             }
         };
-        // Before anything else in the directory is touched: opening it keeps a second process out.
+        // Open the store before any other file in the directory: its lock excludes a second process.
         let store = match &options.data_dir {
             Some(dir) => Store::open(&dir.join("store.redb"), initial_revision(), HistoryBounds::default())?,
             None => Store::in_memory(initial_revision(), HistoryBounds::default()),
@@ -110,7 +110,7 @@ impl ApiServer {
         Ok(ApiServer { shared, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
     }
 
-    /// Where it is: `https://127.0.0.1:PORT`.
+    /// The server's URL: `https://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -151,7 +151,7 @@ impl ApiServer {
     }
 
     /// Stores the objects of a dump verbatim: uid, status and timestamps stay; owner references to objects that are not
-    /// in the dump are dropped. Namespaces that are missing are made; objects that are there already are left alone.
+    /// in the dump are dropped. Creates missing namespaces and leaves existing objects unchanged.
     ///
     /// # Errors
     /// An object has no name, or cannot be stored; those before it are.
@@ -159,14 +159,14 @@ impl ApiServer {
         import::import(&self.shared.store, objects).await
     }
 
-    /// Ends watches, lets requests finish, closes the store, and removes what was temporary.
+    /// Ends watches, waits for open requests, closes the store, and removes temporary files.
     pub async fn shutdown(mut self) {
         self.shared.stop.cancel();
         if let Err(error) = (&mut self.listening).await {
             tracing::error!(%error, "the listener ended badly");
         }
         let shared = self.shared.clone();
-        // Waits for what is being written.
+        // Waits for pending writes.
         if tokio::task::spawn_blocking(move || shared.store.close()).await.is_err() {
             tracing::error!("the store was not closed");
         }
@@ -180,7 +180,7 @@ impl Drop for ApiServer {
     }
 }
 
-/// Versions begin at the time of day, so that one of an earlier server is not taken for one of this.
+/// Versions start at the current time, so that versions of an earlier server are not mistaken for this server's.
 fn initial_revision() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
 }
@@ -193,7 +193,7 @@ fn make_private_dir(dir: &Path) -> Result<(), StartError> {
     builder.create(dir).map_err(|source| StartError::Directory { path: dir.to_owned(), source })
 }
 
-/// Listens; a port that is left open is the one of the last run, if it is free.
+/// Listens. For port 0 it uses the port of the last run, if that is free.
 async fn listen(address: SocketAddr, last_port: Option<u16>) -> Result<Listener, ListenError> {
     if address.port() == 0
         && let Some(port) = last_port

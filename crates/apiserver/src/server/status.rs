@@ -10,13 +10,13 @@ use berth_schema::resource::Resource;
 pub struct Cause {
     /// Machine-readable, such as `FieldValueInvalid`.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
     /// Path of the field; may be empty.
     pub field: String,
 }
 
-/// What a failure is about.
+/// The object of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// Name of the object.
@@ -29,7 +29,7 @@ pub struct Details {
     pub uid: String,
     /// The reasons in detail.
     pub causes: Vec<Cause>,
-    /// When the client should try again; 0 says nothing.
+    /// Seconds until the client should retry; 0 omits the field.
     pub retry_after_seconds: u32,
 }
 
@@ -40,14 +40,14 @@ pub struct Status {
     pub code: StatusCode,
     /// Machine-readable reason, such as `NotFound`.
     pub reason: &'static str,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// What it is about.
+    /// The object of the failure.
     pub details: Details,
 }
 
 impl Status {
-    /// A failure with nothing but a message.
+    /// A failure with only a message.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
         Box::new(Status { code, reason, message: message.into(), details: Details::default() })
     }
@@ -59,24 +59,24 @@ impl Status {
         self
     }
 
-    /// The object is not there.
+    /// The object does not exist.
     pub fn not_found(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" not found", resource.group_resource());
         Status::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
-    /// Nothing is served under the path.
+    /// The path does not exist.
     pub fn no_such_path() -> Box<Status> {
         Status::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
     }
 
-    /// There is an object of that name.
+    /// The object already exists.
     pub fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" already exists", resource.group_resource());
         Status::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
-    /// The request is at odds with the object's state.
+    /// The request conflicts with the object's state.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let message =
             format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.group_resource());
@@ -92,19 +92,19 @@ impl Status {
         )
     }
 
-    /// The user may not do that, or an admission rule is against it.
+    /// The user lacks the permission, or admission denies the request.
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
         let message = format!("{}{named} is forbidden: {why}", resource.group_resource());
         Status::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
-    /// Fields are not valid. `causes` must not be empty.
+    /// Fields are invalid. `causes` must not be empty.
     pub fn invalid(resource: &Resource, name: &str, causes: Vec<Cause>) -> Box<Status> {
         Status::invalid_kind(resource.group, resource.kind, name, causes)
     }
 
-    /// Fields of what was sent, which is not of the resource's own kind, are not valid.
+    /// Fields of a body of another kind than the resource's are invalid.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Box<Status> {
         let each: Vec<String> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         let all = match each.as_slice() {
@@ -129,7 +129,7 @@ impl Status {
         Status::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// The resource does not know the verb.
+    /// The resource does not support the verb.
     pub fn method_not_allowed() -> Box<Status> {
         Status::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -138,12 +138,12 @@ impl Status {
         )
     }
 
-    /// The history does not reach back to the version, or the list's snapshot is gone.
+    /// The version is older than the history, or the list's snapshot has expired.
     pub fn expired(message: impl Into<String>) -> Box<Status> {
         Status::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// Something of our own is broken.
+    /// An internal error.
     pub fn internal(message: impl std::fmt::Display) -> Box<Status> {
         let text = message.to_string();
         let message = format!("Internal error occurred: {text}");
@@ -152,7 +152,7 @@ impl Status {
         status
     }
 
-    /// The client should come back later.
+    /// The server is overloaded; the client should retry later.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Box<Status> {
         let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
         status.details.retry_after_seconds = retry_after_seconds;
@@ -201,7 +201,7 @@ impl Status {
     }
 }
 
-/// The `Status` of a deletion that is done.
+/// The `Status` of a completed deletion.
 pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
     let mut details = json!({ "name": name });
     if !resource.group.is_empty() {
@@ -220,7 +220,7 @@ mod tests {
     use berth_schema::resource::DEPLOYMENTS;
 
     #[test]
-    fn statuses_speak_as_kubernetes_does() {
+    fn status_messages_match_kubernetes() {
         let deployments = &DEPLOYMENTS;
         let status = Status::not_found(deployments, "web").to_value();
         assert_eq!(status["message"], "deployments.apps \"web\" not found");

@@ -10,12 +10,12 @@ use super::field_watchers::FieldWatchers;
 use super::object::{EventType, Facts, Object};
 use super::selector::Filter;
 
-/// How much history a collection keeps for watchers that lag or come back.
+/// Limits of a collection's history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryBounds {
-    /// At most so many events.
+    /// Maximum number of events.
     pub events: usize,
-    /// At most so many bytes of objects.
+    /// Maximum size of the objects in bytes.
     pub bytes: usize,
 }
 
@@ -30,15 +30,15 @@ impl Default for HistoryBounds {
 pub struct Event {
     /// What happened.
     pub event_type: EventType,
-    /// The object after the change; for a deletion, as it was last, with the deletion's version.
+    /// The object after the change; for a deletion, its last state with the deletion's version.
     pub object: Arc<Object>,
     /// The object before the change.
     pub previous: Option<Arc<Object>>,
 }
 
 impl Event {
-    /// What a watcher with this filter sees of it: an object that enters the selection is new to it, one that leaves is
-    /// gone.
+    /// The event for a watcher with this filter: `ADDED` when an object enters the selection, `DELETED` when it
+    /// leaves.
     pub fn seen_through(&self, filter: &Filter) -> Option<EventType> {
         let is = self.event_type != EventType::Deleted && filter.matches(&self.object.facts);
         let was = self.previous.as_ref().is_some_and(|previous| filter.matches(&previous.facts));
@@ -51,11 +51,11 @@ impl Event {
     }
 }
 
-/// The history does not reach back so far.
+/// The history does not include the requested version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct TooOld {
-    /// The version asked for.
+    /// The requested version.
     pub asked: u64,
     /// The oldest one from which all later changes are known.
     pub oldest: u64,
@@ -76,12 +76,12 @@ pub struct Collection {
     bounds: HistoryBounds,
     /// Signals new events to watches.
     head: watch::Sender<u64>,
-    /// Those who watch only objects with one value of one field.
+    /// Watches of objects with one value of one field.
     field_watchers: FieldWatchers,
 }
 
 impl Collection {
-    /// An empty collection, whose history begins after `floor`.
+    /// An empty collection. Its history starts after `floor`.
     pub fn new(resource: &Resource, floor: u64, bounds: HistoryBounds) -> Collection {
         Collection {
             objects: Objects::new(),
@@ -119,12 +119,12 @@ impl Collection {
         }
     }
 
-    /// Puts an object in without history, as when reading from disk.
+    /// Inserts an object without history, when loading from disk.
     pub fn restore(&mut self, object: Arc<Object>) {
         self.put(object);
     }
 
-    /// Adds to the history without changing objects, as when reading from disk.
+    /// Adds to the history without changing objects, when loading from disk.
     pub fn restore_event(&mut self, event: Event) {
         self.remember(event);
     }
@@ -147,7 +147,7 @@ impl Collection {
         Some(previous)
     }
 
-    /// Makes a change that was decided before, and notifies the watches.
+    /// Applies a checked change and notifies the watches.
     pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
         let previous = match event_type {
             EventType::Deleted => self.take(&object.facts.namespace, &object.facts.name),
@@ -171,7 +171,7 @@ impl Collection {
             self.floor = oldest.object.revision;
             self.field_watchers.forget(&oldest);
         }
-        // What an event replaced is only asked for its facts, but keeps its bytes alive with it: the bound on bytes
+        // Only the selector fields of the replaced object are used, but its bytes stay in memory. The bound on bytes
         // still holds within a factor of two, since the event that wrote it is counted as well.
     }
 

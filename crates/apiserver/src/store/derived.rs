@@ -1,4 +1,4 @@
-//! A value computed from all objects of some resources, and again only when they change.
+//! A cached value that is computed from all objects of some resources. It is recomputed only when they change.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::Store;
 
-/// A value computed from all objects of some resources. A check of its validity costs next to nothing.
+/// A cached value computed from all objects of some resources. The validity check is cheap.
 pub struct Derived<T: ?Sized> {
     /// The last versions of the resources' collections.
     versions: Vec<watch::Receiver<u64>>,
@@ -22,7 +22,7 @@ impl<T: ?Sized> Derived<T> {
         Derived { versions, made: Mutex::default() }
     }
 
-    /// The current value; `make` is called if the objects changed.
+    /// The current value. Calls `make` if the objects changed.
     pub fn get(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, known)) = &*made
@@ -30,7 +30,7 @@ impl<T: ?Sized> Derived<T> {
         {
             return known.clone();
         }
-        // Read before the objects are: the next caller reads again what changes in between.
+        // Versions are read before the objects: after a change in between, the next caller recomputes the value.
         let now = self.versions.iter().map(|version| *version.borrow()).collect();
         let new = make();
         *made = Some((now, new.clone()));

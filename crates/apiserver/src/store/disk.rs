@@ -1,4 +1,4 @@
-//! Objects on disk: the present state, and a bounded log of recent changes so that watches can go on after a restart.
+//! Objects on disk: the current state, and a bounded log of recent changes so that watches can resume after a restart.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,16 +23,16 @@ const LOG_FLOOR: &str = "log-floor";
 const FORMAT: &str = "format";
 const FORMAT_VERSION: u64 = 1;
 
-/// At most so many changes are in the log.
+/// Maximum number of changes in the log.
 const MAX_LOGGED: u64 = 20_000;
 
 /// Why stored objects cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// Another process has the data directory.
+    /// Another process uses the data directory.
     #[error("{0} is in use by another process; stop it, or give another --data-dir")]
     InUse(String),
-    /// The file was written by a version that does it otherwise.
+    /// A version with another file format wrote the file.
     #[error("{path} has format {found}, but this version of berth reads format {FORMAT_VERSION}")]
     Format {
         /// The file.
@@ -40,12 +40,12 @@ pub enum DiskError {
         /// Its format.
         found: u64,
     },
-    /// Something in the file is not what it should be.
+    /// The file is damaged.
     #[error("{path}: {what}")]
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The file cannot be opened, read or written.
@@ -53,12 +53,12 @@ pub enum DiskError {
     Database {
         /// The file.
         path: String,
-        /// What went wrong.
+        /// The cause.
         source: Box<redb::Error>,
     },
 }
 
-/// A change that was decided and is to be kept.
+/// A checked change that is to be stored.
 #[derive(Debug)]
 pub struct Decided {
     /// The resource.
@@ -71,7 +71,7 @@ pub struct Decided {
     pub previous: Option<Arc<Object>>,
 }
 
-/// What was on disk.
+/// The contents of the file at startup.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// The version of the last write; `None` if there was none.
@@ -84,21 +84,21 @@ pub struct Restored {
     pub events: Vec<(&'static Resource, Event)>,
 }
 
-/// What is written before a logged change's object.
+/// Header of a logged change, before its object.
 #[derive(Serialize, Deserialize)]
 struct Header {
     #[serde(rename = "r")]
     resource: String,
     #[serde(rename = "t")]
     event_type: char,
-    /// What selectors saw of the object before; absent if there was none, `null` fields if nothing changed for them.
+    /// The selector fields before the change; absent if there was no object, `null` fields if they are unchanged.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
     previous: Option<Seen>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Seen {
-    /// Labels and selectable fields, if they were others than after the change.
+    /// Labels and selectable fields before the change, if the change modified them.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     different: Option<(Labels, Fields)>,
 }
@@ -117,7 +117,7 @@ impl Disk {
     /// Opens or makes the file, and reads everything in it.
     ///
     /// # Errors
-    /// Another process has it, or it cannot be read.
+    /// Another process uses the file, or it cannot be read.
     pub fn open(path: &Path) -> Result<(Disk, Restored), DiskError> {
         let shown = path.display().to_string();
         let database = Database::create(path).map_err(|error| match error {
@@ -204,10 +204,10 @@ impl Disk {
         Ok(restored)
     }
 
-    /// Keeps changes, all or none of them; they are on disk when this returns.
+    /// Stores changes in one transaction. They are on disk when this returns.
     ///
     /// # Errors
-    /// They could not be written.
+    /// The changes could not be written.
     pub fn commit(&mut self, changes: &[Decided]) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
         let mut n_logged = self.n_logged;
@@ -246,10 +246,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Remembers where versions begin, in a file without objects.
+    /// Stores the initial version in a file without objects.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The version could not be written.
     pub fn begin_at(&mut self, revision: u64) -> Result<(), DiskError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.database.begin_write()?;
@@ -310,7 +310,7 @@ fn decode_event(
     };
     let previous = header.previous.map(|seen| match seen.different {
         None => object.clone(),
-        // What selectors saw is known, the rest is as after the change.
+        // The log has the previous selector fields; the other fields are those after the change.
         Some((labels, fields)) => Arc::new(object.with_facts(Facts {
             labels: labels.into_boxed_slice(),
             fields: fields.into_boxed_slice(),

@@ -14,7 +14,7 @@ const SWEEP_AT: usize = 64;
 /// The watched values of a field.
 #[derive(Debug)]
 pub struct FieldWatchers {
-    /// The place of the field among the selectable ones; `None` if the resource has no such field.
+    /// The index of the field among the selectable ones; `None` if the resource has no such field.
     field: Option<usize>,
     by_value: HashMap<Box<str>, WatchedValue>,
     sweep_at: usize,

@@ -1,7 +1,7 @@
 //! Objects, their versions and the history of their changes.
 //!
 //! Every write gets the next number of one counter as its resource version. Readers and watchers see a write only once
-//! it is acknowledged: with a data directory that is when it is on disk. Nothing here knows what objects mean.
+//! it is acknowledged. With a data directory, that is when it is on disk. The store does not interpret objects.
 
 mod collection;
 mod derived;
@@ -33,19 +33,19 @@ use collection::Collection;
 use disk::Disk;
 use writer::Writer;
 
-/// What a write does, and what must hold for it.
+/// The operation of a write and its precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// There must be no such object.
+    /// The object must not exist.
     Create,
     /// The object must still be at this version.
     Update {
-        /// The version that was read.
+        /// The expected version.
         expected: u64,
     },
     /// The object must still be at this version; watchers get the written value as its last state.
     Delete {
-        /// The version that was read.
+        /// The expected version.
         expected: u64,
     },
 }
@@ -63,27 +63,27 @@ impl Change {
 /// One write.
 #[derive(Debug)]
 pub struct Write {
-    /// A resource with a collection of its own.
+    /// A resource with its own collection.
     pub resource: &'static Resource,
-    /// What it does.
+    /// The operation.
     pub change: Change,
     /// The whole object; namespace and name are read from its metadata.
     pub value: Value,
 }
 
-/// Why a write was not made.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// There is an object of that name.
+    /// The object already exists.
     #[error("the object already exists")]
     AlreadyExists,
-    /// There is no object of that name.
+    /// The object does not exist.
     #[error("the object does not exist")]
     NotFound,
     /// The object is no longer at the expected version.
     #[error("the object has been modified")]
     Modified,
-    /// The storage is broken or closed; whether the write is on disk is not known.
+    /// The storage failed or is closed; the write may or may not be on disk.
     #[error("storage: {0}")]
     Storage(String),
 }
@@ -120,7 +120,7 @@ impl Collections {
         self.read(resource).get(namespace, name).cloned()
     }
 
-    /// Shows a change that is on disk to readers and watchers. Changes must come in the order of their versions.
+    /// Publishes a durable change to readers and watchers. Changes must arrive in the order of their versions.
     fn publish(&self, resource: &Resource, object: Arc<Object>, event_type: EventType) {
         let mut collection = self.lock(resource);
         let revision = object.revision;
@@ -129,7 +129,7 @@ impl Collections {
         self.revision.store(revision, Ordering::Release);
     }
 
-    /// Makes a write that needs no disk.
+    /// Makes a write in memory.
     fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         let Write { resource, change, value } = write;
         let mut collection = self.lock(resource);
@@ -143,17 +143,17 @@ impl Collections {
     }
 }
 
-/// The store: objects in memory, and on disk if it was opened there.
+/// The store: objects in memory and, with a data directory, on disk.
 #[derive(Debug)]
 pub struct Store {
     collections: Arc<Collections>,
-    /// `None` if nothing is kept on disk.
+    /// `None` for a store in memory.
     writer: Option<Writer>,
     /// Lists that clients are reading page by page.
     pub snapshots: Snapshots,
 }
 
-/// Reads a store's objects, and does not keep it open.
+/// Read access to a store's objects. It does not keep the store open.
 #[derive(Clone, Debug)]
 pub struct Reader(Arc<Collections>);
 
@@ -165,17 +165,17 @@ impl Reader {
 }
 
 impl Store {
-    /// A store in memory, whose versions begin after `revision`. Beginning at the time of day keeps a client from
-    /// mistaking a version of an earlier store for one of this one.
+    /// A store in memory whose versions start after `revision`. A `revision` from the clock prevents clients from
+    /// mistaking a version of an earlier store for one of this store.
     pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
         let collections = Arc::new(Collections::new(revision, revision, bounds));
         Store { collections, writer: None, snapshots: Snapshots::default() }
     }
 
-    /// A store in a file, with everything that is in it. A new one's versions begin after `revision`.
+    /// Opens a store in a file and loads it. The versions of a new store start after `revision`.
     ///
     /// # Errors
-    /// Another process has the file, or it cannot be read.
+    /// Another process uses the file, or it cannot be read.
     pub fn open(path: &Path, revision: u64, bounds: HistoryBounds) -> Result<Store, DiskError> {
         let (mut disk, restored) = Disk::open(path)?;
         let (revision, floor) = match restored.revision {
@@ -200,14 +200,14 @@ impl Store {
         Ok(Store { collections, writer: Some(writer), snapshots: Snapshots::default() })
     }
 
-    /// Finishes the writes that wait, and closes the file. Later writes fail.
+    /// Finishes pending writes and closes the file. Later writes fail.
     pub fn close(&self) {
         if let Some(writer) = &self.writer {
             writer.close();
         }
     }
 
-    /// Whether writes are kept.
+    /// Whether the store accepts writes.
     pub fn is_healthy(&self) -> bool {
         self.writer.as_ref().is_none_or(Writer::is_healthy)
     }
@@ -227,7 +227,7 @@ impl Store {
         self.collections.get(resource, namespace, name)
     }
 
-    /// All objects that a filter selects, and the version at which they are all there is.
+    /// All objects that a filter selects, and the version of this list.
     pub fn list(&self, resource: &Resource, filter: &Filter) -> (u64, Vec<Arc<Object>>) {
         let collection = self.collections.read(resource);
         (self.revision(), collection.select(filter))
@@ -251,8 +251,8 @@ impl Store {
         }
     }
 
-    /// Up to `limit` events after a version that may concern a filter, and the version up to which they are all there
-    /// are.
+    /// Up to `limit` events after a version that may concern a filter, and the version up to which they are
+    /// complete.
     ///
     /// # Errors
     /// Changes after that version have been forgotten.
@@ -279,7 +279,7 @@ impl Store {
     /// Makes one write, and returns once it is durable.
     ///
     /// # Errors
-    /// What must hold for it does not, or the storage is broken.
+    /// The precondition does not hold, or the storage failed.
     pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         match &self.writer {
             None => self.collections.write(write),

@@ -1,4 +1,4 @@
-//! A stored object: its bytes, and what selectors need to know of it.
+//! A stored object: its bytes and the fields that selectors read.
 
 use std::sync::OnceLock;
 
@@ -10,11 +10,11 @@ use berth_schema::resource::Resource;
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// It is new, or entered the watcher's selection.
+    /// The object is new, or entered the watcher's selection.
     Added,
-    /// It changed.
+    /// The object changed.
     Modified,
-    /// It is gone, or left the watcher's selection.
+    /// The object was deleted, or left the watcher's selection.
     Deleted,
 }
 
@@ -37,7 +37,7 @@ pub fn write_frame(out: &mut impl BufMut, event_type: EventType, object: &[u8]) 
     out.put_slice(SUFFIX);
 }
 
-/// What selectors look at.
+/// The fields that selectors read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Namespace; empty for cluster-scoped objects.
@@ -51,7 +51,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads them from an object.
+    /// Reads the fields from an object.
     pub fn of(resource: &Resource, value: &Value) -> Facts {
         let metadata = &value["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default().into();
@@ -89,12 +89,12 @@ fn selectable_values(resource: &Resource, value: &Value) -> Box<[Box<str>]> {
 pub struct Object {
     /// The version it was written at.
     pub revision: u64,
-    /// What selectors look at.
+    /// The fields that selectors read.
     pub facts: Facts,
     /// A whole line of a watch; the object's own bytes lie inside it.
     frame: Bytes,
     frame_type: EventType,
-    /// The object as `PartialObjectMetadata`, made when first asked for.
+    /// The object as `PartialObjectMetadata`, computed on first use.
     partial: OnceLock<Bytes>,
 }
 
@@ -139,7 +139,7 @@ impl Object {
         })
     }
 
-    /// The same object to readers of its bytes, another one to selectors.
+    /// The same bytes with other selector fields.
     pub fn with_facts(&self, facts: Facts) -> Object {
         Object {
             revision: self.revision,
@@ -155,7 +155,7 @@ impl Object {
         self.frame.slice(self.frame_type.prefix().len()..self.frame.len() - SUFFIX.len())
     }
 
-    /// The object's JSON without a share in it.
+    /// The object's JSON, borrowed.
     pub fn json(&self) -> &[u8] {
         &self.frame[self.frame_type.prefix().len()..self.frame.len() - SUFFIX.len()]
     }
@@ -178,13 +178,13 @@ impl Object {
         self.partial.get_or_init(|| Bytes::from(partial_metadata(&self.value()).to_string())).clone()
     }
 
-    /// How much memory it takes, about.
+    /// Approximate memory use in bytes.
     pub fn size(&self) -> usize {
         self.frame.len() + 256
     }
 }
 
-/// The metadata of an object as an object of its own.
+/// The metadata of an object as a separate object.
 pub fn partial_metadata(value: &Value) -> Value {
     serde_json::json!({
         "kind": "PartialObjectMetadata",

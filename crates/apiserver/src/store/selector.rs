@@ -1,4 +1,4 @@
-//! Which objects a request means: namespace, label selector, field selector.
+//! Selection of objects: namespace, label selector, field selector.
 
 use berth_api::rules::{FieldRequirement, FieldSelector, Selector, SelectorError};
 use berth_schema::resource::Resource;
@@ -32,7 +32,7 @@ struct ResolvedRequirement {
     equal: bool,
 }
 
-/// What a list or a watch selects.
+/// The filter of a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Only this namespace.
@@ -51,7 +51,7 @@ impl Filter {
     /// Reads the two selectors of a request.
     ///
     /// # Errors
-    /// One of them is malformed, or names a field that cannot be selected by.
+    /// A selector is malformed or names a field that is not selectable.
     pub fn parse(
         resource: &Resource,
         namespace: Option<&str>,
@@ -69,22 +69,22 @@ impl Filter {
         })
     }
 
-    /// Everything in a namespace.
+    /// A filter that selects all objects in a namespace.
     pub fn in_namespace(namespace: &str) -> Filter {
         Filter { namespace: Some(namespace.to_owned()), ..Filter::default() }
     }
 
-    /// Whether it selects everything in its namespace.
+    /// Whether the filter selects all objects in its namespace.
     pub fn is_everything(&self) -> bool {
         self.fields.is_empty() && self.labels.is_everything()
     }
 
-    /// The one name it can select, if the field selector says so.
+    /// The name that the field selector requires, if any.
     pub fn name(&self) -> Option<&str> {
         self.fields.iter().find(|f| f.equal && f.place == FieldPlace::Name).map(|f| f.value.as_str())
     }
 
-    /// The value that the resource's watched field must have, if the field selector says so.
+    /// The value of the watched field that the field selector requires, if any.
     pub fn bound_to(&self, resource: &Resource) -> Option<&str> {
         let place = FieldPlace::Index(resource.watched_field()?);
         self.fields.iter().find(|f| f.equal && f.place == place).map(|f| f.value.as_str())
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_select() {
+    fn selectors_filter_objects() {
         let pods = &PODS;
         let object = facts(&[("app", "web"), ("n", "5")], "m");
         for (labels, fields, wanted) in [

@@ -1,4 +1,4 @@
-//! Lists that clients read page by page: what is left of each is kept as it was at the first page.
+//! Snapshots of paginated lists: the remaining objects stay as they were at the first page.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::object::Object;
 use super::selector::Filter;
 
-/// How many lists are kept; the oldest is removed first.
+/// Maximum number of snapshots; the oldest is removed first.
 const MAX_SNAPSHOTS: usize = 64;
 /// How many objects all of them may hold together.
 const MAX_OBJECTS: usize = 4_000_000;
-/// How long a client may take to ask for the next page.
+/// Maximum time between two pages of a client.
 const LIFETIME: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Keeps a list whose first page was just given out.
+    /// Stores a list after its first page was returned.
     pub fn keep(
         &self,
         resource: usize,
@@ -50,7 +50,7 @@ impl Snapshots {
         }
     }
 
-    /// The list as it was at a version, if it is still kept.
+    /// The list at a version, if its snapshot still exists.
     pub fn get(
         &self,
         resource: usize,
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn snapshots_end_by_age_and_by_number() {
+    fn snapshots_expire_by_age_and_by_number() {
         let snapshots = Snapshots::default();
         let (filter, now) = (Filter::default(), Instant::now());
         let empty = || Arc::new(Vec::new());

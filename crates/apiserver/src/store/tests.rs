@@ -65,7 +65,7 @@ async fn writes_are_checked_in_memory_and_on_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_writes_at_once_one_wins() {
+async fn one_of_many_concurrent_writes_succeeds() {
     let dir = Dir::new();
     let store = Arc::new(dir.open());
     write(&store, Change::Create, pod("a", "")).await.unwrap();
@@ -85,7 +85,7 @@ async fn of_many_writes_at_once_one_wins() {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_restart() {
+async fn objects_and_history_survive_a_restart() {
     let dir = Dir::new();
     let store = dir.open();
     for name in ["a", "b", "c"] {
@@ -117,7 +117,7 @@ async fn everything_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_file_has_one_process() {
+async fn a_second_process_cannot_open_the_file() {
     let dir = Dir::new();
     let store = dir.open();
     let error = Store::open(&dir.0.join("store.redb"), 1, HistoryBounds::default()).unwrap_err();
@@ -128,7 +128,7 @@ async fn a_file_has_one_process() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_none_is_told() {
+async fn a_damaged_file_is_an_error() {
     let dir = Dir::new();
     std::fs::write(dir.0.join("store.redb"), "not a database").unwrap();
     let error = Store::open(&dir.0.join("store.redb"), 1, HistoryBounds::default()).unwrap_err();

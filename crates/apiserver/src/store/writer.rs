@@ -1,4 +1,4 @@
-//! The one writer of a store on disk. Writes that wait while it is busy go to disk together.
+//! The single writer of a store on disk. It commits all waiting writes as one batch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use super::disk::{Decided, Disk};
 use super::object::{EventType, Object};
 use super::{Collections, Write, WriteError, check, key};
 
-/// How many writes may wait; more wait to be let in.
+/// Capacity of the write queue. When it is full, callers wait.
 const MAX_WAITING: usize = 4096;
-/// How many writes go to disk together at most.
+/// Maximum number of writes in a batch.
 const MAX_BATCH: usize = 1024;
 
 struct Job {
@@ -21,7 +21,7 @@ struct Job {
     done: oneshot::Sender<Result<Arc<Object>, WriteError>>,
 }
 
-/// The way to the writer.
+/// Handle of the writer.
 #[derive(Debug)]
 pub struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
@@ -33,7 +33,7 @@ impl Writer {
     /// Starts the writer.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub fn start(disk: Disk, collections: Arc<Collections>) -> std::io::Result<Writer> {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let broken = Arc::new(AtomicBool::new(false));
@@ -44,7 +44,7 @@ impl Writer {
         Ok(Writer { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), broken })
     }
 
-    /// Whether writes are kept.
+    /// Whether the writer accepts writes.
     pub fn is_healthy(&self) -> bool {
         !self.broken.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl Writer {
     /// Makes one write, and returns once it is on disk.
     ///
     /// # Errors
-    /// What must hold for it does not, or it could not be kept.
+    /// The precondition does not hold, or the write failed.
     pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         let closed = || WriteError::Storage("the store is closed".to_owned());
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
@@ -62,7 +62,7 @@ impl Writer {
         result.await.map_err(|_| closed())?
     }
 
-    /// Finishes what waits, and closes the file.
+    /// Finishes pending writes and closes the file.
     pub fn close(&self) {
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -101,7 +101,7 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
                 }
             }
             Err(error) => {
-                // What is on disk now is not known until it is read again.
+                // After a failed commit the state on disk is unknown until the file is read again.
                 broken.store(true, Ordering::Relaxed);
                 tracing::error!(%error, "the store cannot be written");
                 for done in waiting {
@@ -114,7 +114,7 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
 
 type Waiting = Vec<oneshot::Sender<Result<Arc<Object>, WriteError>>>;
 
-/// Decides each write in turn on the state after those before it. What must not be is answered at once.
+/// Checks each write against the state after the previous ones. Failed checks are answered at once.
 fn decide(collections: &Collections, batch: Vec<Job>, next: &mut u64) -> (Vec<Decided>, Waiting) {
     // Objects that earlier writes of the batch changed; `None` for those they deleted.
     let mut changed: HashMap<(usize, String, String), Option<Arc<Object>>> = HashMap::new();

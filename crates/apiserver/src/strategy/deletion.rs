@@ -45,7 +45,7 @@ pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOp
     false
 }
 
-/// Writes into the finalizers what is to become of the objects that this one owns.
+/// Sets the finalizers that select the propagation policy for dependents.
 fn set_propagation(strategy: &dyn Strategy, value: &mut Value, policy: Option<&str>) {
     let wanted = match policy {
         Some("Orphan") => Some(ORPHAN),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::server::status::Cause;
 
-/// The object under a key, made if it is not there. `None` if something else is there.
+/// The object under a key, created if it is absent. `None` if the value is not an object.
 pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
     let field = value.as_object_mut()?.entry(key).or_insert(Value::Null);
     if field.is_null() {
@@ -27,17 +27,17 @@ pub fn default_text(map: &mut Map<String, Value>, key: &str, value: &str) {
     }
 }
 
-/// A text; empty if it is not there.
+/// A text; empty if it is absent.
 pub fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The items of a list; none if it is not there.
+/// The items of a list; none if it is absent.
 pub fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The items of a list, to be changed; none if it is not there.
+/// The mutable items of a list; none if it is absent.
 pub fn items_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut [Value] {
     value.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
@@ -53,7 +53,7 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The causes of an `Invalid` status, in the words of kube-apiserver.
+/// The causes of an `Invalid` status, with kube-apiserver's messages.
 #[derive(Debug, Default)]
 pub struct Causes(pub Vec<Cause>);
 
@@ -79,24 +79,24 @@ impl Causes {
         self.invalid(field, value, "field is immutable");
     }
 
-    /// A value is not allowed as things are.
+    /// A value is forbidden in the current state.
     pub fn forbidden(&mut self, field: &str, detail: &str) {
         self.push("FieldValueForbidden", field, format!("Forbidden: {detail}"));
     }
 
-    /// A value is there twice.
+    /// A value is duplicated.
     pub fn duplicate(&mut self, field: &str, value: &Value) {
         self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}"));
     }
 
-    /// A value is none of those there are.
+    /// A value is not one of the supported ones.
     pub fn not_supported(&mut self, field: &str, value: &Value, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
         self.push("FieldValueNotSupported", field, message);
     }
 
-    /// A number that is there must not be below zero.
+    /// A number, if present, must not be negative.
     pub fn not_negative(&mut self, field: &str, value: &Value) {
         if value.as_f64().is_some_and(|number| number < 0.0) {
             self.invalid(field, value, "must be greater than or equal to 0");

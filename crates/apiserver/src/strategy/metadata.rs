@@ -23,7 +23,7 @@ static WITH_GENERATION: [&Resource; 10] = [
     &MUTATING_WEBHOOK_CONFIGURATIONS,
     &VALIDATING_WEBHOOK_CONFIGURATIONS,
 ];
-/// Letters of generated names: no vowels, and nothing that looks like another.
+/// Characters of generated names: no vowels and no easily confused characters.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Annotations may not be larger than this altogether.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
@@ -40,7 +40,7 @@ pub fn now() -> String {
     rfc3339(jiff::Timestamp::now())
 }
 
-/// A name with a random end.
+/// A name with a random suffix.
 pub fn generate_name(prefix: &str) -> String {
     let mut end = prefix.len().min(MAX_GENERATED_LENGTH - SUFFIX_LENGTH);
     while !prefix.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! What creating, changing and deleting an object of each resource means, besides storing it.
+//! Rules for creating, changing and deleting objects of each resource.
 //!
 //! Creation: [`prepare_create`] sets system fields and defaults, [`admit_create`] refuses the object or completes what
 //! admission decides. An update: [`prepare_update`] restores immutable fields, [`admit_update`] refuses. The functions of
@@ -34,9 +34,9 @@ pub struct Context<'a> {
     pub user: &'a User,
 }
 
-/// What is particular to the objects of one resource. Every method has a default: that of a resource without rules.
+/// The specific rules of one resource. Every method defaults to the behaviour of a resource without specific rules.
 trait Strategy: Sync {
-    /// Sets defaults in a new or changed object. Doing it twice changes nothing.
+    /// Sets defaults in a new or changed object. The operation is idempotent.
     fn default(&self, _value: &mut Value) {}
 
     /// Completes a new object after its defaults: initial status, allocated addresses.

@@ -9,10 +9,10 @@ use super::Context;
 use crate::server::status::Status;
 use crate::store::Store;
 
-/// Refuses a request of a node's identity that concerns more than the node itself.
+/// Refuses a request of a node that concerns objects other than the node's own.
 ///
 /// # Errors
-/// It does.
+/// The request concerns another node's objects.
 pub fn admit(
     context: &Context<'_>,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! Defaults of a pod's spec, wherever it stands: in a pod or in a workload's template.
+//! Defaults of a pod spec, in a pod or in a workload's template.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ pub fn default_spec(spec: &mut Value) {
     default_text(fields, "dnsPolicy", "ClusterFirst");
     default(fields, "securityContext", json!({}));
     default_text(fields, "schedulerName", "default-scheduler");
-    // The old name of the field says the same.
+    // The deprecated field has the same meaning.
     let account = fields.get("serviceAccountName").or(fields.get("serviceAccount")).cloned();
     if let Some(account) = account.filter(|account| !super::fields::is_empty(account)) {
         fields.insert("serviceAccountName".to_owned(), account.clone());
@@ -57,7 +57,7 @@ fn default_container(container: &mut Value) {
     default_text(fields, "imagePullPolicy", pull);
 }
 
-/// Whether an image's tag is `latest`, said or unsaid; a digest is never.
+/// Whether an image's tag is `latest`, explicitly or by default. A digest is never `latest`.
 fn is_latest(image: &str) -> bool {
     if image.contains('@') {
         return false;
@@ -70,7 +70,7 @@ fn default_probe(probe: &mut Map<String, Value>) {
     for (field, value) in
         [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
     {
-        // Zero says nothing here.
+        // Zero means unset here.
         if probe.get(field).is_none_or(|v| v.is_null() || *v == 0) {
             probe.insert(field.to_owned(), Value::from(value));
         }
@@ -107,7 +107,7 @@ fn default_volume(volume: &mut Value) {
             default(token, "expirationSeconds", 3600);
         }
     }
-    // A volume that does not say what it is made of is an empty directory.
+    // A volume without a source is an empty directory.
     if volume.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("name")) {
         let _ = object(volume, "emptyDir");
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_are_pulled_as_their_tags_say() {
+    fn the_pull_policy_follows_the_image_tag() {
         for (image, latest) in [
             ("nginx", true),
             ("nginx:latest", true),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn specs_are_completed_and_keep_what_they_say() {
+    fn specs_get_defaults_and_keep_set_fields() {
         let mut spec = json!({
             "containers": [{"name": "c", "image": "i:1", "custom": 1, "ports": [{"containerPort": 1}],
                 "livenessProbe": {"httpGet": {"port": 1}, "periodSeconds": 5}}],

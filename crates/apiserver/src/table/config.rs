@@ -1,4 +1,4 @@
-//! Kinds with a row that says little: names, counts and ages.
+//! Kinds whose rows have few columns: names, counts and ages.
 
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
-//! Ages for people, as kubectl shows them.
+//! Human-readable ages, in kubectl's format.
 
 use jiff::{SignedDuration, Timestamp};
 
 /// A duration in its one or two largest units: `47s`, `3m10s`, `5h`, `2d3h`, `400d`, `3y20d`.
 pub fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
-    // Clocks differ a little; up to a second in the future is now.
+    // Clocks differ slightly: a time up to one second in the future counts as now.
     if seconds < -1 {
         return "<invalid>".to_owned();
     }
@@ -35,7 +35,7 @@ pub fn human_duration(duration: SignedDuration) -> String {
     }
 }
 
-/// How long ago a moment was; `<unknown>` if it is absent or no time.
+/// The time since a timestamp; `<unknown>` if it is absent or not a timestamp.
 pub(super) fn since(time: Option<&str>, now: Timestamp) -> String {
     match time.and_then(|time| time.parse::<Timestamp>().ok()) {
         Some(time) => human_duration(now.duration_since(time)),

@@ -1,6 +1,6 @@
-//! Objects as clients for people want them: rows of a `Table` (`meta.k8s.io/v1`).
+//! Human-readable form of objects: rows of a `Table` (`meta.k8s.io/v1`).
 //!
-//! The columns and what is in them are kubectl's own; columns of priority 1 are shown with `-o wide`.
+//! Columns and cells match kubectl's. Columns of priority 1 are shown with `-o wide`.
 
 mod columns;
 mod config;
@@ -26,20 +26,20 @@ use row::Row;
 
 const API_VERSION: &str = "meta.k8s.io/v1";
 
-/// What a row carries of its object (`includeObject`).
+/// The part of the object that a row includes (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
     None,
-    /// Its metadata.
+    /// The metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl IncludeObject {
-    /// The value of the query parameter, whose default is empty; `None` if it is no such value.
+    /// Parses the query parameter, whose default is empty; `None` if the value is unknown.
     pub fn parse(parameter: &str) -> Option<IncludeObject> {
         match parameter {
             "" | "Metadata" => Some(IncludeObject::Metadata),

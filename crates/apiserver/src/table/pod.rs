@@ -1,4 +1,4 @@
-//! Pods. `STATUS` is what matters most of the phase, the containers' states and the deletion.
+//! Pods. `STATUS` summarizes the phase, the containers' states and the deletion.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -133,8 +133,8 @@ impl Summary {
         summary
     }
 
-    /// Goes through the init containers. Gives the restarts of those that keep running, if the pod got past
-    /// the others.
+    /// Reads the init containers. Returns the restarts of those that keep running, if the pod has finished
+    /// the other ones.
     fn initialize(&mut self, row: &Row<'_>) -> Option<Restarts> {
         let specs = row.list("/spec/initContainers");
         let (mut all, mut sidecars) = (Restarts::default(), Restarts::default());
@@ -172,7 +172,7 @@ impl Summary {
         Some(sidecars)
     }
 
-    /// Goes through the main containers, of which the first decides last.
+    /// Reads the main containers in reverse order, so that the first one takes precedence.
     fn run(&mut self, row: &Row<'_>, mut restarts: Restarts) {
         let mut has_running = false;
         for status in row.list("/status/containerStatuses").iter().rev() {

@@ -20,7 +20,7 @@ impl<'o> Row<'o> {
         self.object.pointer(pointer).filter(|value| !value.is_null())
     }
 
-    /// Text that is there and not empty.
+    /// A text field, if it is present and not empty.
     pub(super) fn text(&self, pointer: &str) -> Option<&'o str> {
         self.at(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
     }

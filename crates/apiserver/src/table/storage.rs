@@ -109,7 +109,7 @@ fn amount(row: &Row<'_>, pointer: &str) -> Value {
     row.text_or(pointer, "")
 }
 
-/// The class, which older objects carry as an annotation.
+/// The storage class. Older objects have it as an annotation.
 fn class(row: &Row<'_>) -> Value {
     let annotation = row.text("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     annotation.or_else(|| row.text("/spec/storageClassName")).unwrap_or_default().into()

@@ -36,7 +36,7 @@ fn pod(spec: Value, status: Value, deleted: bool) -> String {
 }
 
 #[test]
-fn pod_status_is_what_matters_most() {
+fn pod_status_summarizes_phase_and_containers() {
     let one = || json!({"containers": [{"name": "a"}]});
     let two = || json!({"containers": [{"name": "a"}, {"name": "b"}]});
     let init = || json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}, {"name": "j"}]});
@@ -119,7 +119,7 @@ fn pod_status_is_what_matters_most() {
 }
 
 #[test]
-fn deleted_pods_terminate_unless_they_ended() {
+fn deleted_pods_show_terminating_unless_finished() {
     let spec = || json!({"containers": [{"name": "a"}]});
     assert_eq!(pod(spec(), json!({"phase": "Running"}), true), "0/1 Terminating 0");
     assert_eq!(pod(spec(), json!({"phase": "Succeeded"}), true), "0/1 Succeeded 0");
@@ -127,7 +127,7 @@ fn deleted_pods_terminate_unless_they_ended() {
 }
 
 #[test]
-fn rows_are_as_kubectl_shows_them() {
+fn rows_match_kubectl() {
     let template = || {
         json!({"spec": {"containers": [{"name": "a", "image": "i:1"}, {"name": "b", "image": "j:2"}],
                         "nodeSelector": {"disk": "ssd"}}})
@@ -299,7 +299,7 @@ fn rows_are_as_kubectl_shows_them() {
 }
 
 #[test]
-fn every_resource_can_be_shown_whatever_its_objects_hold() {
+fn every_resource_has_rows_even_for_malformed_objects() {
     for resource in RESOURCES {
         for object in [json!({}), json!({"metadata": 1, "spec": [], "status": "x"}), json!(null)] {
             let table = shown(resource, &object);
@@ -310,7 +310,7 @@ fn every_resource_can_be_shown_whatever_its_objects_hold() {
 }
 
 #[test]
-fn rows_carry_what_was_asked_for() {
+fn rows_include_the_requested_part_of_the_object() {
     let pods = of_kind("v1", "Pod").expect("pods");
     let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "resourceVersion": "7"},
                         "status": {"phase": "Succeeded"}});

@@ -1,4 +1,4 @@
-//! Workloads and the budgets of their disruption.
+//! Workloads and PodDisruptionBudgets.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +16,7 @@ const N_READY: Column = Column::integer("Ready", "How many pods are ready.");
 const UP_TO_DATE: Column = Column::integer("Up-to-date", "How many pods are of the current template.");
 const AVAILABLE: Column = Column::integer("Available", "How many pods have been ready long enough.");
 
-/// The cells with those of containers, images and maybe a selector at their end.
+/// Appends the cells of containers, images and, optionally, a selector.
 fn with_template(row: &Row<'_>, mut cells: Vec<Value>, selector: Option<Value>) -> Vec<Value> {
     cells.extend(row.containers(TEMPLATE));
     cells.extend(selector);

@@ -15,24 +15,24 @@ use super::hook::{Hook, Target};
 use super::review::{self, Answer};
 use super::{Attributes, Denied, Form, Mutated};
 
-/// Largest answer of a webhook: a patch that replaces the largest object, in base64, with room to spare.
+/// Largest response of a webhook: a base64 patch that replaces the largest object, plus a margin.
 const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
-/// Clients that are kept; each has its connections.
+/// Maximum number of cached HTTP clients. Each client has its own connections.
 const MAX_CLIENTS: usize = 64;
 
-/// Finds where a service is reached (`HOST:PORT`), given its namespace, name and port.
+/// Resolves a service (namespace, name and port) to its address (`HOST:PORT`).
 ///
 /// # Errors
-/// It leads nowhere; the text says why.
+/// The service has no address; the text is the reason.
 pub type Resolver = Arc<dyn Fn(&str, &str, u16) -> Result<String, String> + Send + Sync>;
 
-/// Calls webhooks over HTTPS, and keeps the connections.
+/// Calls webhooks over HTTPS and reuses connections.
 pub struct Webhooks {
     resolver: Resolver,
     clients: Mutex<HashMap<Endpoint, Client>>,
 }
 
-/// What connections are for: an origin, the name its certificate must bear, and who may have signed that.
+/// Cache key of connections: the origin, the server name in its certificate, and the trusted CAs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Endpoint {
     origin: String,
@@ -40,20 +40,20 @@ struct Endpoint {
     roots: Vec<Vec<u8>>,
 }
 
-/// A webhook that was called and gave no answer.
+/// A failed call: the webhook returned no valid response.
 struct CallError(String);
 
 impl Webhooks {
-    /// Calls webhooks at addresses, and those that are services where `resolver` finds them.
+    /// Calls webhooks by URL; `resolver` supplies the addresses of webhooks that are services.
     pub fn new(resolver: Resolver) -> Webhooks {
         Webhooks { resolver, clients: Mutex::default() }
     }
 
-    /// Lets the mutating webhooks that match change an object, one after the other. A webhook that wants it
-    /// is asked a second time if others changed the object after it. Adds their warnings to `warnings`.
+    /// Calls the matching mutating webhooks in sequence; each may change the object. With `reinvocationPolicy`
+    /// `IfNeeded`, a webhook is called again if later ones changed the object. Adds their warnings to `warnings`.
     ///
     /// # Errors
-    /// One denies the request, or does not answer although its failure policy is `Fail`.
+    /// A webhook denies the request, or the call fails and its failure policy is `Fail`.
     pub async fn mutate(
         &self,
         hooks: &[Hook],
@@ -97,10 +97,10 @@ impl Webhooks {
         }
     }
 
-    /// Asks all validating webhooks that match, at once. Adds their warnings to `warnings`.
+    /// Calls all matching validating webhooks in parallel. Adds their warnings to `warnings`.
     ///
     /// # Errors
-    /// One denies the request, or does not answer although its failure policy is `Fail`.
+    /// A webhook denies the request, or the call fails and its failure policy is `Fail`.
     pub async fn validate(
         &self,
         hooks: &[Hook],
@@ -124,7 +124,7 @@ impl Webhooks {
         denied.map_or(Ok(()), Err)
     }
 
-    /// A webhook's answer; `None` if it gave none and need not.
+    /// A webhook's response; `None` if the call failed and its failure policy is `Ignore`.
     async fn ask(
         &self,
         hook: &Hook,
@@ -194,7 +194,7 @@ impl Webhooks {
         serde_json::from_slice(&body).map_err(|error| failed(&format!("the answer is not JSON: {error}")))
     }
 
-    /// Where a webhook is reached, and its path there.
+    /// The address of a webhook and its URL path.
     fn endpoint(&self, hook: &Hook) -> Result<(Endpoint, String), String> {
         let roots = hook.roots.clone();
         match &hook.target {
@@ -233,7 +233,7 @@ impl Webhooks {
 }
 
 impl Hook {
-    /// Where it is asked, for messages.
+    /// The URL, for messages.
     fn url(&self) -> String {
         format!("{}?timeout={}s", self.target, self.timeout.as_secs())
     }

@@ -1,11 +1,11 @@
-//! Whether a configuration can be called as it says.
+//! Validation of webhook configurations.
 
 use serde_json::Value;
 
 use super::hook::{OPERATIONS, certificates, selector};
 
-/// What is wrong with one webhook of a configuration, as `(field, value, why)`; `path` is the webhook's own
-/// (`webhooks[0]`). What every field of the API is checked for is not looked at here.
+/// The errors of one webhook of a configuration, as `(field, value, reason)`; `path` is the webhook's own
+/// (`webhooks[0]`). The schema check of every field happens elsewhere.
 pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
     let mut wrong = Vec::new();
     let mut add =
@@ -59,7 +59,7 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
     wrong
 }
 
-/// Warns of match conditions: this server stores and does not evaluate them.
+/// Warns of match conditions: the API server stores them and does not evaluate them.
 pub fn warnings(path: &str, webhook: &Value) -> Option<String> {
     let has_conditions =
         webhook["matchConditions"].as_array().is_some_and(|conditions| !conditions.is_empty());

@@ -1,4 +1,4 @@
-//! One webhook, and which requests it wants to see.
+//! One webhook and the requests that it matches.
 
 use std::time::Duration;
 
@@ -18,28 +18,28 @@ const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 pub struct Hook {
     /// Name of the webhook.
     pub(super) name: String,
-    /// Name of its configuration, and its place there.
+    /// Name of its configuration, and its index there.
     pub(super) id: (String, usize),
     pub(super) target: Target,
-    /// Certificates (DER) of who may have signed the webhook's; empty for the system's.
+    /// Trusted CA certificates (DER); empty for the system's CAs.
     pub(super) roots: Vec<Vec<u8>>,
     pub(super) timeout: Duration,
-    /// Whether a request is refused if the webhook cannot be asked.
+    /// Whether a request is refused if the call fails (`failurePolicy: Fail`).
     pub(super) fail: bool,
-    /// Whether a dry run may reach it.
+    /// Whether dry-run requests are sent to it.
     pub(super) dry_run: bool,
-    /// Whether it is asked again if others change the object after it.
+    /// Whether it is called again if later webhooks change the object (`reinvocationPolicy`).
     pub(super) reinvoke: bool,
-    /// Whether it understands reviews of `v1`.
+    /// Whether it accepts `v1` reviews.
     pub(super) understands_v1: bool,
-    /// Whether it is asked only about the very resources its rules name.
+    /// Whether it matches only the resources that its rules name (`matchPolicy: Exact`).
     exact: bool,
     rules: Vec<Rule>,
     namespaces: Selector,
     objects: Selector,
 }
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Url(String),
@@ -64,8 +64,8 @@ fn texts(value: &Value, field: &str) -> Vec<String> {
 }
 
 impl Hook {
-    /// The webhooks of a stored configuration, in order. One that cannot be understood matches nothing:
-    /// [`super::check`] does not let such a one be stored.
+    /// The webhooks of a stored configuration, in order. A malformed webhook matches nothing:
+    /// [`super::check`] refuses to store it.
     pub fn of(configuration: &Value) -> Vec<Hook> {
         let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
         let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);
@@ -112,15 +112,15 @@ impl Hook {
         })
     }
 
-    /// The form in which the webhook wants to see requests like this, whatever the object is.
+    /// The form in which the webhook receives such requests, regardless of the object.
     pub fn wants<'a>(&self, attributes: &'a Attributes<'_>) -> Option<&'a Form> {
         let equivalents = if self.exact { &[] } else { attributes.equivalents };
         let forms = std::iter::once(&attributes.form).chain(equivalents);
         forms.into_iter().find(|form| self.rules.iter().any(|rule| rule.matches(attributes, form)))
     }
 
-    /// The form in which the webhook wants to see a request; `None` if it does not. `object` is the object as it
-    /// would be.
+    /// The form in which the webhook receives a request; `None` if it does not match. `object` is the object
+    /// after the request.
     pub(super) fn matches<'a>(
         &self,
         attributes: &'a Attributes<'_>,
@@ -146,7 +146,7 @@ fn has_labels(selector: &Selector, labels: &Value) -> bool {
     selector.matches(|key| labels[key].as_str())
 }
 
-/// A selector that is not there selects everything.
+/// An absent selector selects every object.
 pub(super) fn selector(value: &Value) -> Option<Selector> {
     if value.is_null() {
         return Some(Selector::EVERYTHING);
@@ -155,7 +155,7 @@ pub(super) fn selector(value: &Value) -> Option<Selector> {
     Selector::parse(Some(&selector)).ok()
 }
 
-/// The certificates in a `caBundle`: base64 of PEM. `None` if it is not that; none if it is empty.
+/// The certificates in a `caBundle` (base64 of PEM). `None` if it is malformed; an empty list if it is empty.
 pub(super) fn certificates(bundle: &str) -> Option<Vec<Vec<u8>>> {
     use base64::Engine as _;
     if bundle.is_empty() {

@@ -1,4 +1,4 @@
-//! Asking admission that is in the same process: a webhook's question and answer without the way between.
+//! In-process admission: the same review and response as a webhook's, without the network.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::review::{self, Answer};
 use super::{Attributes, Denied, Mutated};
 use crate::admission::{Admission, Phase};
 
-/// Lets it change an object.
+/// Calls the plugin in the mutating phase; the plugin may change the object.
 ///
 /// # Errors
-/// It denies the request, or its answer cannot be understood.
+/// The plugin denies the request, or its response is malformed.
 pub(crate) async fn mutate(
     admission: &dyn Admission,
     attributes: &Attributes<'_>,
@@ -24,10 +24,10 @@ pub(crate) async fn mutate(
     Ok(())
 }
 
-/// Asks it about an object.
+/// Calls the plugin in the validating phase.
 ///
 /// # Errors
-/// It denies the request, or its answer cannot be understood.
+/// The plugin denies the request, or its response is malformed.
 pub(crate) async fn validate(
     admission: &dyn Admission,
     attributes: &Attributes<'_>,

@@ -3,7 +3,7 @@
 //!
 //! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
 //! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: `matchConditions`,
-//! which count as true (and [`warnings`] says so), and reviews older than `admission.k8s.io/v1`.
+//! which count as true ([`warnings`] warns of them), and reviews older than `admission.k8s.io/v1`.
 
 mod call;
 mod check;
@@ -26,7 +26,7 @@ pub use hook::Hook;
 pub struct Form {
     /// Group, version and plural of the resource.
     pub resource: (&'static str, &'static str, &'static str),
-    /// Group, version and kind of what is sent.
+    /// Group, version and kind of the request body.
     pub kind: (&'static str, &'static str, &'static str),
     /// How objects in this form become those that are stored, and back; `None` if they are the same.
     pub conversion: Option<Conversion>,
@@ -51,43 +51,43 @@ impl Form {
     }
 }
 
-/// A request that webhooks are asked about.
+/// A request under admission review.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// What the request is for.
+    /// The resource in the form of the request.
     pub form: Form,
-    /// The other forms in which the same object is served; webhooks that ask for one of these are asked in it, unless
+    /// The other forms in which the same object is served. Webhooks whose rules name one receive that form, unless
     /// their `matchPolicy` is `Exact`.
     pub equivalents: &'a [Form],
-    /// The part of the object; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// Namespace of the object; empty for cluster-scoped ones.
     pub namespace: &'a str,
     /// Name of the object; may be empty when it is created.
     pub name: &'a str,
-    /// Who asks.
+    /// The user's name.
     pub user: &'a str,
-    /// The groups of who asks.
+    /// The user's groups.
     pub groups: &'a [String],
     /// The object as it is; `None` when it is created.
     pub old_object: Option<&'a Value>,
     /// Labels of the object's namespace; `None` for cluster-scoped objects.
     pub namespace_labels: Option<&'a Value>,
-    /// Whether the request is only tried.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 
-/// A webhook, or the lack of its answer, is against the request.
+/// A webhook denied the request, or its call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Denied {
-    /// HTTP status: what the webhook says, 400 if it says nothing, 500 if it could not be asked.
+    /// HTTP status: the webhook's code, 400 if it gives none, 500 if the call failed.
     pub code: u16,
-    /// Machine-readable; what the webhook says, may be empty.
+    /// Machine-readable reason from the webhook; may be empty.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
@@ -101,7 +101,7 @@ impl Denied {
     }
 }
 
-/// What mutating webhooks made of an object.
+/// The result of the mutating webhooks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutated {
     /// The object.
@@ -111,10 +111,10 @@ pub struct Mutated {
 }
 
 impl Mutated {
-    /// Applies a JSON patch to the object in one of its forms. Answers whether it changed.
+    /// Applies a JSON patch to the object in one of its forms. Returns whether it changed.
     ///
     /// # Errors
-    /// The patch does not fit, or what it makes is not of the form's kind.
+    /// The patch does not apply, or its result is not of the form's kind.
     fn patch(&mut self, form: &Form, patch: &Value) -> Result<bool, Denied> {
         let mut patched = patch::json::apply(&form.shown(&self.object), patch)
             .map_err(|error| Denied::internal(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What a webhook is asked and what it answers: `AdmissionReview` of `admission.k8s.io/v1`.
+//! Request and response of a webhook: `AdmissionReview` of `admission.k8s.io/v1`.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use super::{Attributes, Denied, Form};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// The question.
+/// The review that is sent to a webhook.
 pub(super) fn question(uid: &str, attributes: &Attributes<'_>, form: &Form, object: Option<&Value>) -> Value {
     let request = request(uid, attributes, form, object);
     json!({ "kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request })
 }
 
-/// The request in a question, the object in the form that is wanted.
+/// The review's request, with the object in the requested form.
 pub(super) fn request(uid: &str, attributes: &Attributes<'_>, form: &Form, object: Option<&Value>) -> Value {
     let resource = |form: &Form| {
         let (group, version, plural) = form.resource;
@@ -58,7 +58,7 @@ fn options_kind(attributes: &Attributes<'_>) -> &'static str {
     }
 }
 
-/// An answer that means something.
+/// A valid response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     /// Why the request is denied; `None` if it is allowed.
@@ -68,10 +68,10 @@ pub(super) struct Answer {
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads the answer of the webhook `name`.
+/// Reads the response of the webhook `name`.
 ///
 /// # Errors
-/// It is no answer to the question; the text says why.
+/// The response is malformed or belongs to another review; the text is the reason.
 pub(super) fn answer(name: &str, uid: &str, review: &Value) -> Result<Answer, String> {
     if review["apiVersion"] != API_VERSION || review["kind"] != "AdmissionReview" {
         return Err(format!(
@@ -86,10 +86,10 @@ pub(super) fn answer(name: &str, uid: &str, review: &Value) -> Result<Answer, St
     response(uid, found, |status| denial(name, status))
 }
 
-/// Reads an `AdmissionResponse`; `denial` says what its status means if it does not allow the request.
+/// Reads an `AdmissionResponse`; `denial` converts its status if it denies the request.
 ///
 /// # Errors
-/// It is no answer to the question; the text says why.
+/// The response is malformed or belongs to another review; the text is the reason.
 pub(super) fn response(
     uid: &str,
     response: &Value,
@@ -141,7 +141,7 @@ fn denial(name: &str, status: &Value) -> Denied {
     }
 }
 
-/// The HTTP status a denial asks for, if it is one of a failure.
+/// The HTTP status of a denial, if it is an error status.
 pub(super) fn code(status: &Value) -> Option<u16> {
     let code = u16::try_from(status["code"].as_u64()?).ok()?;
     (400..600).contains(&code).then_some(code)

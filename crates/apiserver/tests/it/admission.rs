@@ -1,4 +1,4 @@
-//! Admission: registered webhooks and who is asked inside the process, on the way of real requests.
+//! Admission of HTTP requests: registered webhooks and the in-process plugin.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +16,10 @@ use crate::support::*;
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
-/// What is answered to a request in a phase.
+/// The plugin's response to a request in a phase.
 type Behaviour = Box<dyn Fn(Phase, &Value) -> Value + Send + Sync>;
 
-/// Admission that answers as a test wants, and notes what it was asked.
+/// An admission plugin with a behaviour that the test defines. It records its requests.
 struct Asked {
     behaviour: Behaviour,
     seen: Mutex<Vec<(Phase, Value)>>,
@@ -30,7 +30,7 @@ impl Asked {
         Arc::new(Asked { behaviour: Box::new(behaviour), seen: Mutex::default() })
     }
 
-    /// Phase, operation and what it was about, oldest first.
+    /// Phase, operation and object of each request, oldest first.
     fn seen(&self) -> Vec<String> {
         let seen = self.seen.lock().unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -62,7 +62,7 @@ fn patch(operations: Value) -> Value {
 }
 
 #[tokio::test]
-async fn it_is_asked_in_both_phases_of_what_concerns_it() {
+async fn the_plugin_reviews_matching_requests_in_both_phases() {
     let asked = Asked::new(|_, _| json!({"allowed": true}));
     let server = server_with(asked.clone()).await;
     let admin = admin(&server);
@@ -99,7 +99,7 @@ async fn it_is_asked_in_both_phases_of_what_concerns_it() {
 }
 
 #[tokio::test]
-async fn it_denies_warns_and_changes() {
+async fn the_plugin_denies_warns_and_changes() {
     let asked = Asked::new(|phase, request| match (phase, request["name"].as_str().unwrap_or_default()) {
         (Phase::Mutating, "changed") => {
             patch(json!([{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]))
@@ -128,7 +128,7 @@ async fn it_denies_warns_and_changes() {
 }
 
 #[tokio::test]
-async fn it_comes_after_the_webhooks_of_its_phase() {
+async fn the_plugin_runs_after_the_webhooks_of_its_phase() {
     let responder = Responder::start(|_, request| match request["object"]["metadata"]["labels"] {
         Value::Null => {
             Some(patch(json!([{"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}}])))
@@ -154,7 +154,7 @@ async fn configure(admin: &kube::Client, path: &str, webhook: Value) {
 }
 
 #[tokio::test]
-async fn webhooks_are_asked_about_bindings_and_evictions() {
+async fn webhooks_review_bindings_and_evictions() {
     let responder = Responder::start(|_, request| {
         let (name, node) = (request["name"].as_str(), request["object"]["target"]["name"].as_str());
         let denied = name == Some("stays") || node == Some("full");
@@ -198,7 +198,7 @@ async fn warnings_about_a_deletion_reach_the_client() {
 }
 
 #[tokio::test]
-async fn a_webhook_sees_equivalent_events_in_the_form_it_asks_for() {
+async fn a_webhook_receives_events_in_the_form_of_its_rules() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
     let server = server().await;
     let admin = admin(&server);
@@ -221,7 +221,7 @@ async fn a_webhook_sees_equivalent_events_in_the_form_it_asks_for() {
 }
 
 #[tokio::test]
-async fn connections_to_a_webhook_are_kept_and_certificates_may_change() {
+async fn webhook_connections_are_reused_and_certificates_may_change() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
     let server = server().await;
     let admin = admin(&server);
@@ -254,7 +254,7 @@ async fn connections_to_a_webhook_are_kept_and_certificates_may_change() {
 }
 
 #[tokio::test]
-async fn a_webhook_may_be_a_service_that_leads_out_of_the_cluster() {
+async fn a_webhook_may_be_an_external_name_service() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
     let server = server().await;
     let admin = admin(&server);
@@ -282,7 +282,7 @@ async fn a_webhook_may_be_a_service_that_leads_out_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn a_webhook_about_scale_sees_and_changes_the_scale() {
+async fn a_webhook_for_scale_receives_and_changes_the_scale() {
     let responder = Responder::start(|name, _| match name {
         "caps.example.com" => Some(patch(json!([{"op": "replace", "path": "/spec/replicas", "value": 5}]))),
         _ => Some(json!({"allowed": true})),

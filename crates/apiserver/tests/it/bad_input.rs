@@ -1,4 +1,4 @@
-//! What nobody should send: every answer is a `Status`, and the server goes on.
+//! Malformed requests: every response is a `Status`, and the server keeps running.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,11 +53,11 @@ fn token(server: &ApiServer) -> String {
 }
 
 #[tokio::test]
-async fn bad_bodies_are_told_what_is_wrong() {
+async fn malformed_bodies_get_specific_errors() {
     let server = server().await;
     let client = admin(&server);
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
-    // Ten lists of ten of the one before: a few hundred bytes that stand for ten billion items.
+    // Ten nested lists with ten references each: a few hundred bytes that expand to ten billion items.
     let aliases = (1..11).fold("l0: &l0 [x]\n".to_owned(), |text, i| {
         let items = vec![format!("*l{}", i - 1); 10].join(",");
         format!("{text}l{i}: &l{i} [{items}]\n")
@@ -109,7 +109,7 @@ async fn bad_bodies_are_told_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn bad_paths_lead_nowhere() {
+async fn malformed_paths_are_refused() {
     let server = server().await;
     let client = admin(&server);
     for (method, path, wanted) in [
@@ -137,9 +137,9 @@ async fn bad_paths_lead_nowhere() {
 }
 
 #[tokio::test]
-async fn bad_connections_are_ended() {
+async fn malformed_connections_are_closed() {
     let server = server().await;
-    // Not HTTP; headers beyond all bounds; a length that is none; a body that never comes while the client closes.
+    // Not HTTP; oversized headers; an invalid length; a missing body with the connection closed.
     assert_eq!(raw(&server, "\u{1}\u{2}\u{3}\n\n").await.0, 400);
     let huge = format!("GET /healthz HTTP/1.1\nHost: x\nX-Long: {}\n\n", "x".repeat(600_000));
     assert!(matches!(raw(&server, &huge).await.0, 0 | 431));
@@ -164,7 +164,7 @@ async fn bad_connections_are_ended() {
 }
 
 #[tokio::test]
-async fn a_client_that_accepts_no_json_is_told() {
+async fn a_client_that_accepts_no_json_gets_406() {
     let server = server().await;
     for (accept, wanted) in [
         ("application/vnd.kubernetes.protobuf", 406),
@@ -179,7 +179,7 @@ async fn a_client_that_accepts_no_json_is_told() {
 }
 
 #[tokio::test]
-async fn slow_clients_are_not_waited_for() {
+async fn slow_clients_time_out() {
     let limits = Limits {
         connections: ConnectionLimits {
             first_request: Duration::from_millis(300),
@@ -189,14 +189,14 @@ async fn slow_clients_are_not_waited_for() {
         ..Limits::default()
     };
     let server = ApiServer::start(ServerOptions { limits, ..ServerOptions::default() }).await.unwrap();
-    // Headers that never end: the connection does.
+    // Headers that never end: the server closes the connection.
     let (code, _) = raw(&server, "GET /healthz HTTP/1.1\nHost: x\n").await;
     assert_eq!(code, 0);
-    // A body that never comes: a status does.
+    // A body that never arrives: the server answers with a status.
     let body = "POST /api/v1/nodes HTTP/1.1\nHost: x\nAuthorization: Bearer TOKEN\nContent-Length: 10\nConnection: close\n\n{";
     let (code, status) = raw(&server, body).await;
     assert_eq!((code, &status["reason"]), (408, &json!("Timeout")));
-    // Nobody says anything at all.
+    // The client sends nothing.
     let mut silent = TcpStream::connect(server.url().strip_prefix("https://").unwrap()).await.unwrap();
     let mut answer = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), silent.read_to_end(&mut answer)).await.unwrap();
@@ -204,7 +204,7 @@ async fn slow_clients_are_not_waited_for() {
 }
 
 #[tokio::test]
-async fn too_much_at_once_is_told_to_come_back() {
+async fn excess_watches_get_retry_after() {
     let limits = Limits { watches: 1, ..Limits::default() };
     let server = ApiServer::start(ServerOptions { limits, ..ServerOptions::default() }).await.unwrap();
     let client = admin(&server);

@@ -49,7 +49,7 @@ async fn objects_are_created_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn strangers_get_nothing() {
+async fn unauthenticated_requests_are_refused() {
     let server = server().await;
     let mut config = server.admin_config();
     config.auth_info.token = None;

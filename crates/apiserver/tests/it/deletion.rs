@@ -22,7 +22,7 @@ async fn pods_end_gracefully() {
     assert_eq!(version(&same), version(&ending));
     let (_, sooner) = delete(&client, &path, &json!({"gracePeriodSeconds": 5})).await;
     assert_eq!(sooner["metadata"]["deletionGracePeriodSeconds"], 5);
-    // An ending pod takes no binding, but its status goes on.
+    // A terminating pod accepts no binding but accepts status updates.
     let (code, status) =
         merge(&client, &format!("{path}/status"), &json!({"status": {"phase": "Succeeded"}})).await;
     assert_eq!((code, &status["status"]["phase"]), (StatusCode::OK, &json!("Succeeded")));
@@ -37,7 +37,7 @@ async fn pods_end_gracefully() {
 }
 
 #[tokio::test]
-async fn finalizers_hold_an_object() {
+async fn finalizers_delay_deletion() {
     let server = server().await;
     let client = admin(&server);
     let path = "/api/v1/namespaces/default/configmaps";
@@ -73,7 +73,7 @@ async fn collections_are_deleted_by_selector() {
 }
 
 #[tokio::test]
-async fn namespaces_end_when_they_are_finalized() {
+async fn namespaces_are_removed_after_finalization() {
     let server = server().await;
     let client = admin(&server);
     let (_, created) = post(&client, "/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await;

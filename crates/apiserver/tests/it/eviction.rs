@@ -35,7 +35,7 @@ async fn budget(client: &Client, name: &str, allowed: i32, desired: i32, current
 }
 
 #[tokio::test]
-async fn a_budget_is_spent_and_then_refuses() {
+async fn an_exhausted_budget_refuses_evictions() {
     let server = server().await;
     let client = admin(&server);
     for name in ["a", "b"] {
@@ -58,7 +58,7 @@ async fn a_budget_is_spent_and_then_refuses() {
     let cause = &refused["details"]["causes"][0];
     assert_eq!(cause["reason"], "DisruptionBudget");
     assert_eq!(cause["message"], "The disruption budget web needs 1 healthy pods and has 2 currently");
-    // One that ends already needs no budget; a second budget is one too many for one that does not.
+    // A terminating pod needs no budget. A running pod with two budgets cannot be evicted.
     assert_eq!(evict(&client, "a").await.0, StatusCode::CREATED);
     budget(&client, "again", 1, 1, 2).await;
     let (code, two) = evict(&client, "b").await;
@@ -77,7 +77,7 @@ async fn an_unready_pod_does_not_count_while_the_budget_is_met() {
 }
 
 #[tokio::test]
-async fn an_unscheduled_pod_goes_at_once() {
+async fn an_unscheduled_pod_is_deleted_at_once() {
     let server = server().await;
     let client = admin(&server);
     post(&client, PODS, &pod("a")).await;

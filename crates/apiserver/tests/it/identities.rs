@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 #[tokio::test]
-async fn a_node_may_change_itself_and_nothing_else() {
+async fn a_node_may_change_only_itself() {
     let server = server().await;
     let (admin, node) = (admin(&server), node(&server, "n1"));
     let own = json!({"metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1", "color": "red"}},
@@ -120,7 +120,7 @@ async fn the_admin_may_act_as_others() {
 }
 
 #[tokio::test]
-async fn access_reviews_ask_the_same_rules() {
+async fn access_reviews_use_the_same_rules() {
     let server = server().await;
     let (admin, node) = (admin(&server), node(&server, "n1"));
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -150,7 +150,7 @@ async fn access_reviews_ask_the_same_rules() {
 }
 
 #[tokio::test]
-async fn a_service_account_has_tokens_while_it_exists() {
+async fn service_account_tokens_are_valid_while_the_account_exists() {
     let server = server().await;
     let admin = admin(&server);
     let accounts = "/api/v1/namespaces/default/serviceaccounts";

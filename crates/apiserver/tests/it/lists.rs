@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::*;
 
 #[tokio::test]
-async fn pages_show_one_moment() {
+async fn all_pages_come_from_one_version() {
     let server = server().await;
     let client = admin(&server);
     for name in ["a", "b", "c", "d", "e"] {
@@ -34,7 +34,7 @@ async fn pages_show_one_moment() {
 }
 
 #[tokio::test]
-async fn selectors_select() {
+async fn selectors_filter_objects() {
     let server = server().await;
     let client = admin(&server);
     for (name, app) in [("a", "web"), ("b", "db"), ("c", "web")] {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 #[tokio::test]
-async fn pods_are_completed_and_keep_what_they_say() {
+async fn pods_get_defaults_and_keep_set_fields() {
     let server = server().await;
     let client = admin(&server);
     post(
@@ -49,14 +49,14 @@ async fn pods_are_completed_and_keep_what_they_say() {
         (&created["status"]["phase"], &created["status"]["qosClass"]),
         (&json!("Pending"), &json!("Guaranteed"))
     );
-    // What is stored is merged once.
+    // The stored pod is merged only once.
     let (_, patched) =
         merge(&client, &format!("{PODS}/{name}"), &json!({"metadata": {"labels": {"more": "y"}}})).await;
     assert_eq!(patched["spec"], created["spec"]);
 }
 
 #[tokio::test]
-async fn pods_that_are_not_valid_are_refused_with_causes() {
+async fn invalid_pods_are_refused_with_causes() {
     let server = server().await;
     let client = admin(&server);
     let mut bad = pod("a");
@@ -88,7 +88,7 @@ async fn pods_that_are_not_valid_are_refused_with_causes() {
 }
 
 #[tokio::test]
-async fn a_pod_s_spec_may_hardly_change() {
+async fn most_fields_of_a_pod_spec_are_immutable() {
     let server = server().await;
     let client = admin(&server);
     let (_, created) = post(&client, PODS, &pod("a")).await;
@@ -100,7 +100,7 @@ async fn a_pod_s_spec_may_hardly_change() {
     image["spec"]["containers"][0]["image"] = json!("i:2");
     let (code, changed) = put(&client, &path, &image).await;
     assert_eq!((code, &changed["metadata"]["generation"]), (StatusCode::OK, &json!(2)), "{changed}");
-    // Status goes its own way, in both directions.
+    // An update ignores the status, and a status update ignores the rest.
     let mut both = changed.clone();
     both["status"]["phase"] = json!("Running");
     let (_, same) = put(&client, &path, &both).await;
@@ -143,7 +143,7 @@ async fn bindings_are_checked() {
 }
 
 #[tokio::test]
-async fn logs_say_that_nothing_runs() {
+async fn logs_state_that_pods_are_simulated() {
     let server = server().await;
     let client = admin(&server);
     post(&client, PODS, &pod("a")).await;

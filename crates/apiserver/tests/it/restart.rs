@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 #[tokio::test]
-async fn everything_goes_on_after_a_restart() {
+async fn clients_and_watches_continue_after_a_restart() {
     let dir = DataDir::new();
     let server = dir.server().await;
     let client = admin(&server);
@@ -21,7 +21,7 @@ async fn everything_goes_on_after_a_restart() {
 
     let server = dir.server().await;
     assert_eq!((server.url(), std::fs::read(server.kubeconfig_path()).unwrap()), (url.as_str(), kubeconfig));
-    // The client of before still has the right address, CA and token.
+    // The earlier client still has the right address, CA and token.
     assert_eq!(get(&client, &format!("{PODS}/a")).await.1, before);
     let mut lines =
         watch(&client, &format!("{PODS}?watch=1&resourceVersion={}", version(&list))).await.ok().unwrap();
@@ -36,7 +36,7 @@ async fn everything_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_data_directory_has_one_server() {
+async fn a_second_server_cannot_use_the_data_directory() {
     let dir = DataDir::new();
     let server = dir.server().await;
     let options = ServerOptions { data_dir: Some(dir.0.clone()), ..ServerOptions::default() };
@@ -49,7 +49,7 @@ async fn a_data_directory_has_one_server() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_are_their_owner_s_and_a_kubeconfig_of_others_is_left_alone() {
+async fn files_are_private_and_a_foreign_kubeconfig_is_not_overwritten() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = DataDir::new();
     dir.server().await.shutdown().await;
@@ -67,7 +67,7 @@ async fn files_are_their_owner_s_and_a_kubeconfig_of_others_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_dump_is_taken_in_verbatim() {
+async fn a_dump_is_imported_verbatim() {
     let server = server().await;
     let client = admin(&server);
     let owner = |uid: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid});

@@ -1,4 +1,4 @@
-//! Roles: what service accounts and others are given by them, and nothing else.
+//! Roles: the permissions that they grant to service accounts and other users.
 
 use berth_apiserver::ApiServer;
 use http::{Method, StatusCode};
@@ -9,7 +9,7 @@ use crate::support::*;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// The admin as somebody else.
+/// The admin's client, impersonating a user.
 fn acting_as(server: &ApiServer, user: &str, groups: &[&str]) -> Client {
     let mut config = server.admin_config();
     config.headers.push(("impersonate-user".parse().unwrap(), user.parse().unwrap()));
@@ -45,7 +45,7 @@ async fn code(client: &Client, method: Method, path: &str, body: Value) -> u16 {
 }
 
 #[tokio::test]
-async fn a_service_account_may_do_what_its_roles_say() {
+async fn a_service_account_has_the_permissions_of_its_roles() {
     let server = server().await;
     let admin = admin(&server);
     let bot_client = account(&server, "bot");
@@ -88,7 +88,7 @@ async fn a_service_account_may_do_what_its_roles_say() {
 }
 
 #[tokio::test]
-async fn a_role_holds_in_its_namespace_and_for_groups() {
+async fn a_role_applies_to_its_namespace_and_to_groups() {
     let server = server().await;
     let admin = admin(&server);
     let rules = json!([{"apiGroups": ["", "apps"], "resources": ["*"], "verbs": ["*"]}]);
@@ -109,13 +109,13 @@ async fn a_role_holds_in_its_namespace_and_for_groups() {
     assert_eq!(get(&alice, "/api/v1/namespaces/kube-system/pods").await.0, StatusCode::OK);
     assert_eq!(get(&alice, "/api/v1/namespaces/kube-system/secrets").await.0, StatusCode::FORBIDDEN);
     assert_eq!(get(&alice, PODS).await.0, StatusCode::FORBIDDEN);
-    // Groups that are named are the only ones.
+    // If the request names groups, only these apply.
     let bare = acting_as(&server, "system:serviceaccount:default:bot", &["others"]);
     assert_eq!(get(&bare, PODS).await.0, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
-async fn a_token_of_a_service_account_carries_its_roles() {
+async fn a_service_account_token_has_the_account_roles() {
     let server = server().await;
     let admin = admin(&server);
     post(&admin, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "bot"}})).await;
@@ -138,7 +138,7 @@ async fn a_token_of_a_service_account_carries_its_roles() {
 }
 
 #[tokio::test]
-async fn a_cluster_role_may_gather_others() {
+async fn a_cluster_role_may_aggregate_others() {
     let server = server().await;
     let admin = admin(&server);
     let mut part =
@@ -153,7 +153,7 @@ async fn a_cluster_role_may_gather_others() {
 }
 
 #[tokio::test]
-async fn nobody_gives_away_what_is_not_theirs() {
+async fn users_cannot_grant_permissions_they_lack() {
     let server = server().await;
     let admin = admin(&server);
     let of_roles = json!([
@@ -193,7 +193,7 @@ fn code_of((code, _): (StatusCode, Value)) -> u16 {
 }
 
 #[tokio::test]
-async fn whoever_may_impersonate_may_act_as_another() {
+async fn users_with_impersonate_may_act_as_others() {
     let server = server().await;
     let admin = admin(&server);
     post(&admin, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "bot"}})).await;
@@ -219,7 +219,7 @@ async fn whoever_may_impersonate_may_act_as_another() {
 }
 
 #[tokio::test]
-async fn roles_are_objects_like_others() {
+async fn roles_are_served_like_other_resources() {
     let server = server().await;
     let admin = admin(&server);
     let (_, group) = get(&admin, RBAC).await;

@@ -23,7 +23,7 @@ pub fn node(server: &ApiServer, name: &str) -> Client {
     client(server.node_config(name))
 }
 
-/// A client that takes the first answer for the answer.
+/// A client without retries.
 pub fn client(mut config: kube::Config) -> Client {
     config.default_retry = false;
     Client::try_from(config).unwrap()
@@ -76,7 +76,7 @@ pub async fn delete(client: &Client, path: &str, options: &Value) -> (StatusCode
     call(client, Method::DELETE, path, options).await
 }
 
-/// Patches by merging.
+/// Sends a merge patch.
 pub async fn merge(client: &Client, path: &str, patch: &Value) -> (StatusCode, Value) {
     send(client, Method::PATCH, path, "application/merge-patch+json", patch.to_string()).await
 }
@@ -100,7 +100,7 @@ pub async fn warnings(client: &Client, method: Method, path: &str, body: &Value)
 /// Pods of the namespace `default`.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A pod that says little.
+/// A minimal pod.
 pub fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "c", "image": "i"}]}})
@@ -164,11 +164,11 @@ pub fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-/// A data directory that goes with the test.
+/// A data directory that is removed after the test.
 pub struct DataDir(pub std::path::PathBuf);
 
 impl DataDir {
-    /// An empty one.
+    /// Creates an empty directory.
     pub fn new() -> DataDir {
         DataDir(std::env::temp_dir().join(format!("berth-it-{}", uuid::Uuid::new_v4().simple())))
     }

@@ -56,7 +56,7 @@ async fn tables_are_served_for_lists_and_objects() {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_refused_when_asked_to() {
+async fn unknown_fields_are_refused_under_strict_validation() {
     let server = server().await;
     let client = admin(&server);
     let mut object = pod("a");
@@ -129,7 +129,7 @@ async fn server_side_apply_creates_conflicts_and_takes_over() {
 }
 
 #[tokio::test]
-async fn webhooks_change_and_refuse() {
+async fn webhooks_change_and_deny_requests() {
     let server = server().await;
     let client = admin(&server);
     let responder = Responder::start(|name, request| match name {
@@ -169,7 +169,7 @@ async fn webhooks_change_and_refuse() {
 }
 
 #[tokio::test]
-async fn fields_that_are_there_twice_are_told() {
+async fn duplicate_fields_are_reported() {
     let server = server().await;
     let client = admin(&server);
     let text = r#"{"metadata": {"name": "p", "name": "q"},
@@ -194,7 +194,7 @@ async fn fields_that_are_there_twice_are_told() {
 }
 
 #[tokio::test]
-async fn an_update_creates_where_kubernetes_has_it_so() {
+async fn an_update_creates_objects_of_some_resources() {
     let server = server().await;
     let client = admin(&server);
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
@@ -213,7 +213,7 @@ async fn an_update_creates_where_kubernetes_has_it_so() {
 }
 
 #[tokio::test]
-async fn without_extensions_the_schema_is_kubernetes_own() {
+async fn without_extensions_the_schema_matches_kubernetes() {
     let options = ServerOptions { extensions: false, ..ServerOptions::default() };
     let server = ApiServer::start(options).await.unwrap();
     let (_, document) = get(&admin(&server), "/openapi/v3/api/v1").await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 #[tokio::test]
-async fn a_watch_goes_on_where_it_was_left() {
+async fn a_watch_resumes_at_its_last_version() {
     let server = server().await;
     let client = admin(&server);
     post(&client, PODS, &pod("a")).await;
@@ -81,14 +81,14 @@ async fn a_watch_ends_with_a_bookmark() {
     let mut lines = watch(&client, &path).await.ok().unwrap();
     let bookmark = lines.next().await.unwrap();
     assert_eq!((&bookmark["type"], &bookmark["object"]["kind"]), (&json!("BOOKMARK"), &json!("Node")));
-    // Although no node changed, the watcher need not look at the past again.
+    // No node changed, but the bookmark advances the watcher's version.
     let number = |value: &Value| version(value).parse::<u64>().unwrap();
     assert!(number(&bookmark["object"]) > number(&list));
     assert_eq!(lines.next().await, None);
 }
 
 #[tokio::test]
-async fn versions_that_are_too_old_are_expired() {
+async fn old_versions_are_expired() {
     let server = server().await;
     let client = admin(&server);
     for path in
@@ -103,7 +103,7 @@ async fn versions_that_are_too_old_are_expired() {
 }
 
 #[tokio::test]
-async fn both_forms_of_events_are_the_same_events() {
+async fn both_event_apis_serve_the_same_events() {
     let server = server().await;
     let client = admin(&server);
     let mut old = watch(&client, "/api/v1/events?watch=1").await.ok().unwrap();
@@ -124,7 +124,7 @@ async fn both_forms_of_events_are_the_same_events() {
 }
 
 #[tokio::test]
-async fn a_watch_of_one_node_goes_on_although_others_change() {
+async fn a_watch_of_one_node_survives_changes_of_others() {
     let server = server().await;
     let client = admin(&server);
     for name in ["mine", "other"] {

@@ -17,7 +17,7 @@ fn causes(status: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn deployments_are_completed_checked_and_scaled() {
+async fn deployments_are_defaulted_validated_and_scaled() {
     let server = server().await;
     let client = admin(&server);
     let (code, created) = post(&client, DEPLOYMENTS, &deployment("web")).await;
@@ -56,7 +56,7 @@ async fn deployments_are_completed_checked_and_scaled() {
 }
 
 #[tokio::test]
-async fn jobs_know_their_pods() {
+async fn jobs_select_their_pods() {
     let server = server().await;
     let client = admin(&server);
     let job = json!({"metadata": {"name": "once"}, "spec": {"template": {"spec": {"restartPolicy": "Never",
@@ -117,7 +117,7 @@ async fn services_get_addresses() {
 }
 
 #[tokio::test]
-async fn the_smaller_kinds_have_their_rules() {
+async fn other_kinds_are_validated() {
     let server = server().await;
     let client = admin(&server);
     let (_, secret) = post(

@@ -23,7 +23,7 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 /// Why an object cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// What was sent cannot be applied at all.
+    /// The body cannot be applied.
     #[error(transparent)]
     Patch(#[from] PatchError),
     /// Others manage fields that would change: 409, `Conflict`.
@@ -115,7 +115,7 @@ pub fn apply(
     Ok(object)
 }
 
-/// Checks what was sent, and finds the fields it sets.
+/// Checks the applied object and collects the fields that it sets.
 fn read(ty: &'static Type, mut applied: Value, ignored: &[&str]) -> Result<(Value, FieldSet), PatchError> {
     let of = |object: &Value| {
         let text =

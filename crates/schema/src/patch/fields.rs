@@ -78,7 +78,7 @@ impl FieldSet {
         }
     }
 
-    /// Takes away all fields of another set.
+    /// Removes all fields of another set.
     pub(super) fn subtract(&mut self, other: &FieldSet) {
         self.member &= !other.member;
         for (element, below) in &other.children {
@@ -102,7 +102,7 @@ impl FieldSet {
         both
     }
 
-    /// Takes away a field at a path of names, but nothing below it.
+    /// Removes the field at a path of names, but no fields below it.
     pub(super) fn remove_member(&mut self, path: &[&str]) {
         let Some((name, rest)) = path.split_first() else {
             self.member = false;
@@ -155,7 +155,7 @@ pub(super) fn push_element(path: &mut String, element: &str) {
     }
 }
 
-/// Whether the field a JSON form stands for is a member.
+/// Whether the field with this JSON form is a member.
 fn is_member(fields: &Map<String, Value>) -> bool {
     fields.is_empty() || fields.contains_key(SELF)
 }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_form_survives() {
+    fn the_json_form_round_trips() {
         let fields = json!({
             "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
             "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}},

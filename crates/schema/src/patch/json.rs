@@ -1,4 +1,4 @@
-//! JSON patch (RFC 6902), with bounds on what a small patch may blow up.
+//! JSON patch (RFC 6902), with limits on the size that a small patch can produce.
 
 use json_patch::PatchOperation;
 use json_patch::jsonptr::Pointer;
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn operations_are_done_in_order() {
+    fn operations_are_applied_in_order() {
         let live = json!({"a": {"b": [1, 2]}, "x/y": 1});
         let patch = json!([
             {"op": "test", "path": "/a/b/0", "value": 1},
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_told() {
+    fn invalid_operations_are_errors() {
         let live = json!({"a": 1});
         for (patch, expected) in [
             (json!([{"op": "test", "path": "/a", "value": 2}]), "value did not match"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_patch_cannot_blow_up_an_object() {
+    fn a_small_patch_cannot_produce_a_huge_object() {
         let live = json!({"a": {"text": "x".repeat(1000)}});
         // Each copy doubles the object: 40 of them would be a petabyte.
         let doubling: Vec<Value> =

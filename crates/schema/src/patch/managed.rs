@@ -115,7 +115,7 @@ pub(super) fn strip(set: &mut FieldSet) {
     for path in UNMANAGED {
         set.remove_member(path);
     }
-    // `managedFields` are atomic entries of a list; whatever is below goes with it.
+    // `managedFields` are atomic entries of a list, including everything below.
     if let Some(metadata) = set.children.get_mut("f:metadata") {
         metadata.children.remove("f:managedFields");
         if metadata.is_empty() {
@@ -124,7 +124,7 @@ pub(super) fn strip(set: &mut FieldSet) {
     }
 }
 
-/// The managed fields of a request that go on from; `None` for a reset.
+/// The managed fields that a request starts from; `None` for a reset.
 fn base(live: &[Value], sent: Option<Vec<Value>>, subresource: &str) -> Option<Vec<Value>> {
     match sent {
         // Most clients send what they read.
@@ -161,7 +161,7 @@ fn entries_of(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Takes the entries out of an object; `None` if it has none.
+/// Removes the entries from an object and returns them; `None` if it has none.
 pub(super) fn take(object: &mut Value) -> Option<Vec<Value>> {
     match object.get_mut("metadata")?.as_object_mut()?.shift_remove("managedFields")? {
         Value::Array(entries) => Some(entries),
@@ -215,7 +215,7 @@ pub(super) fn is_of(entry: &Value, operation: &str, actor: &Actor<'_>) -> bool {
         && (operation == "Apply" || text(entry, "apiVersion") == actor.api_version)
 }
 
-/// Takes fields away from an entry; `false` if none are left.
+/// Removes fields from an entry; `false` if none are left.
 pub(super) fn subtract(entry: &mut Value, set: &FieldSet) -> bool {
     if !share(&entry["fieldsV1"], set) {
         return true;
@@ -226,7 +226,7 @@ pub(super) fn subtract(entry: &mut Value, set: &FieldSet) -> bool {
     !fields.is_empty()
 }
 
-/// Gives what was set to the actor, and takes it and what was removed from all others.
+/// Assigns the set fields to the actor; removes these and the deleted fields from all other managers.
 pub(super) fn record(entries: &mut Vec<Value>, changes: &Comparison, actor: &Actor<'_>) {
     let set = changes.set();
     let mut own = false;

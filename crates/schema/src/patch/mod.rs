@@ -20,7 +20,7 @@ mod managed_tests;
 /// Why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// The patch is not what its content type says: 400, `BadRequest`.
+    /// The patch does not match its content type: 400, `BadRequest`.
     #[error("{0}")]
     Malformed(String),
     /// The patch does not fit the object: 422, `Invalid`.

@@ -1,5 +1,5 @@
-//! Strategic merge patch: a merge patch that merges lists where the type says so, with directives for what a
-//! merge cannot say. Rules: "Strategic Merge Patch" of the Kubernetes API conventions.
+//! Strategic merge patch: a merge patch that merges lists where the type defines it, with directives for what a
+//! merge cannot express. Rules: "Strategic Merge Patch" of the Kubernetes API conventions.
 
 use std::collections::HashSet;
 
@@ -223,7 +223,7 @@ fn lacks_key(item: &Value, key: &str) -> PatchError {
     malformed(format!("map: {text} does not contain declared merge key: {key}"))
 }
 
-/// A value that is new to the object: directives and nulls have nothing to act on.
+/// A new value of the object: directives and nulls have no effect and are removed.
 fn without_directives(value: &Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(

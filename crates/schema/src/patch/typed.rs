@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::fields::{FieldSet, push_element};
 use crate::{ListType, MapKey, Type};
 
-/// An applied object that cannot be merged: the path and what is wrong there.
+/// An applied object that cannot be merged: the path and the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub(super) struct TypedError {
@@ -144,7 +144,7 @@ fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[
     for (element, item) in live_elements.iter().zip(live) {
         match places.get(element.as_str()) {
             None => result.push(item.clone()),
-            // The next applied item that the live list has too: what was applied before it comes before it.
+            // The next applied item that the live list also has: applied items before it are inserted before it.
             Some(&place) if place >= next && shared_between(&elements[next..place], &current) == 0 => {
                 result.extend((next..=place).map(&merge));
                 next = place + 1;
@@ -161,7 +161,7 @@ fn shared_between(elements: &[String], current: &HashMap<&str, &Value>) -> usize
     elements.iter().filter(|element| current.contains_key(element.as_str())).count()
 }
 
-/// Takes the fields of a set out of a value. Objects and lists that become empty by that go as well.
+/// Removes the fields of a set from a value, and the objects and lists that become empty.
 pub(super) fn remove(ty: &'static Type, value: &mut Value, set: &FieldSet) {
     if ty.is_atomic() {
         return;

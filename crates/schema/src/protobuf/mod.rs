@@ -19,8 +19,8 @@ use wire::{Reader, Wire};
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Fields where zero, `false` or an empty text is not the same as nothing. Other fields are sent whether they
-/// are set or not, so their zeros mean nothing.
+/// Fields where zero, `false` or an empty text differs from an absent value. Clients send other fields whether they
+/// are set or not, so their zeros are ignored.
 const MEANINGFUL_ZEROS: &[&str] = &[
     "activeDeadlineSeconds",
     "allocateLoadBalancerNodePorts",
@@ -82,7 +82,7 @@ pub enum ProtobufError {
     },
 }
 
-/// Reads an object, as the JSON it stands for.
+/// Decodes an object into JSON.
 ///
 /// # Errors
 /// The bytes are not such an object.
@@ -124,7 +124,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::Object(object))
 }
 
-/// What a number stands for.
+/// The meaning of a number.
 #[derive(Debug)]
 enum Place {
     Field(&'static str),
@@ -260,7 +260,7 @@ fn read_entry(
     Ok(())
 }
 
-/// Reads a value; `null` stands for a time or any JSON that is not there.
+/// Reads a value; `null` for an absent time or an absent JSON value.
 fn read_value(ty: &'static Type, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
     Ok(match ty {
         Type::Struct(of) => {

@@ -87,10 +87,10 @@ fn special_values_are_read() {
 }
 
 #[test]
-fn what_is_no_object_is_refused() {
+fn malformed_messages_are_refused() {
     let pod = envelope("v1", "Pod", &message(&[(1, &message(&[(1, b"web")]))]));
     for end in 4..pod.len() {
-        // Cut anywhere, it is refused or an object that says less.
+        // A truncated message is refused or decodes to fewer fields.
         let _ = decode(&pod[..end]);
     }
     assert_eq!(decode(b"{}"), Err(ProtobufError::NoEnvelope));

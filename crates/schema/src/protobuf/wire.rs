@@ -2,7 +2,7 @@
 
 use super::ProtobufError;
 
-/// The value of a field as it stands on the wire.
+/// The value of a field in the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire<'b> {
     Varint(u64),

@@ -10,7 +10,7 @@ pub use table::*;
 /// Where the objects of a resource are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// In a collection of its own.
+    /// In its own collection.
     Own,
     /// In the collection of another resource, whose objects are converted.
     Shared(&'static Resource),
@@ -23,28 +23,28 @@ pub enum Storage {
 pub struct SelectableField {
     /// The name in a selector, such as `spec.nodeName`.
     pub name: &'static str,
-    /// Where the value is in the stored object; the first of these JSON pointers that is there.
+    /// JSON pointers to the value in the stored object; the first one that is present counts.
     pub pointers: &'static [&'static str],
     /// What an absent value counts as.
     pub default: &'static str,
 }
 
-/// A part of a resource with a path of its own.
+/// A subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subresource {
     /// The last segment of its path, such as `status`.
     pub name: &'static str,
-    /// The group of what is sent and answered, which is not always the resource's.
+    /// The group of request and response bodies, which may differ from the resource's.
     pub group: &'static str,
-    /// The version of what is sent and answered.
+    /// The version of request and response bodies.
     pub version: &'static str,
-    /// The kind of what is sent and answered.
+    /// The kind of request and response bodies.
     pub kind: &'static str,
     /// The verbs, as discovery lists them.
     pub verbs: &'static [&'static str],
 }
 
-/// A resource of the API. Each is a `static` of its own, so that an address identifies it.
+/// A resource of the API. Each is a separate `static`, so that its address identifies it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Group, version, kind and name in paths.
@@ -59,7 +59,7 @@ pub struct Resource {
     pub subresources: &'static [Subresource],
     /// Where objects are.
     pub storage: Storage,
-    /// Whether an update of what is not there creates it.
+    /// Whether an update of a missing object creates it.
     pub create_on_update: bool,
     /// What field selectors may name.
     pub selectable_fields: &'static [SelectableField],
@@ -89,7 +89,7 @@ impl Resource {
         self.selectable_fields.iter().position(|field| field.name == "spec.nodeName")
     }
 
-    /// Whether changes of `status` go only through the subresource `status`.
+    /// Whether only the subresource `status` can change `status`.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }

@@ -38,7 +38,7 @@ const fn field(
     SelectableField { name, pointers, default }
 }
 
-/// A resource with a collection of its own and every verb.
+/// A resource with its own collection and every verb.
 const fn stored(names: names::Resource) -> Resource {
     Resource {
         names,

@@ -35,7 +35,7 @@ impl Strategy for Job {
 
 fn default_job(spec: &mut Map<String, Value>) {
     let said = |spec: &Map<String, Value>, key: &str| spec.get(key).is_some_and(|v| !v.is_null());
-    // Completions alone stay open when only parallelism is said: the job is a work queue.
+    // With parallelism but no completions, completions stay unset: the job is a work queue.
     if !said(spec, "completions") && !said(spec, "parallelism") {
         default(spec, "completions", 1);
     }
@@ -46,7 +46,7 @@ fn default_job(spec: &mut Map<String, Value>) {
     default(spec, "suspend", false);
     let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     default_text(spec, "podReplacementPolicy", replacement);
-    // Absent means false; once there, false is written.
+    // Absent means false; once set, false is written.
     if !said(spec, "manualSelector") {
         spec.remove("manualSelector");
     }

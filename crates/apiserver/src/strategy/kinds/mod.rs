@@ -1,4 +1,4 @@
-//! The strategies: one file for each resource that has rules of its own.
+//! The strategies: one file for each resource with specific rules.
 
 mod config_map;
 mod daemon_set;
@@ -27,7 +27,7 @@ use berth_schema::resource::*;
 
 use super::Strategy;
 
-/// A resource without rules of its own.
+/// A resource without specific rules.
 struct NoRules;
 
 impl Strategy for NoRules {}

@@ -13,7 +13,7 @@ use crate::store::Filter;
 use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, text};
 use crate::strategy::{Context, Strategy, metadata, now, refuse, template};
 
-/// How many seconds a pod may take to end if it does not say.
+/// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
@@ -91,7 +91,7 @@ impl Strategy for Pod {
         }
         let seconds = requested.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64());
         let seconds = seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
-        // As upstream: a negative grace period stands for the shortest there is. A year is as good as forever.
+        // As upstream: a negative grace period means the shortest one. A grace period is limited to one year.
         if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) }
     }
 }
@@ -143,7 +143,7 @@ fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Sta
     objects.iter().map(|object| serde_json::from_slice(object.json()).map_err(Status::internal)).collect()
 }
 
-/// A field error as the cause of a status; `prefix` goes before its path.
+/// A field error as the cause of a status; `prefix` precedes its path.
 pub(super) fn cause(error: &FieldError, prefix: &str) -> Cause {
     let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
     Cause {
@@ -202,7 +202,7 @@ fn drop_extensions(pod: &mut Value) {
     }
 }
 
-/// Writes what admission changed in the typed pod into the raw one, which has more fields.
+/// Copies admission's changes of the typed pod into the raw pod, which has more fields.
 fn write_back(pod: &mut Value, typed: &typed::Pod) {
     let spec = &mut pod["spec"];
     let set = |map: &mut Map<String, Value>, key: &str, value: Option<Value>| {
@@ -263,7 +263,7 @@ fn write_back(pod: &mut Value, typed: &typed::Pod) {
     }
 }
 
-/// Admission only adds at the end.
+/// Admission only appends.
 fn append<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, all: &[T]) {
     let there = map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
     let added: Vec<Value> =

@@ -7,11 +7,11 @@ use crate::server::status::Cause;
 use crate::strategy::fields::{Causes, default, items, items_mut, text};
 use crate::strategy::template;
 
-/// Completes a changed pod with what only its creation decides.
+/// Restores the fields of a changed pod that only its creation sets.
 pub(super) fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
-            // Decided when the pod was created.
+            // Set at creation.
             if let Some(class) = old["status"].get("qosClass")
                 && let Some(status) = new["status"].as_object_mut()
             {
@@ -39,7 +39,7 @@ pub(super) fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether a pod may be changed so.
+/// Validates a change of a pod.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Causes::default();
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
@@ -111,7 +111,7 @@ fn validate_deadline(new: &Value, old: &Value, causes: &mut Causes) {
 }
 
 fn validate_tolerations(new: &Value, old: &Value, causes: &mut Causes) {
-    // The time may change, nothing else.
+    // Only the time may change.
     let timeless = |toleration: &Value| {
         let mut toleration = toleration.clone();
         if let Some(fields) = toleration.as_object_mut() {
@@ -142,7 +142,7 @@ fn validate_gates(new: &Value, old: &Value, causes: &mut Causes) {
 }
 
 /// While gates hold a pod, its rules about nodes may get narrower: more node selector entries, more expressions in
-/// terms that are there, or required terms where there were none.
+/// existing terms, or required terms where there were none.
 fn narrows_node_rules(new: &Value, old: &Value) -> bool {
     let empty = Map::new();
     let selector = |spec: &'_ Value| spec["nodeSelector"].as_object().unwrap_or(&empty).clone();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn gated_pods_may_be_narrowed() {
+    fn gated_pods_accept_narrower_node_rules() {
         let term = |more: Value| {
             json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms": [{"matchExpressions": more}]}}}})

@@ -30,7 +30,7 @@ impl Strategy for Role {
         let rules = if value["aggregationRule"].is_null() {
             PolicyRule::list(&value["rules"])
         } else {
-            // An aggregated role may come to hold any permission.
+            // An aggregated role may later contain any permission.
             PolicyRule::list(&json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
                 {"nonResourceURLs": ["*"], "verbs": ["*"]}]))
         };

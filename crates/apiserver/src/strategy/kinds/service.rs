@@ -80,7 +80,7 @@ fn default_service(value: &mut Value) {
     }
 }
 
-/// Allocates the addresses and node ports that a service asks for; those of `old` stay.
+/// Allocates the addresses and node ports that a service requests; keeps those of `old`.
 fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
     let kind = text(value, "/spec/type").to_owned();
     if kind == "ExternalName" {

@@ -47,7 +47,7 @@ pub(super) fn default_labels_from_template(value: &mut Value) {
     }
 }
 
-/// Validates numbers, selector and pod template; `false` without a template, of which nothing more can be said.
+/// Validates numbers, selector and pod template; `false` if there is no template to validate.
 pub(super) fn validate(
     context: &Context<'_>,
     value: &Value,
@@ -199,7 +199,7 @@ mod tests {
     use crate::strategy::kinds;
 
     #[test]
-    fn workloads_are_completed() {
+    fn workloads_get_defaults() {
         let defaulted = |group: &str, plural: &str, spec: Value| {
             let mut value = json!({"metadata": {"name": "w", "uid": "u"}, "spec": spec});
             kinds::of(find(group, "v1", plural).unwrap()).default(&mut value);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rolling_updates_must_be_able_to_move() {
+    fn rolling_updates_need_surge_or_unavailability() {
         for (rolling, wanted) in [
             (json!({"maxUnavailable": 0, "maxSurge": 1}), 0),
             (json!({"maxUnavailable": 0, "maxSurge": "0%"}), 1),

@@ -55,7 +55,7 @@ async fn denied(webhook: Value) -> Denied {
 }
 
 #[tokio::test]
-async fn objects_are_changed_one_webhook_after_the_other() {
+async fn mutating_webhooks_run_in_sequence() {
     let responder = Responder::start(|name, request| match name {
         "first" => patched(json!([{"op": "add", "path": "/metadata/labels/first", "value": "1"},
                                   {"op": "add", "path": "/spec/priority", "value": 5}])),
@@ -78,7 +78,7 @@ async fn objects_are_changed_one_webhook_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_webhook_is_asked_again_if_others_changed_the_object_after_it() {
+async fn a_webhook_is_reinvoked_after_later_changes() {
     let responder = Responder::start(|name, request| match name {
         "late" => patched(json!([{"op": "add", "path": "/metadata/labels/late", "value": "1"}])),
         _ => {
@@ -101,7 +101,7 @@ async fn a_webhook_is_asked_again_if_others_changed_the_object_after_it() {
 }
 
 #[tokio::test]
-async fn denials_are_told_in_the_references_words() {
+async fn denial_messages_match_kubernetes() {
     let responder = Responder::start(|name, _| match name {
         "message" => {
             Some(json!({"allowed": false, "status": {"message": "no", "code": 403, "reason": "Forbidden"}}))
@@ -125,7 +125,7 @@ async fn denials_are_told_in_the_references_words() {
 }
 
 #[tokio::test]
-async fn a_webhook_without_an_answer_counts_as_its_policy_says() {
+async fn the_failure_policy_applies_to_failed_calls() {
     let responder = Responder::start(|name, _| match name {
         "hangs" => None,
         "other" => Some(json!({"allowed": true, "uid": "another"})),
@@ -163,7 +163,7 @@ async fn a_webhook_without_an_answer_counts_as_its_policy_says() {
 }
 
 #[tokio::test]
-async fn a_patch_that_does_not_fit_is_an_error_whatever_the_policy() {
+async fn an_invalid_patch_is_an_error_under_every_failure_policy() {
     let responder = Responder::start(|name, _| match name {
         "path" => patched(json!([{"op": "remove", "path": "/not/there"}])),
         _ => patched(json!([{"op": "add", "path": "/spec/containers", "value": 1}])),
@@ -181,7 +181,7 @@ fn nowhere() -> Resolver {
 }
 
 #[tokio::test]
-async fn services_are_found_by_the_resolver() {
+async fn the_resolver_finds_services() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
     let webhooks = hooks(&[responder.service("svc")]);
     let mut warnings = Vec::new();
@@ -221,7 +221,7 @@ async fn a_dry_run_reaches_only_webhooks_without_side_effects() {
 }
 
 #[test]
-fn webhooks_see_what_they_ask_for() {
+fn webhooks_receive_requests_that_match_their_rules() {
     let rule = |operations: &[&str], groups: &[&str], resources: &[&str], scope: &str| {
         json!({"name": "w", "clientConfig": {"url": "https://x/"}, "rules": [{
             "operations": operations, "apiGroups": groups, "apiVersions": ["*"], "resources": resources,
@@ -253,7 +253,7 @@ fn webhooks_see_what_they_ask_for() {
 }
 
 #[test]
-fn selectors_look_at_objects_and_namespaces() {
+fn selectors_match_objects_and_namespaces() {
     let with = |field: &str, selector: Value| {
         let mut webhook = json!({"name": "w", "clientConfig": {"url": "https://x/"}, "rules": [{
             "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]});
@@ -297,7 +297,7 @@ fn selectors_look_at_objects_and_namespaces() {
 }
 
 #[test]
-fn what_cannot_be_called_is_not_stored() {
+fn invalid_webhook_configurations_are_refused() {
     let fine = json!({"clientConfig": {"url": "https://host/path"}, "admissionReviewVersions": ["v1"],
         "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]});
     assert_eq!(check("w", &fine), []);
@@ -325,7 +325,7 @@ fn what_cannot_be_called_is_not_stored() {
 }
 
 #[test]
-fn conditions_that_are_not_evaluated_are_stored_with_a_warning() {
+fn match_conditions_are_stored_with_a_warning() {
     let webhook = json!({"matchConditions": [{"name": "a", "expression": "false"}]});
     let warning = warnings("webhooks[0]", &webhook).expect("a warning");
     assert!(warning.starts_with("webhooks[0].matchConditions: "), "{warning}");

@@ -1,4 +1,4 @@
-//! A webhook over HTTPS that answers as a test wants.
+//! An HTTPS webhook whose behaviour the test defines.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,7 +45,7 @@ impl Responder {
         Responder { address, bundle, tls, connections, seen }
     }
 
-    /// Another certificate from now on, for new connections.
+    /// Changes the certificate for new connections.
     pub fn rotate(&self) {
         let (tls, bundle) = certificate();
         *self.tls.lock().expect("no test panics with it") = tls;
@@ -65,7 +65,7 @@ impl Responder {
         self.address
     }
 
-    /// A webhook of a configuration that leads here, for all pods; `more` is added to it.
+    /// A webhook entry with this server's URL, for all pods; `more` is added to the entry.
     pub fn webhook(&self, name: &str, more: Value) -> Value {
         let mut webhook = json!({
             "name": name,
@@ -93,7 +93,7 @@ impl Responder {
     }
 }
 
-/// A certificate of its own signature, and what trusts it.
+/// A self-signed certificate and its `caBundle`.
 fn certificate() -> (TlsAcceptor, String) {
     let names = ["127.0.0.1", "hook.default.svc"].map(str::to_owned);
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");

@@ -62,7 +62,7 @@ fn the_same_value_is_shared_and_force_takes_over() {
     object.managers(json!({
         "a Apply": {"f:spec": {"f:paused": {}, "f:replicas": {}}}, "b Apply": {"f:spec": {"f:replicas": {}}},
     }));
-    // One of two owners lets go: the field stays.
+    // One of two owners removes the field: it stays.
     object.apply("a", json!({"spec": {"paused": true}}));
     object.spec(json!({"replicas": 3, "paused": true}));
     object.try_apply("c", json!({"spec": {"replicas": 5, "paused": false}}), true).expect("forced");
@@ -147,7 +147,7 @@ fn applying_the_same_again_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_told() {
+fn invalid_applies_are_errors() {
     let place = "failed to create typed patch object (/x; v1, Kind=Pod)";
     for (fields, expected) in [
         (json!({"spec": {"color": 1}}), format!("{place}: .spec.color: field not declared in schema")),

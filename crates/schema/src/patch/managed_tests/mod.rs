@@ -9,7 +9,7 @@ use super::apply::{ApplyError, apply};
 use super::managed::{Actor, manager_name, track_update};
 use crate::{Type, type_of};
 
-/// An object and what was done to it.
+/// An object and the operations on it.
 struct History {
     ty: &'static Type,
     api_version: &'static str,

@@ -52,7 +52,7 @@ fn creations_are_tracked_as_the_reference_tracks_them() {
 }
 
 #[test]
-fn status_is_managed_apart() {
+fn status_has_separate_managed_fields() {
     let mut object = pod();
     object.update("kubectl", |object| object["spec"] = json!({"nodeName": "n"}));
     object.update("kubelet/status", |object| object["status"] = json!({"phase": "Running"}));
@@ -78,7 +78,7 @@ fn status_is_managed_apart() {
 fn managed_fields_can_be_edited_and_reset() {
     let mut object = deployment();
     object.update("kubectl-client-side-apply", |object| object["spec"] = json!({"replicas": 1}));
-    // What kubectl does when an object goes over to server-side apply.
+    // kubectl's migration of an object to server-side apply.
     object.update("kubectl", |object| {
         let entry = &mut object["metadata"]["managedFields"][0];
         entry["manager"] = "kubectl".into();
