@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Delays that begin with `first` and never exceed `longest`.
+    /// Delays that start with `first` and never exceed `longest`.
     pub fn new(first: Duration, longest: Duration) -> Backoff {
         Backoff { first, longest, failures: 0 }
     }

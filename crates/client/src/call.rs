@@ -1,4 +1,4 @@
-//! One request and its response: with a deadline, a limit of the response's size, and errors that say what to do next.
+//! One request and its response: with a deadline, a response size limit, and errors that determine the next step.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl CallError {
         self.code() == Some(404)
     }
 
-    /// What the server said; the whole error if it said nothing.
+    /// The server's message; the whole error if there is none.
     pub fn message(&self) -> String {
         match self {
             CallError::Status { message, .. } if !message.is_empty() => message.clone(),
@@ -124,8 +124,8 @@ impl CallError {
         self.code() == Some(409)
     }
 
-    /// Whether the server certainly did not carry the request out: it said so itself, with an error that is the
-    /// client's or that asks to come back later. A 5xx leaves it open.
+    /// Whether the server certainly did not execute the request: it answered with a client error (4xx), including a
+    /// request to retry later. A 5xx leaves it open.
     pub fn is_refusal(&self) -> bool {
         self.code().is_some_and(|code| (400..500).contains(&code))
     }
@@ -173,7 +173,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Sends a request and waits for the head of the answer. Its body may come as slowly as it likes.
+/// Sends a request and waits for the head of the answer. The body has no deadline.
 ///
 /// # Errors
 /// No answer within `timeout`, no connection, or an answer that is not a success.
@@ -233,7 +233,7 @@ pub fn get(path: &str) -> Request<Vec<u8>> {
 pub fn with_body(method: Method, path: &str, content_type: &'static str, body: Vec<u8>) -> Request<Vec<u8>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
-    // What cannot stand in a path is the server's to refuse: names come from the server, selectors are encoded.
+    // The server refuses an invalid path: names come from the server, selectors are encoded.
     *request.uri_mut() = path.parse().unwrap_or_else(|_| http::Uri::from_static("/"));
     let json = header::HeaderValue::from_static("application/json");
     request.headers_mut().insert(header::ACCEPT, json);

@@ -31,7 +31,7 @@ pub enum ConnectError {
     /// A kubeconfig that cannot be used.
     #[error("{file}: {source}{remedy}")]
     Kubeconfig {
-        /// The file, or what stands for it.
+        /// The file, or its substitute in messages.
         file: String,
         /// What is wrong with it.
         source: Box<KubeconfigError>,
@@ -44,7 +44,7 @@ pub enum ConnectError {
          with --kubeconfig or the environment variable KUBECONFIG"
     )]
     NoCluster {
-        /// What was looked for.
+        /// Why no kubeconfig was used.
         kubeconfig: Box<KubeconfigError>,
         /// Why this is not a pod.
         in_cluster: Box<kube::config::InClusterError>,

@@ -267,7 +267,7 @@ impl Writer {
                 let end = self.options.series_end;
                 self.series.retain(|_, series| now.duration_since(series.seen_at) < end);
             }
-            // When everything remembered is fresh, what comes now is not counted up if it repeats.
+            // If the series table is full of recent entries, repetitions of this event are not counted.
             if self.series.len() < self.options.remembered {
                 let last = jiff::Timestamp::now();
                 let path = format!("{collection}/{name}");
@@ -304,7 +304,7 @@ impl Writer {
             let written = self.send(request).await;
             self.count(grown, written);
             if !written {
-                // The event may have run out; when it comes again it is a new one.
+                // The event may have expired; the next occurrence creates a new one.
                 self.series.remove(&event);
             }
         }
@@ -380,7 +380,7 @@ fn cut_plain(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
 }
 
-/// The text, cut to so many bytes with an ellipsis where it was longer.
+/// Truncates the text to a byte limit; appends an ellipsis if it was longer.
 pub fn cut(text: String, max_bytes: usize) -> String {
     const ELLIPSIS: &str = "...";
     if text.len() <= max_bytes {

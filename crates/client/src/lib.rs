@@ -5,7 +5,7 @@
 //! connections, expired resource versions and servers that hang. [`lease`] elects a leader, [`events`] records events, and
 //! [`component`] holds a spawned component.
 //!
-//! It never sees the engine and decides nothing.
+//! This crate does not use the engine and makes no decisions.
 
 mod backoff;
 pub mod call;

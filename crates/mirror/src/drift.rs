@@ -104,7 +104,7 @@ impl DriftCheck {
         self.task = Some(task);
     }
 
-    /// A list that replaces the state is under way: a comparison with another one means nothing.
+    /// A list is replacing the state: a comparison with another list is meaningless now.
     pub(crate) fn cancel(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();

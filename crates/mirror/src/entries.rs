@@ -49,7 +49,7 @@ impl<E> Entries<E> {
         self.list += 1;
     }
 
-    /// The list has an object, as every insertion says, too.
+    /// Marks an object as listed; every insertion does so as well.
     pub(crate) fn mark_listed(&mut self, key: &NamespacedName) {
         if let Some((list, _)) = self.entries.get_mut(key) {
             *list = self.list;

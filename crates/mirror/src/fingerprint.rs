@@ -30,12 +30,12 @@ impl Fingerprints {
         Fingerprint(self.key.hash_one(&text[..]))
     }
 
-    /// Of what the engine sees of a node: not its heartbeats.
+    /// The fingerprint of the node fields relevant to placement, without heartbeats.
     pub(crate) fn of_node(&self, node: &Node) -> Fingerprint {
         self.of(&(&node.metadata.uid, &node.metadata.labels, &node.spec, &node.status))
     }
 
-    /// Of what placement sees of a pod, but for where it is.
+    /// The fingerprint of the pod fields relevant to placement, without the node.
     pub(crate) fn of_pod(&self, pod: &Pod) -> Fingerprint {
         self.of(&pod.placement_fields())
     }

@@ -50,7 +50,7 @@ pub enum Change {
     PodApplied {
         /// The pod as reported.
         pod: Arc<Pod>,
-        /// Whether it is new, or anything that placement sees changed.
+        /// Whether it is new, or a field relevant to placement changed.
         is_changed: bool,
     },
     /// A pod has a node, which is not where the state has it, and is otherwise unchanged. Only pods that
@@ -83,7 +83,7 @@ pub struct MirrorOptions {
     pub watch_idle_timeout: Duration,
     /// How often the state is compared with full lists.
     pub check_interval: Duration,
-    /// How long after a difference was found the lists that confirm it are made. Events that are under way arrive
+    /// How long after a detected difference the confirming lists are requested. Events in flight arrive
     /// meanwhile.
     pub check_grace: Duration,
     /// Whether the component keeps a pod while it is pending, so that its binding can be reported without it.
@@ -104,7 +104,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Starts the watches. Their events go to [`Mirror::apply`]; the watches end when the receiver is dropped.
+    /// Starts the watches. The receiver passes their events to [`Mirror::apply`]; dropping it ends the watches.
     pub fn start(client: kube::Client, options: MirrorOptions) -> (Mirror, mpsc::Receiver<WatchEvent>) {
         let (events, receiver) = mpsc::channel(EVENT_BUFFER);
         let watch_options =
@@ -182,8 +182,8 @@ impl Mirror {
         self.cache.pods.get(namespace, name).map(|known| known.uid.to_string())
     }
 
-    /// Applies an event to the state. `is_missing` says of a pod that a drift check lists whether the component should
-    /// have it and does not.
+    /// Applies an event to the state. For a pod in a drift check's list, `is_missing` returns whether the component
+    /// should have it and does not.
     pub fn apply(
         &mut self,
         cluster: &mut Cluster,

@@ -1,4 +1,4 @@
-//! The digest of a pod's text: its identity and its node, and the rest of what placement sees as bytes to be hashed.
+//! The digest of a pod's text: its identity and its node, and the other fields relevant to placement as bytes to hash.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use crate::pod_delta::PodRef;
 
-/// Reads the identity and the node of the pod in a line of a watch. All other fields that placement may see go to `bytes`:
-/// equal bytes mean equal values.
+/// Reads the identity and the node of the pod in a line of a watch. The other fields relevant to placement go to
+/// `bytes`: equal bytes mean equal values.
 ///
 /// # Errors
 /// The line is not JSON, has no object, or the object is not a pod.
@@ -140,7 +140,7 @@ fn matters(section: Section, field: &str) -> bool {
     }
 }
 
-/// Its length comes first: no text runs into the next one.
+/// Writes the length first, so that adjacent texts stay distinct.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());

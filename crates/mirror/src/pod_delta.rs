@@ -1,7 +1,7 @@
-//! What changed of a pod since its last event.
+//! The change of a pod since its last event.
 //!
-//! Most events of a pod change nothing that placement sees, such as its conditions. The most frequent change that it
-//! does see is the binding, and that is one name. A [`PodReader`] distinguishes these by a digest of the pod's text and
+//! Most pod events change only fields irrelevant to placement, such as conditions. The most frequent relevant
+//! change is the binding, which changes one name. A [`PodReader`] distinguishes these by a digest of the pod's text and
 //! decodes a pod only if something else changed.
 
 use std::hash::{BuildHasher, RandomState};
@@ -17,11 +17,11 @@ use berth_client::watch::{KubeObject, Line, read_object};
 /// The object of an event of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PodDelta {
-    /// New, or changed in a way that placement may see.
+    /// New, or a field relevant to placement may have changed.
     Pod(Arc<Pod>),
     /// It has a node now, and is otherwise unchanged.
     Bound(PodRef),
-    /// Unchanged, as far as placement sees; or deleted.
+    /// No field relevant to placement changed; or deleted.
     Same(PodRef),
 }
 
@@ -95,7 +95,7 @@ struct Memory {
 
 /// What was last reported of a pod.
 struct Digest {
-    /// Of what placement sees, except for the node.
+    /// The digest of the fields relevant to placement, except for the node.
     value: u64,
     is_bound: bool,
     /// Whether the receiver keeps the pod, so that a reference is enough to report its binding.
@@ -103,8 +103,8 @@ struct Digest {
 }
 
 impl PodReader {
-    /// A reader for a new watch. Pods that the receiver does not keep, as `keeps` says, are reported whole when they are
-    /// bound.
+    /// A reader for a new watch. Pods that the receiver does not keep (see `keeps`) are reported whole when they
+    /// are bound.
     pub(crate) fn new(keeps: impl Fn(&Pod) -> bool + Send + Sync + 'static) -> PodReader {
         PodReader { key: RandomState::new(), keeps: Box::new(keeps), memory: Mutex::default() }
     }

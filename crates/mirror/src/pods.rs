@@ -65,7 +65,7 @@ impl PodEntries {
 
 impl CacheSync {
     /// A pod as the API server reports it. A pod without a node that is assumed on one stays assumed, since its binding
-    /// is under way. A terminated pod counts as deleted.
+    /// is in flight. A terminated pod counts as deleted.
     pub(crate) fn apply_pod(&mut self, cluster: &mut Cluster, pod: Arc<Pod>, changes: &mut Vec<Change>) {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let key = NamespacedName::new(namespace, name);

@@ -46,7 +46,7 @@ impl From<ListError> for Ended {
 struct Page<T> {
     #[serde(default)]
     metadata: PageMeta,
-    // Go writes an empty list as null here and there.
+    // Servers written in Go encode some empty lists as null.
     items: Option<Vec<T>>,
 }
 

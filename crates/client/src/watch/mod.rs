@@ -2,8 +2,8 @@
 //!
 //! A watcher lists, then watches from the resource version of the list. A watch that ends, breaks or stalls is resumed
 //! from the last resource version. When that version has expired (410), the watcher lists again. It uses streaming lists
-//! where the server supports them, otherwise pages. Either way a list is delivered as it arrives and never held as a
-//! whole; [`watch`] collects it for consumers that need it whole.
+//! where the server supports them, otherwise pages. In both cases the watcher delivers a list as it arrives, without
+//! buffering it; [`watch`] collects it for consumers that need it whole.
 //!
 //! A watcher never gives up: it logs errors and retries with back-off until its receiver is dropped.
 
@@ -254,7 +254,7 @@ pub async fn watch_with<T, M>(
     loop {
         let began = tokio::time::Instant::now();
         let (ended, mut progressed) = tokio::select! {
-            // Without events, a watch would not notice that its receiver is gone.
+            // Without events, a watch would not notice that its receiver was dropped.
             () = sender.closed() => return,
             ended = watcher.step(&deliver) => ended,
         };

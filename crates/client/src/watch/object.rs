@@ -1,4 +1,4 @@
-//! Objects that say who they are, and which version.
+//! Objects with an identity and a resource version.
 
 use berth_api::object;
 

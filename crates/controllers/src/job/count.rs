@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(count(&job, &ended, &mut status, true).release.len(), 2);
             assert_eq!((status.succeeded, status.failed, totals(&status)), (0, 0, (1, 1)));
         }
-        // One finalizer is off, the other pod is gone altogether.
+        // One finalizer is removed, the other pod does not exist any more.
         let released = [pod("a", "Succeeded", false, None), pod("c", "Running", true, None)];
         for _ in 0..2 {
             assert!(count(&job, &released, &mut status, true).release.is_empty());

@@ -204,7 +204,7 @@ impl Plan {
         now: Timestamp,
     ) {
         let is_over = |index: i32| counted.completed.contains(index) || counted.failed.contains(index);
-        // The least useful pods come last, so the controller deletes them.
+        // The least useful pods come last, so a surplus is deleted from the end.
         active.sort_by(|a, b| rank(a).cmp(&rank(b)));
         if job.is_indexed() {
             let completions = job.spec.completions.unwrap_or(0);
