@@ -14,7 +14,7 @@ use super::types::{Scalar, Struct, Type, type_of};
 /// Further unknown fields of an object are not reported.
 const MAX_UNKNOWN: usize = 100;
 
-/// A value that cannot be read as its type. Its text has the form of the reference's decoder.
+/// A value that cannot be read as its type. The message has the format of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The value has another JSON type.
@@ -57,7 +57,7 @@ pub fn unknown_fields(group: &str, version: &str, kind: &str, object: &Value) ->
     reader.unknown
 }
 
-/// Where the reader is; written out only for messages.
+/// The reader's position; formatted only for messages.
 enum Path<'p> {
     Root,
     Field(&'p Path<'p>, &'p str),

@@ -22,7 +22,7 @@ pub(super) const REFERENCE: &str = "#/components/schemas/";
 /// The field of the proposals that Kubernetes' own types lack.
 const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
-/// A kind whose type is known here.
+/// A kind with a known type.
 pub(super) struct Kind {
     pub(super) group: &'static str,
     pub(super) version: &'static str,

@@ -167,7 +167,7 @@ fn list_definition(definition: &str, kind: &str, group: &str, version: &str) -> 
     })
 }
 
-/// Types that are text or a number at will.
+/// Types that are either text or a number.
 fn scalar_definitions(schemas: &mut Map<String, Value>) {
     for (name, format, number) in [
         ("io.k8s.apimachinery.pkg.api.resource.Quantity", None, "number"),

@@ -90,7 +90,7 @@ pub(super) fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
     }
 }
 
-/// Adds a path with the operations that there are for its verbs.
+/// Adds a path with the operations of its verbs.
 fn add(
     paths: &mut Map<String, Value>,
     path: String,

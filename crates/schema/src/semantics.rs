@@ -146,7 +146,7 @@ static MAP_FIELDS: &[(&str, &str, &str)] = &[
     ("api.core.v1.PersistentVolumeSpec", "claimRef", "granular"),
 ];
 
-/// List keys that may be left out, and what they then are.
+/// Optional list keys and their defaults.
 static KEY_DEFAULTS: &[(&str, &str, &str)] =
     &[("api.core.v1.ContainerPort", "protocol", "TCP"), ("api.core.v1.ServicePort", "protocol", "TCP")];
 

@@ -1,4 +1,4 @@
-//! The structural types: what patches and the check of fields walk along.
+//! The structural types, which patches and field validation use.
 
 use std::sync::OnceLock;
 
@@ -102,11 +102,11 @@ pub enum ListType {
 pub struct MapKey {
     /// Name of the field.
     pub name: String,
-    /// What an absent value counts as.
+    /// The default of an absent value.
     pub default: Option<Value>,
 }
 
-/// The place of a type among all types.
+/// The index of a type among all types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeId(u32);
 
@@ -274,7 +274,7 @@ impl Builder<'_> {
                 } else if name.is_empty() {
                     Type::Any
                 } else {
-                    // An object without any field, such as the options of a group that has none yet.
+                    // An object without fields, such as the options of a group that has none yet.
                     Type::Struct(Struct { name: name.to_owned(), fields: FxHashMap::default(), atomic })
                 }
             }

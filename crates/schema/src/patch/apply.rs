@@ -1,9 +1,9 @@
-//! Server-side apply: a manager states the fields it wants, and the server works out what to change and who
-//! manages what. Rules: "Server-Side Apply" of the Kubernetes documentation.
+//! Server-side apply: a manager sends the fields that it wants; the server computes the changes and the
+//! ownership. Rules: "Server-Side Apply" of the Kubernetes documentation.
 //!
-//! What is applied is merged into the live object. A field that the manager applied before and does not any
-//! more is removed, unless others manage it. Changing a field that another manages is a conflict; forced, the
-//! field changes hands. Applying the value that is there shares it.
+//! The applied object is merged into the live object. A field that the manager applied before and now omits
+//! is removed, unless others manage it. Changing a field of another manager is a conflict; with `force`, the
+//! field gets the new manager. Applying the current value makes the manager a co-owner.
 
 use serde_json::{Map, Value, json};
 
@@ -26,12 +26,12 @@ pub enum ApplyError {
     /// The body cannot be applied.
     #[error(transparent)]
     Patch(#[from] PatchError),
-    /// Others manage fields that would change: 409, `Conflict`.
+    /// Other managers own fields that would change: 409, `Conflict`.
     #[error("{}", message(.0))]
     Conflicts(Vec<Conflict>),
 }
 
-/// A field that would change and another manages; one cause of the status, with reason
+/// A changed field that another manager owns; one cause of the status, with reason
 /// `FieldManagerConflict`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
@@ -68,7 +68,7 @@ fn message(conflicts: &[Conflict]) -> String {
 /// nothing changes, the result equals `live`.
 ///
 /// # Errors
-/// `applied` is not of the type (unknown fields included), or others manage what it changes and it is not
+/// `applied` does not match the type (or has unknown fields), or it conflicts with other managers and is not
 /// forced.
 pub fn apply(
     ty: &'static Type,
@@ -162,7 +162,7 @@ fn prune(ty: &'static Type, object: &mut Value, last: &FieldSet, own: &FieldSet,
     typed::remove(ty, object, &dropped);
 }
 
-/// The fields that change and that others manage.
+/// The changed fields that other managers own.
 fn conflicts(
     ty: &'static Type,
     current: &Value,
@@ -213,7 +213,7 @@ fn shown(entry: &Value) -> String {
     shown
 }
 
-/// Keeps the annotation of client-side apply right for those who still use it, when it is kubectl that
+/// Updates the annotation of client-side apply, for clients that still use it, when kubectl
 /// applies.
 fn sync_last_applied(object: &mut Value, applied: &Value, actor: &Actor<'_>) {
     if actor.manager != KUBECTL {

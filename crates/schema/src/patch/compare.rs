@@ -1,4 +1,4 @@
-//! Which fields differ between two versions of an object.
+//! Comparison of two versions of an object, by field.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,11 +33,11 @@ const ALWAYS_THERE: &[&str] = &[
 /// The differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
-    /// Only the first version has them.
+    /// Fields that only the first version has.
     pub(super) removed: FieldSet,
-    /// Both have them, with different values.
+    /// Fields that both versions have, with different values.
     pub(super) modified: FieldSet,
-    /// Only the second version has them.
+    /// Fields that only the second version has.
     pub(super) added: FieldSet,
 }
 
@@ -64,7 +64,7 @@ impl Comparison {
     }
 }
 
-/// Compares two versions. The effort grows with the differences.
+/// Compares two versions. The cost is proportional to the differences.
 pub(super) fn compare(ty: &'static Type, before: Option<&Value>, after: Option<&Value>) -> Comparison {
     let mut found = Comparison::default();
     let (before, after) = (before.filter(|v| !v.is_null()), after.filter(|v| !v.is_null()));

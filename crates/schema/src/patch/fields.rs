@@ -21,7 +21,7 @@ pub(super) struct FieldSet {
 }
 
 impl FieldSet {
-    /// Reads the JSON form; `None` if it is not that.
+    /// Reads the JSON form; `None` if it is malformed.
     pub(super) fn parse(fields: &Value) -> Option<FieldSet> {
         let mut set = FieldSet::default();
         for (element, below) in fields.as_object()? {

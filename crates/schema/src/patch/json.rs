@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::PatchError;
 
-/// As in the reference.
+/// Maximum number of operations, as in kube-apiserver.
 const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that all `copy` operations of a patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
-/// Levels of nesting that an object may reach. Nothing of the API comes near it, and walking deeper is not
+/// Maximum nesting depth of an object. API objects are far below it. Recursion into deeper objects is not
 /// safe.
 const MAX_DEPTH: usize = 160;
 
 /// The object after the patch.
 ///
 /// # Errors
-/// The patch is malformed, one of its operations cannot be done (a failed `test` included), or it is too
+/// The patch is malformed, one of its operations fails (including `test`), or the result is too
 /// large.
 pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(list) = patch.as_array() else {
@@ -67,7 +67,7 @@ fn check_bounds(object: &Value, operation: &PatchOperation, copied: &mut usize) 
     Ok(())
 }
 
-/// The size of a value in bytes, about, and its depth; found without recursion.
+/// The approximate size of a value in bytes and its depth, computed without recursion.
 fn extent(value: &Value) -> (usize, usize) {
     let (mut bytes, mut deepest) = (0, 0);
     let mut open = vec![(value, 1)];

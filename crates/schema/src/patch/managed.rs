@@ -1,9 +1,9 @@
-//! Who manages which field: `metadata.managedFields`.
+//! Field ownership: `metadata.managedFields`.
 //!
-//! Every create, update and patch is tracked with [`track_update`]; server-side apply does its own (see
-//! [`super::apply`]). Sets of fields stay in their JSON form wherever a change does not concern them, so that
-//! the effort follows the size of the change: an update of a status that its manager set before only gets a
-//! new time.
+//! [`track_update`] tracks every create, update and patch. Server-side apply has its own tracking (see
+//! [`super::apply`]). Field sets that a change does not affect stay in their JSON form. The cost is therefore
+//! proportional to the size of the change: a repeated status update by the same manager only gets a
+//! new timestamp.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use super::fields::{FieldSet, holds, share};
 use super::typed::field_element;
 use crate::Type;
 
-/// Entries of updates that an object has at most; older ones are merged into one, as in the reference.
+/// Maximum number of update entries of an object. Older ones are merged into one, as in kube-apiserver.
 const MAX_UPDATERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 /// Longest name of a manager, in bytes.
@@ -34,14 +34,14 @@ const UNMANAGED: &[&[&str]] = &[
     &["metadata", "resourceVersion"],
 ];
 
-/// Who changes an object, how and when.
+/// The manager, operation and time of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actor<'a> {
     /// Name of the manager; see [`manager_name`].
     pub manager: &'a str,
     /// Version of the object that was sent, such as `apps/v1`.
     pub api_version: &'a str,
-    /// The part of the object that is changed, such as `status`; empty for the object itself.
+    /// The changed subresource, such as `status`; empty for the object itself.
     pub subresource: &'a str,
     /// The time, as RFC 3339 to the second.
     pub now: &'a str,
@@ -50,7 +50,7 @@ pub struct Actor<'a> {
     pub ignored: &'a [&'a str],
 }
 
-/// What a manager is called: the `fieldManager` of the request if it is not empty, or else the user agent up
+/// The name of a manager: the `fieldManager` of the request if it is not empty, otherwise the user agent up
 /// to its first `/`.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ pub fn track_update(ty: &'static Type, before: Option<&Value>, after: &mut Value
     put(after, entries);
 }
 
-/// What differs, of the fields that are managed.
+/// The differences in managed fields.
 pub(super) fn changes(ty: &'static Type, before: Option<&Value>, after: &Value) -> Comparison {
     let nothing = json!({});
     let mut changes = compare(ty, Some(before.unwrap_or(&nothing)), Some(after));
@@ -263,7 +263,7 @@ fn bound(entries: &mut Vec<Value>) {
         let first = oldest[0];
         let version = text(&entries[first], "apiVersion").to_owned();
         let same = oldest[1..].iter().copied().find(|&at| text(&entries[at], "apiVersion") == version);
-        // With ten versions there would be nothing to merge; no kind has them.
+        // With ten versions there would be no entries to merge, but no kind has ten.
         let Some(second) = same else { return };
         let mut fields = fields_of(&entries[first]);
         fields.add(&fields_of(&entries[second]));

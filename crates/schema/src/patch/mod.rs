@@ -1,4 +1,4 @@
-//! The four kinds of patch, and who manages which field.
+//! The four kinds of patch, and field ownership.
 //!
 //! Patches are pure: the live object and the patch give the new object. Defaults, validation and storage come
 //! after. [`json`], [`merge`] and [`strategic`] change a copy of the live object; [`apply`] is server-side
@@ -26,7 +26,7 @@ pub enum PatchError {
     /// The patch does not fit the object: 422, `Invalid`.
     #[error("the server rejected our request due to an error in our request: {0}")]
     Unprocessable(String),
-    /// Applying it would take too much: 413, `RequestEntityTooLarge`.
+    /// The result would be too large: 413, `RequestEntityTooLarge`.
     #[error("{0}")]
     TooLarge(String),
 }

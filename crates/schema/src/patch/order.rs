@@ -13,7 +13,7 @@ pub(super) fn identity(item: &Value, merge_key: Option<&str>) -> Option<String> 
     }
 }
 
-/// Where each item is in a list, by identity; the first place counts.
+/// The index of each item in a list, by identity; the first index counts.
 pub(super) fn positions(list: &[Value], merge_key: Option<&str>) -> HashMap<String, usize> {
     let mut positions = HashMap::with_capacity(list.len());
     for (position, item) in list.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Objects as structured-merge-diff sees them: the fields an object sets, two objects merged, and fields
-//! taken away.
+//! Operations of structured-merge-diff: collect the fields of an object, merge two objects, and remove
+//! fields.
 
 use std::collections::{HashMap, HashSet};
 
@@ -123,7 +123,7 @@ pub(super) fn merged(ty: &'static Type, live: &Value, applied: &Value) -> Value 
     }
 }
 
-/// Applied items stand in the order they were applied in; items only the live list has stay where they are
+/// Applied items keep the order of the applied list. Items that only the live list has keep their position
 /// between them.
 fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let elements: Vec<String> = applied.iter().map(|item| item_element(how, item)).collect();
@@ -149,7 +149,7 @@ fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[
                 result.extend((next..=place).map(&merge));
                 next = place + 1;
             }
-            // Its turn comes in the order of application.
+            // It is inserted later, in the order of the applied list.
             Some(_) => {}
         }
     }

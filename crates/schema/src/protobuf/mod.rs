@@ -66,13 +66,13 @@ const MEANINGFUL_ZEROS: &[&str] = &[
 /// Why bytes are not an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// The bytes do not begin as the form does.
+    /// The bytes lack the prefix of the format.
     #[error("the object does not begin with the bytes of the protobuf form")]
     NoEnvelope,
-    /// The bytes end early, or are no protobuf.
+    /// The bytes are truncated or are not protobuf.
     #[error("malformed protobuf: {0}")]
     Malformed(&'static str),
-    /// There is no type for the kind.
+    /// The kind has no type.
     #[error("no kind {kind:?} is known in version {api_version:?}")]
     UnknownKind {
         /// Group and version.
@@ -85,7 +85,7 @@ pub enum ProtobufError {
 /// Decodes an object into JSON.
 ///
 /// # Errors
-/// The bytes are not such an object.
+/// The bytes are not an object of a known kind.
 pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
     let message = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::NoEnvelope)?;
     let (mut kind, mut api_version, mut raw) = (String::new(), String::new(), &[][..]);
@@ -110,7 +110,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
         }
     }
     let (group, version) = match kind.as_str() {
-        // Every group has the same.
+        // Every group has the same definition.
         "DeleteOptions" => ("meta.k8s.io", "v1"),
         _ => api_version.split_once('/').unwrap_or(("", &api_version)),
     };
@@ -173,7 +173,7 @@ fn read_fields(
                 let Some(field) = of.field(name) else { continue };
                 read_field(field.ty(), name, &wire, object)?;
             }
-            // A field of a newer version.
+            // An unknown field, from a newer version.
             None => {}
         }
     }
@@ -221,7 +221,7 @@ fn is_zero(value: &Value) -> bool {
 
 fn read_items(items: &'static Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {
     match (items, wire) {
-        // Numbers may come one by one or all in one.
+        // Numbers may be packed or unpacked.
         (Type::Scalar(Scalar::Int32 | Scalar::Int64), Wire::Bytes(packed)) => {
             let mut packed = Reader::new(packed);
             while !packed.is_empty() {
@@ -280,7 +280,7 @@ fn read_value(ty: &'static Type, wire: &Wire<'_>) -> Result<Value, ProtobufError
     })
 }
 
-/// The field with number 1, which is all that some messages have.
+/// The field with number 1, the only field of some messages.
 fn first(message: &[u8]) -> Result<Option<Wire<'_>>, ProtobufError> {
     let mut reader = Reader::new(message);
     while let Some((number, wire)) = reader.next()? {

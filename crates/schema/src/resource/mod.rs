@@ -7,14 +7,14 @@ use std::ops::Deref;
 
 pub use table::*;
 
-/// Where the objects of a resource are.
+/// The storage of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// In its own collection.
     Own,
     /// In the collection of another resource, whose objects are converted.
     Shared(&'static Resource),
-    /// Nowhere: the request is answered and not stored, such as a `SubjectAccessReview`.
+    /// Not stored: the request is only answered, such as a `SubjectAccessReview`.
     None,
 }
 
@@ -25,7 +25,7 @@ pub struct SelectableField {
     pub name: &'static str,
     /// JSON pointers to the value in the stored object; the first one that is present counts.
     pub pointers: &'static [&'static str],
-    /// What an absent value counts as.
+    /// The default of an absent value.
     pub default: &'static str,
 }
 
@@ -49,19 +49,19 @@ pub struct Subresource {
 pub struct Resource {
     /// Group, version, kind and name in paths.
     pub names: berth_api::resource::Resource,
-    /// Abbreviations for people.
+    /// Short names, such as `po`.
     pub short_names: &'static [&'static str],
-    /// Groups of resources for people, such as `all`.
+    /// Categories, such as `all`.
     pub categories: &'static [&'static str],
     /// The verbs, as discovery lists them.
     pub verbs: &'static [&'static str],
-    /// Parts with a path of their own.
+    /// Subresources.
     pub subresources: &'static [Subresource],
-    /// Where objects are.
+    /// The storage of the objects.
     pub storage: Storage,
     /// Whether an update of a missing object creates it.
     pub create_on_update: bool,
-    /// What field selectors may name.
+    /// The fields that field selectors may name.
     pub selectable_fields: &'static [SelectableField],
 }
 

@@ -23,7 +23,7 @@ const fn sub(
     Subresource { name, group, version, kind, verbs }
 }
 
-/// The part of an object that the component reports which carries the object out.
+/// The subresource `status`, written by the component that implements the object.
 const fn status(names: names::Resource) -> Subresource {
     sub("status", names.group, names.version, names.kind, CHANGE)
 }

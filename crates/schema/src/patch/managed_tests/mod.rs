@@ -1,4 +1,4 @@
-//! Who manages what after histories of applies and updates.
+//! Managed fields after sequences of applies and updates.
 
 mod applies;
 mod updates;

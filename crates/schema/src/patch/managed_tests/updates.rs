@@ -1,4 +1,4 @@
-//! Updates among applies, and managers that change their ways.
+//! Updates mixed with applies, and managers that change their operation.
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn managed_fields_can_be_edited_and_reset() {
     object.managers(json!({}));
     object.update("m", |object| object["spec"]["replicas"] = 2.into());
     object.managers(json!({}));
-    // The first apply starts again, with the existing fields as another manager's.
+    // The first apply starts tracking again. The existing fields belong to another manager.
     assert_eq!(
         object.conflict("a", json!({"spec": {"replicas": 3}})),
         "Apply failed with 1 conflict: conflict with \"before-first-apply\" using apps/v1: .spec.replicas"
