@@ -197,7 +197,7 @@ mod tests {
             (
                 "berth-controllers",
                 "berth-apiserver",
-                "berth-controllers -> berth-apiserver: forbidden; berth-controllers may use berth-api",
+                "berth-controllers -> berth-apiserver: forbidden; berth-controllers may use berth-api, berth-client",
             ),
             (
                 "berth-engine",
