@@ -44,6 +44,7 @@ use crate::cache::Cached;
 use crate::daemon_set::DaemonSets;
 use crate::deployment::Deployments;
 use crate::disruption::{DisruptionBudgets, Scales};
+use crate::events::Recorder;
 use crate::garbage::GarbageCollector;
 use crate::informer::Informer;
 use crate::job::Jobs;
@@ -74,12 +75,11 @@ static ONLY_OWNED: [&Resource; 9] = [
 ///
 /// The controllers wait until the caches are filled. They retry failed requests, so the API server may restart.
 pub async fn run(client: Client, options: ControllerOptions, stop: CancellationToken) {
-    let api = &Api::new(client);
+    let api = &Api::new(client.clone());
     // A child token: a failure in here does not stop the caller's other components.
     let stop = stop.child_token();
-    let (recorder, write_events) = events::recorder(api.clone(), stop.clone());
+    let events_stop = stop.clone();
     let mut tasks = Tasks { api: api.clone(), stop, synced: Vec::new(), set: JoinSet::new() };
-    tasks.set.spawn(write_events);
 
     let mut pods = informer::<Pod>(&resource::PODS);
     let mut nodes = informer::<Node>(&resource::NODES);
@@ -95,7 +95,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let mut jobs = informer::<Job>(&resource::JOBS);
     let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS);
 
-    let recorder = |source| recorder.of(source);
+    let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
     let replica_set = ReplicaSets::new(
         &resource::REPLICA_SETS,
         api,

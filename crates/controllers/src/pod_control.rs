@@ -75,7 +75,7 @@ pub(crate) async fn create_pods(
         if some.is_empty() {
             return batch;
         }
-        let namespace = about.key.namespace();
+        let namespace = about.namespace();
         let created =
             some.into_iter().map(|body| api.create::<PartialObjectMetadata>(&PODS, namespace, body));
         for result in join_all(created).await {
