@@ -24,7 +24,7 @@ fn event(kind: &str, object: Value) -> String {
 }
 
 /// Runs an informer on these responses; returns the reported changes and the cache content.
-async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
+async fn delivered(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let n_answers = answers.len();
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let left = answers.clone();
@@ -47,12 +47,12 @@ async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     informer.on_change(move |change| {
         let version = |pod: &Arc<Pod>| pod.metadata.resource_version.clone();
         let name = &change.latest().unwrap().metadata.name;
-        let told = match (change.old, change.new) {
+        let delivered = match (change.old, change.new) {
             (None, Some(new)) => format!("{name} came at {}", version(new)),
             (Some(old), Some(new)) => format!("{name} from {} to {}", version(old), version(new)),
             _ => format!("{name} went"),
         };
-        handler.lock().unwrap().push(told);
+        handler.lock().unwrap().push(delivered);
     });
     let cache = informer.cache();
     let stop = CancellationToken::new();
@@ -77,7 +77,7 @@ async fn told(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
 async fn a_watch_resumes_and_relists_when_the_version_has_expired() {
     let ok = StatusCode::OK;
     let gone = json!({"kind": "Status", "code": 410, "message": "too old"});
-    let (told, held) = told(vec![
+    let (delivered, held) = delivered(vec![
         Answer("sendInitialEvents=true", StatusCode::BAD_REQUEST, String::new()),
         Answer("limit=500", ok, list("10", "more/x", vec![pod("a", "1", "3")])),
         Answer("continue=more%2Fx", ok, list("10", "", vec![pod("b", "2", "4")])),
@@ -113,7 +113,7 @@ async fn a_watch_resumes_and_relists_when_the_version_has_expired() {
         "d went",
         "a from 20 to 41",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(delivered, expected);
     assert_eq!(held, ["a", "c"]);
 }
 
@@ -125,7 +125,7 @@ async fn an_unreadable_object_does_not_block_others() {
         odd
     };
     let ok = StatusCode::OK;
-    let (told, held) = told(vec![
+    let (delivered, held) = delivered(vec![
         Answer("sendInitialEvents=true", StatusCode::BAD_REQUEST, String::new()),
         Answer("limit=500", ok, list("5", "", vec![odd("x", "1"), pod("a", "1", "2")])),
         Answer(
@@ -136,6 +136,6 @@ async fn an_unreadable_object_does_not_block_others() {
         Answer("resourceVersion=7", ok, String::new()),
     ])
     .await;
-    assert_eq!(told, ["a came at 2", "a went", "b came at 7"]);
+    assert_eq!(delivered, ["a came at 2", "a went", "b came at 7"]);
     assert_eq!(held, ["b"]);
 }

@@ -95,7 +95,7 @@ fn check(
         if let Some(hold) = held {
             hold_again(state, key.clone(), hold, &prepared);
         }
-        return Ok(Some(told(&key, node, &verdicts)));
+        return Ok(Some(rejection_message(&key, node, &verdicts)));
     }
     if !dry_run {
         let hold = Hold {
@@ -117,7 +117,7 @@ fn hold_again(state: &mut State, key: String, hold: Hold, pod: &berth_engine::Pr
     state.holds.insert(key, hold);
 }
 
-fn told(pod: &str, node: &str, verdicts: &[Verdict]) -> String {
+fn rejection_message(pod: &str, node: &str, verdicts: &[Verdict]) -> String {
     let mut why = format!("pod {pod} may not be bound to node {node:?}");
     for (i, verdict) in verdicts.iter().take(MAX_REASONS).enumerate() {
         why.push_str(if i == 0 { ": " } else { "; " });

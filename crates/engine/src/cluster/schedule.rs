@@ -46,7 +46,7 @@ impl Cluster {
     }
 
     /// Whether a pod fits on any node now. By the view of its rules this costs what changed since they were
-    /// last asked about; only pods that no view fits are asked about node by node.
+    /// last decided; only pods that no view fits are checked node by node.
     pub fn fits_anywhere(&self, pod: &PreparedPod) -> bool {
         pod.gates.is_empty() && self.decide(pod).node().is_some()
     }

@@ -11,7 +11,7 @@ const TEXT_LEN: usize = 36;
 pub(crate) enum Uid {
     /// One whose text is in the usual form, in small letters.
     Uuid([u8; 16]),
-    /// Any other; empty for a pod that no server has told of.
+    /// Any other; empty for a pod that does not come from an API server.
     Text(Box<str>),
 }
 

@@ -218,7 +218,7 @@ impl View {
         Some(view)
     }
 
-    /// Whether a pod's spread constraints are those of the view. The default ones may have been resolved anew, and
+    /// Whether a pod's spread constraints are those of the view. The default ones may have been resolved again, and
     /// their matchers freed.
     fn has_spread_of(&self, state: &State, pod: &PreparedPod) -> bool {
         let places = |s: &Spread| (s.matcher, s.topology);

@@ -1,4 +1,4 @@
-//! What is said about broken rules.
+//! Broken rules, and the evictions that fix them, as data.
 
 use berth_api::config::Plugin;
 use serde::Serialize;

@@ -25,7 +25,7 @@ async fn with_proxy() -> (World, Proxy) {
 
 async fn ends_well(world: &World, proxy: &Proxy, scheduler: Scheduler, least_faults: usize) {
     world.until_n_bound(N_PODS).await;
-    scheduler.until("nobody waits", |s| s.n_queued() == 0).await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
     verify::all_is_well(world, N_PODS).await;
     let n_faults = proxy.n_faults();
     assert!(n_faults >= least_faults, "only {n_faults} faults: this showed nothing");
@@ -167,7 +167,7 @@ async fn a_node_deleted_during_bindings_loses_no_pod() {
     }
     pods.await.unwrap();
     world.until_n_bound(N_PODS).await;
-    scheduler.until("nobody waits", |s| s.n_queued() == 0).await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
     // The garbage collector deletes the pods that were bound before their node was deleted.
     verify::no_rule_is_broken(&world, N_PODS, &["n0", "n4", "n8"]).await;
     scheduler.stopped().await;

@@ -49,7 +49,7 @@ async fn when_the_leader_is_killed_during_a_burst_the_standby_continues() {
     first_proxy.rule(|_| Fault::Hang);
     second.until("leader", |s| s.leads).await;
     world.until_n_bound(N_PODS).await;
-    second.until("nobody waits", |s| s.n_queued() == 0).await;
+    second.until("no pod is queued", |s| s.n_queued() == 0).await;
     verify::all_is_well(&world, N_PODS).await;
     assert!(!second_proxy.bindings().is_empty(), "the second one had something left to do");
     second.stopped().await;

@@ -139,7 +139,7 @@ async fn changes_that_the_watch_misses_are_found_by_comparison_and_corrected() {
     let scheduler = start_scheduler(proxy.config(), options).await;
     world.pod(pod("told", "x")).await;
     world.until_bound("told").await;
-    scheduler.until("the binding is told", |s| s.n_bound == 1 && s.queue.in_flight == 0).await;
+    scheduler.until("the binding is reported", |s| s.n_bound == 1 && s.queue.in_flight == 0).await;
 
     // From now on the watch sends no pods; the server answers lists only.
     proxy.rule(|request| {
