@@ -17,7 +17,7 @@ use crate::verdict::{Counts, TopologyPair, Verdict, Witness, plugin_name};
 /// Number of groups in [`Explanation::nearest`].
 const MAX_NEAREST: usize = 3;
 
-/// Maximum length of the text of [`Cluster::bottleneck`](crate::Cluster::bottleneck), in bytes.
+/// Maximum length of the text of [`Explanation::bottleneck_text`], in bytes.
 pub const MAX_BOTTLENECK: usize = 512;
 
 /// Why a pod fits where it fits, or fits nowhere.
