@@ -90,7 +90,7 @@ fn only_required_rules_are_checked_for_every_scheduler() {
 #[test]
 fn an_unseen_pod_gets_an_error() {
     let world = guarded("pod default/p1\npod default/there on a");
-    assert!(matches!(world.bind("default/nobody", "a"), Err(ReviewError::Unseen(_))));
+    assert!(matches!(world.bind("default/absent", "a"), Err(ReviewError::Unseen(_))));
     assert!(matches!(world.bind("default/p1", "nowhere"), Err(ReviewError::Unseen(_))));
     // It is bound already: the API server reports that itself.
     assert_eq!(world.bind("default/there", "b"), Ok(None));
@@ -104,5 +104,5 @@ fn dry_runs_hold_nothing_and_without_the_guard_all_bindings_pass() {
     assert!(world.ask(Endpoint::ValidateBindings, &tried).unwrap().is_allowed());
     assert_eq!(world.state.lock().unwrap().n_held(), 0);
     let world = World::new(policy(""), NODES);
-    assert_eq!(world.bind("default/nobody", "nowhere"), Ok(None));
+    assert_eq!(world.bind("default/absent", "nowhere"), Ok(None));
 }

@@ -152,7 +152,7 @@ fn a_node_may_change_only_pods_bound_to_it() {
         let said = said.as_deref().map(|text| text.split_once(" is forbidden: ").unwrap().1);
         assert_eq!(said, expected, "{request}");
     }
-    assert!(matches!(answered(&world(), evict("nobody")), Err(ReviewError::Unseen(_))));
+    assert!(matches!(answered(&world(), evict("absent")), Err(ReviewError::Unseen(_))));
 }
 
 #[test]
