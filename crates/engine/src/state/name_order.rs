@@ -24,6 +24,11 @@ impl NameOrder {
         self.of_node[node.0 as usize]
     }
 
+    /// All nodes in the order of their names.
+    pub(crate) fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> {
+        self.by_name.values().copied()
+    }
+
     /// Adds a name; returns whether all numbers changed.
     pub(crate) fn insert(&mut self, name: Arc<str>, node: NodeId) -> bool {
         let before =

@@ -184,12 +184,12 @@ impl Cells {
         for bucket in &mut self.buckets {
             bucket.sorted = Vec::with_capacity(bucket.n_nodes);
         }
-        for (i, bucket) in self.bucket_of.iter().enumerate().rev().filter(|(_, bucket)| **bucket != NONE) {
-            self.buckets[*bucket as usize].sorted.push(NodeId(i as u32));
-        }
-        for bucket in &mut self.buckets {
-            // Already sorted where nodes were added in the order of their names.
-            bucket.sorted.sort_by_key(|node| Reverse(order.of(*node)));
+        // In the order of names: ids are out of order where nodes have been replaced, and sorting would cost more.
+        for node in order.nodes().rev() {
+            let bucket = self.bucket_of[node.0 as usize];
+            if bucket != NONE {
+                self.buckets[bucket as usize].sorted.push(node);
+            }
         }
     }
 
