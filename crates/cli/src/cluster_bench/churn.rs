@@ -62,10 +62,10 @@ pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, Clust
             delete(&client, format!("{path}?gracePeriodSeconds=0")).await?;
         }
         pods.until("all pods are deleted", |pods| pods.pods.is_empty()).await?;
-        tokio::time::sleep(REST).await;
         for namespace in &namespaces {
             delete_namespace(&client, &namespace.metadata.name).await?;
         }
+        tokio::time::sleep(REST).await;
         rounds.push(Round {
             round,
             unplaced: 0,
