@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_schema::resource::Resource;
+use berth_schema::resource::{
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource, SERVICE_ACCOUNTS, SERVICES,
+};
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -124,7 +126,7 @@ pub async fn delete(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     let deleted =
         delete_object(shared, request, &info.namespace, &info.name, &options, &mut warnings).await?;
     let reply = match deleted {
-        Deleted::Gone(object) if !returns_deleted_object(info.resource) => {
+        Deleted::Gone(object) if !RETURNED.iter().any(|r| std::ptr::eq(*r, info.resource)) => {
             let uid = object.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             Reply::value(StatusCode::OK, &status::deleted(info.resource, &info.name, &uid))
         }
@@ -133,14 +135,9 @@ pub async fn delete(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     Ok(reply.with_warnings(warnings))
 }
 
-/// Kinds whose deletion answers the object, as upstream does, instead of a status.
-fn returns_deleted_object(resource: &Resource) -> bool {
-    resource.group.is_empty()
-        && matches!(
-            resource.plural,
-            "pods" | "services" | "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims"
-        )
-}
+/// Resources whose deletion answers the object, as upstream does, instead of a status.
+static RETURNED: [&Resource; 5] =
+    [&PODS, &SERVICES, &SERVICE_ACCOUNTS, &PERSISTENT_VOLUMES, &PERSISTENT_VOLUME_CLAIMS];
 
 /// Answers the deletion of all selected objects.
 ///

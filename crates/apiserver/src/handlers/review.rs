@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use berth_api::object::time::rfc3339;
+use berth_schema::resource::{
+    LOCAL_SUBJECT_ACCESS_REVIEWS, Resource, SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS,
+    SELF_SUBJECT_RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -18,6 +22,18 @@ const DEFAULT_TOKEN_SECONDS: i64 = 3600;
 /// The longest lifetime of a token in seconds: one year. Longer requests are reduced to it.
 const MAX_TOKEN_SECONDS: i64 = 366 * 24 * 3600;
 
+/// Makes the status of a review from its content.
+type Review = fn(&Shared, &ApiRequest, &mut Value) -> Result<Value, Box<Status>>;
+
+static REVIEWS: [(&Resource, Review); 6] = [
+    (&SELF_SUBJECT_REVIEWS, |_, request, _| Ok(json!({"userInfo": user_info(&request.user)}))),
+    (&TOKEN_REVIEWS, token_status),
+    (&SELF_SUBJECT_RULES_REVIEWS, |shared, request, spec| rules_status(shared, &request.user, spec)),
+    (&SELF_SUBJECT_ACCESS_REVIEWS, |shared, request, spec| access_status(shared, &request.user, spec)),
+    (&SUBJECT_ACCESS_REVIEWS, subject_access_status),
+    (&LOCAL_SUBJECT_ACCESS_REVIEWS, subject_access_status),
+];
+
 /// Answers the creation of a review.
 ///
 /// # Errors
@@ -26,34 +42,24 @@ pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status
     let resource = request.info.resource;
     let mut review = sent::parse_object(&request.headers, &request.body)?;
     sent::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
-    let status = match resource.kind {
-        "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
-        "TokenReview" => token_status(shared, &review["spec"]),
-        "SelfSubjectRulesReview" => rules_status(shared, &request.user, &review["spec"])?,
-        "SelfSubjectAccessReview" => access_status(shared, &request.user, &review["spec"])?,
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            let spec = &review["spec"];
-            if resource.namespaced && text(&spec["resourceAttributes"], "namespace") != request.info.namespace
-            {
-                return Err(invalid(
-                    resource.kind,
-                    "spec.resourceAttributes.namespace",
-                    &spec["resourceAttributes"]["namespace"],
-                    "must match metadata.namespace",
-                ));
-            }
-            access_status(shared, &subject(spec, resource.kind)?, spec)?
-        }
-        _ => return Err(Status::method_not_allowed()),
-    };
-    review["status"] = status;
-    if resource.kind == "TokenReview"
-        && let Some(spec) = review["spec"].as_object_mut()
-    {
-        // The response does not repeat the token.
-        spec.remove("token");
-    }
+    let (_, status_of) =
+        REVIEWS.iter().find(|(of, _)| std::ptr::eq(*of, resource)).ok_or_else(Status::method_not_allowed)?;
+    review["status"] = status_of(shared, request, &mut review["spec"])?;
     Ok(Reply::value(StatusCode::CREATED, &review))
+}
+
+fn subject_access_status(
+    shared: &Shared,
+    request: &ApiRequest,
+    spec: &mut Value,
+) -> Result<Value, Box<Status>> {
+    let resource = request.info.resource;
+    let namespace = &spec["resourceAttributes"]["namespace"];
+    if resource.namespaced && namespace.as_str().unwrap_or_default() != request.info.namespace {
+        let field = "spec.resourceAttributes.namespace";
+        return Err(invalid(resource.kind, field, namespace, "must match metadata.namespace"));
+    }
+    access_status(shared, &subject(spec, resource.kind)?, spec)
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
@@ -118,11 +124,16 @@ fn user_info(user: &User) -> Value {
     json!({"username": user.name, "groups": user.groups})
 }
 
-fn token_status(shared: &Shared, spec: &Value) -> Value {
-    match shared.authenticate_token(text(spec, "token")) {
+fn token_status(shared: &Shared, _request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
+    let user = shared.authenticate_token(text(spec, "token"));
+    if let Some(spec) = spec.as_object_mut() {
+        // The response does not repeat the token.
+        spec.remove("token");
+    }
+    Ok(match user {
         Some(user) => json!({"authenticated": true, "user": user_info(&user)}),
         None => json!({"error": "the token is not valid", "user": {}}),
-    }
+    })
 }
 
 /// Answers the creation of a `TokenRequest` for a service account.
