@@ -21,6 +21,7 @@ mod node_lifecycle;
 mod options;
 mod ownership;
 mod pod_control;
+mod pod_events;
 mod pod_gc;
 mod queue;
 mod replica_set;

@@ -17,12 +17,13 @@ use tokio_util::sync::CancellationToken;
 use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
 use self::plan::{by_node, plan};
 use super::api::{Api, Precondition};
-use super::cache::{Cache, Index};
+use super::cache::Cache;
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
 use super::ownership::{Owner, claim};
 use super::pod_control::{BURST, create_pods, delete_pods, object_at, pod_from_template};
+use super::pod_events::PodEvents;
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::revisions::{History, REVISION_LABEL, history, truncate};
@@ -74,14 +75,6 @@ impl DaemonSets {
             failures: Mutex::default(),
             queue: Arc::default(),
         };
-        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
-        sets.on_change(move |change| {
-            let Some(latest) = change.latest() else { return };
-            if change.new.is_none() {
-                expectations.forget(&latest.metadata.namespaced_name());
-            }
-            queue.add(latest.metadata.namespaced_name());
-        });
         let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
         nodes.on_change(move |change| {
             // Heartbeats cause no sync.
@@ -94,33 +87,15 @@ impl DaemonSets {
                 }
             }
         });
-        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
-        let cache = controller.sets.clone();
-        pods.on_change(move |change| {
-            let owner_of = |pod: &Pod| {
-                let owner = pod.metadata.controller().filter(|owner| owner.kind == DAEMON_SETS.kind)?;
-                Some(NamespacedName::new(&pod.metadata.namespace, &owner.name))
-            };
-            let owners = (change.old.and_then(|pod| owner_of(pod)), change.new.and_then(|pod| owner_of(pod)));
-            if let Some(key) = &owners.1
-                && change.old.is_none()
-            {
-                expectations.creations_seen(key, 1);
-            }
-            let Some(pod) = change.latest() else { return };
-            for key in [owners.0, owners.1].into_iter().flatten() {
-                if change.new.is_none() || pod.metadata.is_deleting() {
-                    expectations.deletion_seen(&key, &pod.metadata.uid);
-                }
-                queue.add_after(key, SETTLE);
-            }
-            if change.new.is_some() && pod.metadata.controller().is_none() {
-                let all = cache.by(&Index::Namespace(pod.metadata.namespace.clone()));
-                for set in all.iter().filter(|set| set.spec.selector.matches(&pod.metadata.labels)) {
-                    queue.add_after(set.metadata.namespaced_name(), SETTLE);
-                }
-            }
-        });
+        PodEvents {
+            kind: &DAEMON_SETS,
+            objects: controller.sets.clone(),
+            selector: |object| &object.spec.selector,
+            queue: controller.queue.clone(),
+            expectations: controller.expectations.clone(),
+            settle: SETTLE,
+        }
+        .register(sets, pods);
         controller
     }
 

@@ -26,6 +26,7 @@ use super::expectations::Expectations;
 use super::informer::Informer;
 use super::ownership::{Owner, claim};
 use super::pod_control::{create_pods, delete_pod, object_at, pod_from_template};
+use super::pod_events::PodEvents;
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::view::{Job, PartialObjectMetadata, Pod};
@@ -60,41 +61,15 @@ impl Jobs {
             expectations: Arc::default(),
             queue: Arc::default(),
         };
-        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
-        jobs.on_change(move |change| {
-            let Some(latest) = change.latest() else { return };
-            if change.new.is_none() {
-                expectations.forget(&latest.metadata.namespaced_name());
-            }
-            queue.add(latest.metadata.namespaced_name());
-        });
-        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
-        let cache = controller.jobs.clone();
-        pods.on_change(move |change| {
-            let owner_of = |pod: &Pod| {
-                let owner = pod.metadata.controller().filter(|owner| owner.kind == JOBS.kind)?;
-                Some(NamespacedName::new(&pod.metadata.namespace, &owner.name))
-            };
-            let owners = (change.old.and_then(|pod| owner_of(pod)), change.new.and_then(|pod| owner_of(pod)));
-            if let Some(key) = &owners.1
-                && change.old.is_none()
-            {
-                expectations.creations_seen(key, 1);
-            }
-            let Some(pod) = change.latest() else { return };
-            for key in [owners.0, owners.1].into_iter().flatten() {
-                if change.new.is_none() || pod.metadata.is_deleting() {
-                    expectations.deletion_seen(&key, &pod.metadata.uid);
-                }
-                queue.add_after(key, SETTLE);
-            }
-            if change.new.is_some() && pod.metadata.controller().is_none() {
-                let all = cache.by(&Index::Namespace(pod.metadata.namespace.clone()));
-                for job in all.iter().filter(|job| job.spec.selector.matches(&pod.metadata.labels)) {
-                    queue.add_after(job.metadata.namespaced_name(), SETTLE);
-                }
-            }
-        });
+        PodEvents {
+            kind: &JOBS,
+            objects: controller.jobs.clone(),
+            selector: |object| &object.spec.selector,
+            queue: controller.queue.clone(),
+            expectations: controller.expectations.clone(),
+            settle: SETTLE,
+        }
+        .register(jobs, pods);
         controller
     }
 

@@ -13,12 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::plan::{Failure, Plan};
 use super::api::{Api, Precondition};
-use super::cache::{Cache, Change, Index};
+use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
 use super::informer::Informer;
 use super::ownership::{Owner, claim};
 use super::pod_control::{create_pods, delete_pods, pod_from_template};
+use super::pod_events::PodEvents;
 use super::queue::{Next, Queue, work};
 use super::view::{Pod, ReplicaSet};
 use berth_client::call::CallError;
@@ -55,25 +56,15 @@ impl ReplicaSets {
             expectations: Arc::default(),
             queue: Arc::default(),
         };
-        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
-        replica_sets.on_change(move |change| {
-            let Some(latest) = change.latest() else { return };
-            if change.new.is_none() {
-                expectations.forget(&latest.metadata.namespaced_name());
-            }
-            let same_spec = change.old.zip(change.new).is_some_and(|(old, new)| {
-                old.metadata.generation == new.metadata.generation
-                    && old.metadata.is_deleting() == new.metadata.is_deleting()
-            });
-            // Most likely this controller's own status write. The sync runs again: the status may rest on an older one.
-            queue.add_after(
-                latest.metadata.namespaced_name(),
-                if same_spec { SETTLE } else { Duration::ZERO },
-            );
-        });
-        let (queue, expectations) = (controller.queue.clone(), controller.expectations.clone());
-        let cache = controller.replica_sets.clone();
-        pods.on_change(move |change| pod_changed(kind, change, &cache, &queue, &expectations));
+        PodEvents {
+            kind,
+            objects: controller.replica_sets.clone(),
+            selector: |object| &object.spec.selector,
+            queue: controller.queue.clone(),
+            expectations: controller.expectations.clone(),
+            settle: SETTLE,
+        }
+        .register(replica_sets, pods);
         controller
     }
 
@@ -173,51 +164,4 @@ impl ReplicaSets {
 pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
     let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     left + Duration::from_millis(50)
-}
-
-fn pod_changed(
-    kind: &'static Resource,
-    change: &Change<'_, Pod>,
-    replica_sets: &Cache<ReplicaSet>,
-    queue: &Queue<NamespacedName>,
-    expectations: &Expectations,
-) {
-    let api_version = kind.api_version();
-    let owner_of = |pod: &Pod| {
-        let owner =
-            pod.metadata.controller().filter(|o| o.kind == kind.kind && o.api_version == api_version)?;
-        let key = NamespacedName::new(&pod.metadata.namespace, &owner.name);
-        let found = replica_sets.get(&key)?;
-        (found.metadata.uid == owner.uid).then_some(key)
-    };
-    let old_owner = change.old.and_then(|pod| owner_of(pod));
-    let new_owner = change.new.and_then(|pod| owner_of(pod));
-    if let Some(key) = &new_owner {
-        if change.old.is_none() {
-            expectations.creations_seen(key, 1);
-        }
-        if change.new.is_some_and(|pod| pod.metadata.is_deleting()) {
-            expectations.deletion_seen(key, change.new.map_or("", |pod| &pod.metadata.uid));
-        }
-        queue.add_after(key.clone(), SETTLE);
-    }
-    if let Some(key) = old_owner {
-        if change.new.is_none() {
-            expectations.deletion_seen(&key, change.old.map_or("", |pod| &pod.metadata.uid));
-        }
-        queue.add_after(key, SETTLE);
-    }
-    let orphan = change.new.filter(|pod| pod.metadata.controller().is_none() && pod.is_active());
-    if let Some(pod) = orphan {
-        let labels_changed = change.old.is_none_or(|old| {
-            old.metadata.labels != pod.metadata.labels || old.metadata.controller().is_some()
-        });
-        if labels_changed {
-            for replica_set in replica_sets.by(&Index::Namespace(pod.metadata.namespace.clone())) {
-                if replica_set.spec.selector.matches(&pod.metadata.labels) {
-                    queue.add_after(replica_set.metadata.namespaced_name(), SETTLE);
-                }
-            }
-        }
-    }
 }
