@@ -36,6 +36,7 @@ macro_rules! resources {
 }
 
 const REGISTRATION: &str = "admissionregistration.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -117,8 +118,16 @@ resources! {
     ROLES = resource(RBAC, "Role", "roles");
     /// `scheduling.k8s.io/v1` PriorityClass.
     PRIORITY_CLASSES = cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses"));
+    /// `storage.k8s.io/v1` CSIDriver.
+    CSI_DRIVERS = cluster_scoped(resource(STORAGE, "CSIDriver", "csidrivers"));
+    /// `storage.k8s.io/v1` CSINode.
+    CSI_NODES = cluster_scoped(resource(STORAGE, "CSINode", "csinodes"));
+    /// `storage.k8s.io/v1` CSIStorageCapacity.
+    CSI_STORAGE_CAPACITIES = resource(STORAGE, "CSIStorageCapacity", "csistoragecapacities");
     /// `storage.k8s.io/v1` StorageClass.
-    STORAGE_CLASSES = cluster_scoped(resource("storage.k8s.io", "StorageClass", "storageclasses"));
+    STORAGE_CLASSES = cluster_scoped(resource(STORAGE, "StorageClass", "storageclasses"));
+    /// `storage.k8s.io/v1` VolumeAttachment.
+    VOLUME_ATTACHMENTS = cluster_scoped(resource(STORAGE, "VolumeAttachment", "volumeattachments"));
 }
 
 /// The characters that RFC 3986 leaves as they are, and `:`, which is valid in segments and queries.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::object::volume::Volume;
 use crate::object::{NodeSelector, NodeSelectorTerm, OwnerReference, Pod, SelectorRequirement, Toleration};
 use crate::read::{DecodeError, decode_at};
 
@@ -136,6 +137,9 @@ impl PodDraft {
 
     /// Adds a volume with a claim. Replaces a volume of the same name.
     pub(super) fn claim_volume(&mut self, volume: &str, claim: &str) {
+        let volumes = &mut self.pod.spec.volumes;
+        volumes.retain(|v| v.name != volume);
+        volumes.push(Volume::of_claim(volume, claim));
         if let Some(volumes) = self.raw_array(&["spec"], "volumes") {
             volumes.retain(|v| v.get("name").and_then(Value::as_str) != Some(volume));
             volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));

@@ -17,6 +17,7 @@ mod node;
 pub mod placement;
 mod pod;
 pub mod time;
+pub mod volume;
 mod workload;
 
 pub use affinity::*;
@@ -26,6 +27,7 @@ pub use meta::*;
 pub use name::NamespacedName;
 pub use node::*;
 pub use pod::*;
+pub use volume::{VolumeDecision, VolumeKind, VolumeObject};
 pub use workload::*;
 
 use serde::{Deserialize, Deserializer};

@@ -10,7 +10,7 @@ pub const METADATA_FIELDS: [&str; 5] =
     ["labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp"];
 
 /// The fields of `spec` that placement or the scheduling queue reads, besides `nodeName`.
-pub const SPEC_FIELDS: [&str; 14] = [
+pub const SPEC_FIELDS: [&str; 15] = [
     "nodeSelector",
     "affinity",
     "tolerations",
@@ -20,6 +20,7 @@ pub const SPEC_FIELDS: [&str; 14] = [
     "priority",
     "priorityClassName",
     "preemptionPolicy",
+    "volumes",
     "initContainers",
     "containers",
     "overhead",
@@ -48,7 +49,7 @@ impl Pod {
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
-            (self.started(), self.is_being_preempted()),
+            (self.started(), self.is_being_preempted(), &spec.volumes),
         )
     }
 }
@@ -139,6 +140,8 @@ mod tests {
             ("/spec/priority", json!(1), true),
             ("/spec/preemptionPolicy", json!("Never"), true),
             ("/spec/containers", json!([{"resources": {"requests": {"cpu": "1"}}}]), true),
+            ("/spec/volumes", json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]), true),
+            ("/spec/volumes", json!([{"name": "v", "emptyDir": {}}]), false),
             ("/spec/overhead", json!({"cpu": "1"}), true),
             ("/spec/activeDeadlineSeconds", json!(1), false),
             ("/status/phase", json!("Running"), false),

@@ -10,7 +10,7 @@ use super::manifest::{DEFAULT_NAMESPACE, display_name};
 use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
 use crate::object::{
     CronJob, Job, Namespace, Node, ObjectMeta, Pod, PodDisruptionBudget, PriorityClass,
-    ReplicationController, Service, Workload as WorkloadObject,
+    ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
 };
 use crate::resource::group_of;
 
@@ -151,6 +151,8 @@ pub struct Inventory {
     pub priority_classes: Vec<Entry<PriorityClass>>,
     /// Pod disruption budgets.
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
+    /// Objects that decide where pods with volumes may run.
+    pub volume_objects: Vec<Entry<VolumeObject>>,
     /// Scheduler configurations, as read.
     pub scheduler_configurations: Vec<Manifest>,
     /// Number of objects of other kinds, by kind and group (`Service.serving.knative.dev`); [`NOT_AN_OBJECT`] for
@@ -229,6 +231,11 @@ impl Inventory {
             Kind::PodDisruptionBudget => {
                 let entry = self.take(kind, manifest, |o: &mut PodDisruptionBudget| &mut o.metadata)?;
                 self.pod_disruption_budgets.push(entry);
+            }
+            Kind::Volume(volume_kind) => {
+                let decoded = VolumeObject::decode(volume_kind, &manifest.value);
+                let entry = self.take_decoded(kind, manifest, decoded, VolumeObject::metadata_mut)?;
+                self.volume_objects.push(entry);
             }
             Kind::Deployment => {
                 self.add_workload(
@@ -318,6 +325,16 @@ impl Inventory {
         metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
     ) -> Result<Entry<T>, InputError> {
         let decoded = decode(&manifest);
+        self.take_decoded(kind, manifest, decoded, metadata_of)
+    }
+
+    fn take_decoded<T>(
+        &mut self,
+        kind: Kind,
+        manifest: Manifest,
+        decoded: Result<T, DecodeError>,
+        metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
+    ) -> Result<Entry<T>, InputError> {
         let Manifest { value, source, .. } = manifest;
         let mut object: T = match decoded {
             Ok(object) => object,

@@ -1,5 +1,6 @@
 //! The kinds that Berth reads from manifests.
 
+use crate::object::VolumeKind;
 use crate::resource::{self, Resource, group_of};
 
 /// A kind that Berth reads, identified by group and name: a Knative `Service` is not one of them.
@@ -31,6 +32,8 @@ pub enum Kind {
     PriorityClass,
     /// `policy` PodDisruptionBudget.
     PodDisruptionBudget,
+    /// An object that decides where pods with volumes may run.
+    Volume(VolumeKind),
     /// `kubescheduler.config.k8s.io` KubeSchedulerConfiguration.
     KubeSchedulerConfiguration,
 }
@@ -54,6 +57,13 @@ impl Kind {
             ("batch", "CronJob") => Kind::CronJob,
             ("scheduling.k8s.io", "PriorityClass") => Kind::PriorityClass,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
+            ("", "PersistentVolume") => Kind::Volume(VolumeKind::PersistentVolume),
+            ("", "PersistentVolumeClaim") => Kind::Volume(VolumeKind::PersistentVolumeClaim),
+            ("storage.k8s.io", "StorageClass") => Kind::Volume(VolumeKind::StorageClass),
+            ("storage.k8s.io", "CSINode") => Kind::Volume(VolumeKind::CsiNode),
+            ("storage.k8s.io", "CSIDriver") => Kind::Volume(VolumeKind::CsiDriver),
+            ("storage.k8s.io", "CSIStorageCapacity") => Kind::Volume(VolumeKind::CsiStorageCapacity),
+            ("storage.k8s.io", "VolumeAttachment") => Kind::Volume(VolumeKind::VolumeAttachment),
             ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration") => Kind::KubeSchedulerConfiguration,
             _ => return None,
         })
@@ -75,6 +85,7 @@ impl Kind {
             Kind::CronJob => resource::CRON_JOBS,
             Kind::PriorityClass => resource::PRIORITY_CLASSES,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
+            Kind::Volume(kind) => kind.resource(),
             Kind::KubeSchedulerConfiguration => return None,
         })
     }

@@ -118,7 +118,7 @@ impl fmt::Display for Manifest {
 }
 
 /// The name of an object in messages: `Pod default/web`, `Node n1`.
-pub(super) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
+pub(crate) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace, name) {
         (_, "") => kind.to_owned(),
         ("", name) => format!("{kind} {name}"),

@@ -13,7 +13,7 @@ mod integer_bounds;
 mod inventory;
 mod json;
 mod kind;
-mod manifest;
+pub(crate) mod manifest;
 mod scalar;
 mod yaml;
 

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::object::Pod;
+use crate::object::{Pod, VolumeKind, VolumeObject};
 
 fn manifests(text: &str) -> Vec<Manifest> {
     collect_manifests(text, "f").unwrap()
@@ -385,4 +385,41 @@ fn carriage_returns_in_an_under_indented_scalar_do_not_make_reading_slow() {
     assert!(read.is_err() || read.is_ok_and(|m| m.len() == 1));
     let carriage_returns_only = "apiVersion: v1\rkind: Pod\rmetadata:\r  name: \"a\rb\"\r";
     assert_eq!(collect_manifests(carriage_returns_only, "cr.yaml").unwrap()[0].name(), "a b");
+}
+
+#[test]
+fn volume_objects_are_read_and_malformed_ones_are_named() {
+    let inventory = Inventory::from_text(
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {resources: {requests: {storage: 1Gi}}}\n---\n\
+         apiVersion: storage.k8s.io/v1\nkind: CSINode\nmetadata: {name: node}\nspec: {drivers: [{name: d, allocatable: {count: 2}}]}\n",
+    );
+    let objects: Vec<_> = inventory.unwrap().volume_objects.into_iter().map(|entry| entry.object).collect();
+    let VolumeObject::PersistentVolumeClaim(claim) = &objects[0] else { panic!("{objects:?}") };
+    assert_eq!((claim.requested().units(), claim.metadata.namespace.as_str()), (1 << 30, "default"));
+    assert_eq!(objects[1].kind(), VolumeKind::CsiNode);
+    let error = |text| input_error(text);
+    assert_eq!(
+        error(
+            "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: lots}}\n"
+        ),
+        "input:1: PersistentVolume v: spec.capacity.storage: \"lots\" is not a quantity: write a number with an optional \
+         suffix, such as 100m, 0.5, 2, 1e3, 128Mi or 1.5Gi"
+    );
+    assert_eq!(
+        error(
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: a}\nspec: {accessModes: all}\n"
+        ),
+        "input:1: PersistentVolumeClaim a/c: spec.accessModes: invalid type: string \"all\", expected a sequence"
+    );
+}
+
+#[test]
+fn of_the_volumes_of_a_pod_those_that_placement_depends_on_are_kept() {
+    let inventory = Inventory::from_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {volumes: [{name: a, emptyDir: {}}, \
+         {name: b, persistentVolumeClaim: {claimName: c}}, {name: c, gcePersistentDisk: {pdName: d}}, {name: d, projected: {}}]}\n",
+    );
+    let names: Vec<_> =
+        inventory.unwrap().pods[0].object.spec.volumes.iter().map(|v| v.name.clone()).collect();
+    assert_eq!(names, ["b", "c"]);
 }

@@ -1,6 +1,6 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::object::{Namespace, Node, Pod, Service};
+use berth_api::object::{Namespace, Node, Pod, Service, VolumeKind, VolumeObject};
 use berth_api::rules::Selector;
 
 use std::sync::PoisonError;
@@ -56,6 +56,19 @@ impl Cluster {
     /// Removes a node. Its pods stay assigned to it by name, and count nowhere.
     pub fn remove_node(&mut self, name: &str) {
         self.state.remove_node(name);
+        self.updated();
+    }
+
+    /// Adds or changes a persistent volume, a claim, a storage class, or another object that decides where pods with
+    /// volumes may run.
+    pub fn set_volume_object(&mut self, object: VolumeObject) {
+        self.state.set_volume_object(object);
+        self.updated();
+    }
+
+    /// Removes such an object, if it exists; `namespace` is empty for a cluster-scoped one.
+    pub fn remove_volume_object(&mut self, kind: VolumeKind, namespace: &str, name: &str) {
+        self.state.remove_volume_object(kind, namespace, name);
         self.updated();
     }
 

@@ -28,6 +28,7 @@ mod table;
 pub(crate) mod topology;
 pub(crate) mod uid;
 mod update;
+pub(crate) mod volume;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ use self::signature::{LabelSet, Signatures};
 use self::spread::DefaultSpread;
 use self::table::Table;
 use self::topology::Topologies;
+use self::volume::Volumes;
 use self::workload::WorkloadSelectors;
 
 pub(crate) use self::lease::Freed;
@@ -79,6 +81,7 @@ pub(crate) struct State {
     default_spreads: Table<DefaultSpread>,
     allocatables: Table<Arc<Allocatable>>,
     workloads: WorkloadSelectors,
+    pub(crate) volumes: Volumes,
     pub(crate) changes: ChangeLog,
     pub(crate) name_order: NameOrder,
     /// Changes since they were last taken, if they are recorded at all.
@@ -122,6 +125,7 @@ impl State {
             default_spreads: Table::default(),
             allocatables: Table::default(),
             workloads: WorkloadSelectors::default(),
+            volumes: Volumes::default(),
             changes: ChangeLog::default(),
             name_order: NameOrder::default(),
             recorded: None,

@@ -1,0 +1,162 @@
+//! Volumes: the objects that decide where a pod with volumes may run, and the volumes of a pod.
+
+mod persistent;
+mod source;
+mod storage;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::persistent::*;
+pub(super) use self::source::placement_volumes;
+pub use self::source::*;
+pub use self::storage::*;
+use super::ObjectMeta;
+use crate::read::manifest::display_name;
+use crate::read::{DecodeError, Kind, decode_at};
+use crate::resource::{self, Resource};
+
+/// The kinds of [`VolumeObject`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VolumeKind {
+    /// `v1` PersistentVolume.
+    PersistentVolume,
+    /// `v1` PersistentVolumeClaim.
+    PersistentVolumeClaim,
+    /// `storage.k8s.io` StorageClass.
+    StorageClass,
+    /// `storage.k8s.io` CSINode.
+    CsiNode,
+    /// `storage.k8s.io` CSIDriver.
+    CsiDriver,
+    /// `storage.k8s.io` CSIStorageCapacity.
+    CsiStorageCapacity,
+    /// `storage.k8s.io` VolumeAttachment.
+    VolumeAttachment,
+}
+
+impl VolumeKind {
+    /// All kinds.
+    pub const ALL: [VolumeKind; 7] = [
+        VolumeKind::PersistentVolume,
+        VolumeKind::PersistentVolumeClaim,
+        VolumeKind::StorageClass,
+        VolumeKind::CsiNode,
+        VolumeKind::CsiDriver,
+        VolumeKind::CsiStorageCapacity,
+        VolumeKind::VolumeAttachment,
+    ];
+
+    /// The resource that objects of this kind belong to.
+    pub fn resource(self) -> Resource {
+        match self {
+            VolumeKind::PersistentVolume => resource::PERSISTENT_VOLUMES,
+            VolumeKind::PersistentVolumeClaim => resource::PERSISTENT_VOLUME_CLAIMS,
+            VolumeKind::StorageClass => resource::STORAGE_CLASSES,
+            VolumeKind::CsiNode => resource::CSI_NODES,
+            VolumeKind::CsiDriver => resource::CSI_DRIVERS,
+            VolumeKind::CsiStorageCapacity => resource::CSI_STORAGE_CAPACITIES,
+            VolumeKind::VolumeAttachment => resource::VOLUME_ATTACHMENTS,
+        }
+    }
+}
+
+/// An object that decides where pods with volumes may run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VolumeObject {
+    /// A persistent volume.
+    PersistentVolume(Box<PersistentVolume>),
+    /// A claim.
+    PersistentVolumeClaim(Box<PersistentVolumeClaim>),
+    /// A storage class.
+    StorageClass(StorageClass),
+    /// The CSI drivers of a node.
+    CsiNode(CsiNode),
+    /// A CSI driver.
+    CsiDriver(CsiDriver),
+    /// The free capacity of a driver in a topology.
+    CsiStorageCapacity(CsiStorageCapacity),
+    /// An attachment of a volume to a node.
+    VolumeAttachment(VolumeAttachment),
+}
+
+impl VolumeObject {
+    /// Decodes an object of a kind.
+    ///
+    /// # Errors
+    /// The first field with a wrong type; the error names the object.
+    pub fn decode(kind: VolumeKind, value: &Value) -> Result<VolumeObject, DecodeError> {
+        let text = |path| value.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        let object = display_name(Kind::Volume(kind).name(), namespace, name);
+        Ok(match kind {
+            VolumeKind::PersistentVolume => VolumeObject::PersistentVolume(decode_at(value, "", &object)?),
+            VolumeKind::PersistentVolumeClaim => {
+                VolumeObject::PersistentVolumeClaim(decode_at(value, "", &object)?)
+            }
+            VolumeKind::StorageClass => VolumeObject::StorageClass(decode_at(value, "", &object)?),
+            VolumeKind::CsiNode => VolumeObject::CsiNode(decode_at(value, "", &object)?),
+            VolumeKind::CsiDriver => VolumeObject::CsiDriver(decode_at(value, "", &object)?),
+            VolumeKind::CsiStorageCapacity => {
+                VolumeObject::CsiStorageCapacity(decode_at(value, "", &object)?)
+            }
+            VolumeKind::VolumeAttachment => VolumeObject::VolumeAttachment(decode_at(value, "", &object)?),
+        })
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> VolumeKind {
+        match self {
+            VolumeObject::PersistentVolume(_) => VolumeKind::PersistentVolume,
+            VolumeObject::PersistentVolumeClaim(_) => VolumeKind::PersistentVolumeClaim,
+            VolumeObject::StorageClass(_) => VolumeKind::StorageClass,
+            VolumeObject::CsiNode(_) => VolumeKind::CsiNode,
+            VolumeObject::CsiDriver(_) => VolumeKind::CsiDriver,
+            VolumeObject::CsiStorageCapacity(_) => VolumeKind::CsiStorageCapacity,
+            VolumeObject::VolumeAttachment(_) => VolumeKind::VolumeAttachment,
+        }
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &ObjectMeta {
+        match self {
+            VolumeObject::PersistentVolume(o) => &o.metadata,
+            VolumeObject::PersistentVolumeClaim(o) => &o.metadata,
+            VolumeObject::StorageClass(o) => &o.metadata,
+            VolumeObject::CsiNode(o) => &o.metadata,
+            VolumeObject::CsiDriver(o) => &o.metadata,
+            VolumeObject::CsiStorageCapacity(o) => &o.metadata,
+            VolumeObject::VolumeAttachment(o) => &o.metadata,
+        }
+    }
+
+    /// The metadata, to change it.
+    pub fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            VolumeObject::PersistentVolume(o) => &mut o.metadata,
+            VolumeObject::PersistentVolumeClaim(o) => &mut o.metadata,
+            VolumeObject::StorageClass(o) => &mut o.metadata,
+            VolumeObject::CsiNode(o) => &mut o.metadata,
+            VolumeObject::CsiDriver(o) => &mut o.metadata,
+            VolumeObject::CsiStorageCapacity(o) => &mut o.metadata,
+            VolumeObject::VolumeAttachment(o) => &mut o.metadata,
+        }
+    }
+}
+
+/// What a decision does about the claims of the pod that are not bound yet. The names are those of the pod's
+/// namespace; both lists are sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct VolumeDecision {
+    /// Claims to bind to existing volumes: the claim, and the volume.
+    pub bind: Vec<(String, String)>,
+    /// Claims whose volumes are to be provisioned for the chosen node.
+    pub provision: Vec<String>,
+}
+
+impl VolumeDecision {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.bind.is_empty() && self.provision.is_empty()
+    }
+}

@@ -1,0 +1,269 @@
+//! The volumes of a pod, and the kinds of disks behind volumes.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::persistent::PersistentVolumeClaimSpec;
+use crate::object::nullable;
+
+/// A volume of a pod, as far as placement depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// A claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_volume_claim: Option<ClaimVolume>,
+    /// A claim that is created for the pod, named after the pod and the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ephemeral: Option<EphemeralVolume>,
+    /// A CSI volume without a claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub csi: Option<CsiVolume>,
+    /// An AWS disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
+    /// A GCE disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gce_persistent_disk: Option<GcePersistentDisk>,
+    /// An Azure disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_disk: Option<AzureDisk>,
+    /// An Azure file share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_file: Option<AzureFile>,
+    /// An OpenStack volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cinder: Option<Cinder>,
+    /// A vSphere volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vsphere_volume: Option<VsphereVolume>,
+    /// A Portworx volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portworx_volume: Option<PortworxVolume>,
+    /// An iSCSI disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi: Option<Iscsi>,
+    /// A Ceph disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rbd: Option<Rbd>,
+    /// An image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageVolume>,
+}
+
+impl Volume {
+    /// A volume with a claim.
+    pub fn of_claim(name: &str, claim_name: &str) -> Volume {
+        let claim = ClaimVolume { claim_name: claim_name.to_owned() };
+        Volume { name: name.to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() }
+    }
+
+    /// Whether placement depends on it.
+    fn matters(&self) -> bool {
+        let Volume { persistent_volume_claim, ephemeral, csi, iscsi, rbd, image, .. } = self;
+        let has_claim = persistent_volume_claim.is_some() || ephemeral.is_some();
+        let has_disk = iscsi.is_some() || rbd.is_some() || !self.in_tree_disks().is_empty();
+        has_claim || has_disk || csi.is_some() || image.is_some()
+    }
+
+    /// Its in-tree disks with a CSI driver that replaces them; at most one in a valid volume.
+    pub fn in_tree_disks(&self) -> InTreeDisks<'_> {
+        InTreeDisks {
+            aws_elastic_block_store: self.aws_elastic_block_store.as_ref(),
+            gce_persistent_disk: self.gce_persistent_disk.as_ref(),
+            azure_disk: self.azure_disk.as_ref(),
+            azure_file: self.azure_file.as_ref(),
+            cinder: self.cinder.as_ref(),
+            vsphere_volume: self.vsphere_volume.as_ref(),
+            portworx_volume: self.portworx_volume.as_ref(),
+        }
+    }
+}
+
+/// Reads the volumes of a pod and keeps those that placement depends on: nearly every pod has others, such as the
+/// token of its service account.
+pub(in crate::object) fn placement_volumes<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Volume>, D::Error> {
+    let mut volumes: Vec<Volume> = nullable(deserializer)?;
+    volumes.retain(Volume::matters);
+    Ok(volumes)
+}
+
+/// In-tree disks, where there are any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InTreeDisks<'a> {
+    /// An AWS disk.
+    pub aws_elastic_block_store: Option<&'a AwsElasticBlockStore>,
+    /// A GCE disk.
+    pub gce_persistent_disk: Option<&'a GcePersistentDisk>,
+    /// An Azure disk.
+    pub azure_disk: Option<&'a AzureDisk>,
+    /// An Azure file share.
+    pub azure_file: Option<&'a AzureFile>,
+    /// An OpenStack volume.
+    pub cinder: Option<&'a Cinder>,
+    /// A vSphere volume.
+    pub vsphere_volume: Option<&'a VsphereVolume>,
+    /// A Portworx volume.
+    pub portworx_volume: Option<&'a PortworxVolume>,
+}
+
+impl InTreeDisks<'_> {
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self == InTreeDisks::default()
+    }
+}
+
+/// A reference to a claim in the pod's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimVolume {
+    /// Name of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub claim_name: String,
+}
+
+/// A generic ephemeral volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EphemeralVolume {
+    /// The claim that is created for the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_claim_template: Option<VolumeClaimTemplate>,
+}
+
+/// The template of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeClaimTemplate {
+    /// The specification of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeClaimSpec,
+}
+
+/// A CSI volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiVolume {
+    /// Name of the driver.
+    #[serde(deserialize_with = "nullable")]
+    pub driver: String,
+    /// What the driver calls the volume; empty in a pod's own CSI volume.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub volume_handle: String,
+}
+
+/// An AWS disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AwsElasticBlockStore {
+    /// The disk.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// A GCE disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GcePersistentDisk {
+    /// The disk.
+    #[serde(deserialize_with = "nullable")]
+    pub pd_name: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// An Azure disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AzureDisk {
+    /// The disk.
+    #[serde(rename = "diskURI", deserialize_with = "nullable")]
+    pub disk_uri: String,
+}
+
+/// An Azure file share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AzureFile {
+    /// Name of the secret with the storage account.
+    #[serde(deserialize_with = "nullable")]
+    pub secret_name: String,
+    /// Name of the share.
+    #[serde(deserialize_with = "nullable")]
+    pub share_name: String,
+}
+
+/// An OpenStack volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Cinder {
+    /// The disk.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
+}
+
+/// A vSphere volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VsphereVolume {
+    /// The disk.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_path: String,
+}
+
+/// A Portworx volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PortworxVolume {
+    /// The disk.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
+}
+
+/// An iSCSI disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Iscsi {
+    /// The qualified name.
+    #[serde(deserialize_with = "nullable")]
+    pub iqn: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// A Ceph disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rbd {
+    /// The addresses of the monitors.
+    #[serde(deserialize_with = "nullable")]
+    pub monitors: Vec<String>,
+    /// The image.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// The pool; the API server's default is `rbd`.
+    #[serde(deserialize_with = "nullable")]
+    pub pool: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// An image as a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageVolume {
+    /// The image.
+    #[serde(deserialize_with = "nullable")]
+    pub reference: String,
+}
