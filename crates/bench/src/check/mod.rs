@@ -3,12 +3,14 @@
 //! Written from the documentation of the Kubernetes API on the typed objects. It shares no code with the engine, so that
 //! it does not repeat the engine's mistakes. It expects pods that were placed one after the other and stay. Capacity,
 //! ports, taints, node affinity and anti-affinity are checked with all pods placed; affinity and spread at the time of
-//! each pod's placement. Init containers and the extensions of the proposals are not supported.
+//! each pod's placement. Init containers and the extensions of the proposals are not supported. [`volumes`] checks claims,
+//! volumes and the pods that use them.
 
 mod node_rules;
 mod pod_rules;
 mod selectors;
 mod spread;
+pub mod volumes;
 
 use berth_api::object::{Namespace, Node, Pod};
 use serde::Serialize;

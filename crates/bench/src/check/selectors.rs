@@ -1,7 +1,7 @@
 //! Selectors.
 
 use berth_api::object::{
-    LabelSelector, Namespace, Node, Pod, PodAffinityTerm, SelectorRequirement, StringMap,
+    LabelSelector, Namespace, Node, NodeSelector, Pod, PodAffinityTerm, SelectorRequirement, StringMap,
 };
 
 /// Whether labels are selected; an absent selector selects none.
@@ -31,17 +31,21 @@ pub fn accepts_node(pod: &Pod, node: &Node) -> bool {
     let labels = &node.metadata.labels;
     let required = pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
     let required = required.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-    let is_named = |r: &SelectorRequirement| r.key == "metadata.name" && meets(r, Some(&node.metadata.name));
     (pod.spec.node_name.is_empty() || pod.spec.node_name == node.metadata.name)
         && pod.spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-        && required.is_none_or(|selector| {
-            selector.node_selector_terms.iter().any(|term| {
-                let is_empty = term.match_expressions.is_empty() && term.match_fields.is_empty();
-                !is_empty
-                    && term.match_expressions.iter().all(|r| meets(r, labels.get(&r.key)))
-                    && term.match_fields.iter().all(is_named)
-            })
-        })
+        && required.is_none_or(|selector| selects_node(selector, node))
+}
+
+/// Whether one of the terms selects a node.
+pub fn selects_node(selector: &NodeSelector, node: &Node) -> bool {
+    let labels = &node.metadata.labels;
+    let is_named = |r: &SelectorRequirement| r.key == "metadata.name" && meets(r, Some(&node.metadata.name));
+    selector.node_selector_terms.iter().any(|term| {
+        let is_empty = term.match_expressions.is_empty() && term.match_fields.is_empty();
+        !is_empty
+            && term.match_expressions.iter().all(|r| meets(r, labels.get(&r.key)))
+            && term.match_fields.iter().all(is_named)
+    })
 }
 
 /// Whether a term of `pod` selects pods of template `other`.

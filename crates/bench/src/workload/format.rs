@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::ResourceList;
+use berth_api::object::volume::VolumeNodeResources;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -67,11 +68,18 @@ pub(super) struct CreateNodes {
     pub unique_node_label_strategy: Option<UniqueNodeLabelStrategy>,
 }
 
-/// Allocatable amounts that differ from the template's.
+/// Allocatable amounts that differ from the template's, and the contents of the nodes' CSINodes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NodeAllocatableStrategy {
+    #[serde(default)]
     pub node_allocatable: ResourceList,
+    /// How many volumes each driver can attach.
+    #[serde(default)]
+    pub csi_node_allocatable: BTreeMap<String, VolumeNodeResources>,
+    /// The in-tree plugins whose disks a CSI driver attaches.
+    #[serde(default)]
+    pub migrated_plugins: Vec<String>,
 }
 
 /// A label whose values the nodes take in turn.
@@ -106,6 +114,9 @@ pub(super) struct CreatePods {
     _skip_wait_to_completion: bool,
     pub namespace: Option<String>,
     pub pod_template_path: Option<String>,
+    /// Each pod gets a volume and a claim, bound to each other.
+    pub persistent_volume_template_path: Option<String>,
+    pub persistent_volume_claim_template_path: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -7,6 +7,7 @@
 mod format;
 mod run;
 mod templates;
+mod volumes;
 
 use std::path::{Path, PathBuf};
 

@@ -13,6 +13,7 @@ use super::format::{
     Case, CreateAny, CreateNamespaces, CreateNodes, CreatePodSets, CreatePods, Op, Workload, parse,
 };
 use super::templates::Templates;
+use super::volumes::{VolumeTemplates, csi_node};
 use super::{Measured, Stop};
 use crate::measure::{Checksum, Samples, peak_rss_bytes, reset_peak_rss, timed};
 
@@ -136,6 +137,9 @@ impl<'a> Runner<'a> {
                 labels.insert(strategy.label_key.clone(), name);
             }
             self.cluster.set_node(&node);
+            if let Some(strategy) = &op.node_allocatable_strategy {
+                self.cluster.set_volume_object(csi_node(strategy, &node.metadata.name));
+            }
         }
         Ok(())
     }
@@ -176,9 +180,14 @@ impl<'a> Runner<'a> {
         let namespace = op.namespace.clone().unwrap_or_else(|| format!("namespace-{index}"));
         self.need_namespace(&namespace);
         template.metadata.namespace = namespace;
-        let made = |runner: &mut Self| {
+        let volumes = VolumeTemplates::of(op, &mut self.templates)?;
+        let made = |runner: &mut Self, i: usize| {
             let mut pod = template.clone();
             runner.name(&mut pod.metadata);
+            if let Some(volumes) = &volumes {
+                let objects = volumes.give(&mut pod, i);
+                objects.into_iter().for_each(|object| runner.cluster.set_volume_object(object));
+            }
             let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
             let admission = admit(&mut pod, &options);
             match admission.errors.first() {
@@ -187,8 +196,8 @@ impl<'a> Runner<'a> {
             }
         };
         if !op.collect_metrics {
-            for _ in 0..count {
-                let pod = made(self)?;
+            for i in 0..count {
+                let pod = made(self, i)?;
                 let prepared = self.cluster.prepare(&pod);
                 let outcome = self.cluster.place(&prepared);
                 self.setup_unplaced += usize::from(outcome.node().is_none());
@@ -196,7 +205,7 @@ impl<'a> Runner<'a> {
             }
             return Ok(());
         }
-        let pods = (0..count).map(|_| made(self)).collect::<Result<Vec<_>, Stop>>()?;
+        let pods = (0..count).map(|i| made(self, i)).collect::<Result<Vec<_>, Stop>>()?;
         let (prepared, duration) =
             timed(|| pods.iter().map(|pod| self.cluster.prepare(pod)).collect::<Vec<_>>());
         self.prepare += duration;

@@ -9,8 +9,8 @@ use berth_bench::workload::{Report, Status, WorkloadFile};
 /// The files, or none where the shared folder is missing.
 fn files() -> Vec<WorkloadFile> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads");
-    let paths =
-        ["affinity", "misc", "topology_spreading"].map(|f| folder.join(f).join("performance-config.yaml"));
+    let paths = ["affinity", "misc", "topology_spreading", "volumes"]
+        .map(|f| folder.join(f).join("performance-config.yaml"));
     if !folder.exists() {
         eprintln!("{} not found: no workloads are run", folder.display());
         return Vec::new();
@@ -30,8 +30,8 @@ fn every_file_is_read() {
         .iter()
         .map(|f| f.cases.iter().map(|c| (c.name.clone(), c.workloads.len())).collect())
         .collect();
-    if let [affinity, misc, spreading] = names.as_slice() {
-        assert_eq!((affinity.len(), misc.len(), spreading.len()), (12, 9, 4));
+    if let [affinity, misc, spreading, volumes] = names.as_slice() {
+        assert_eq!((affinity.len(), misc.len(), spreading.len(), volumes.len()), (12, 9, 4, 5));
         assert!(names.iter().flatten().all(|(_, n_workloads)| *n_workloads >= 3));
     }
 }
@@ -66,7 +66,7 @@ fn small_workloads_run_to_their_end_and_decide_the_same_again() {
                         let expected = workload.params["measurePods"].as_u64().unwrap();
                         assert_eq!(result.figures.decisions as u64, expected, "{label}");
                         // Pods are not preempted here.
-                        let unplaced = if name == "PreemptionBasic" { expected } else { 0 };
+                        let unplaced = if name.starts_with("Preemption") { expected } else { 0 };
                         assert_eq!(result.unplaced as u64, unplaced, "{label}");
                     }
                 }
@@ -170,13 +170,16 @@ fn what_is_not_supported_is_named() {
     };
     let not_supported = |reason: &str| (Status::NotSupported, reason.to_owned());
     assert_eq!(reason("op", "  - {opcode: sleep, duration: 1s}", POD), not_supported("operation sleep"));
-    let volumes = "  - {opcode: createPods, count: 1, persistentVolumeTemplatePath: pv.yaml}";
-    assert_eq!(reason("field", volumes, POD), not_supported("persistentVolumeTemplatePath of createPods"));
+    let field = "  - {opcode: createPods, count: 1, steadyState: true}";
+    assert_eq!(reason("field", field, POD), not_supported("steadyState of createPods"));
     let pod = POD.replace("p-", "\"{{.Index}}-\"");
     assert_eq!(
         reason("placeholder", "  - {opcode: barrier}", &pod),
         not_supported("pod.yaml: placeholders in a template")
     );
+    let volumes = "  - {opcode: createPods, count: 1, persistentVolumeClaimTemplatePath: none/pvc.yaml, persistentVolumeTemplatePath: pv.yaml}";
+    let (status, text) = reason("pvc", volumes, POD);
+    assert_eq!((status, text.split_once(": ").unwrap().0), (Status::Failed, "none/pvc.yaml"));
     let (status, text) = reason("count", "  - {opcode: createNodes, countParam: $m}", POD);
     assert_eq!((status, text.as_str()), (Status::Failed, "createNodes: there is no parameter \"m\""));
 }

@@ -1,0 +1,186 @@
+//! Each violation is planted beside the same state without it.
+
+use berth_api::read::Inventory;
+
+use super::VolumeRule::*;
+use super::*;
+
+const NODES: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/zone: z1}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: b, labels: {topology.kubernetes.io/zone: z2}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: c}}
+"#;
+
+/// The rules that a state violates, besides the nodes a, b and c.
+fn violated(objects: &[String]) -> Vec<VolumeRule> {
+    let text = format!("{NODES}---\n{}", objects.join("\n---\n"));
+    let inventory = Inventory::from_text(&text).unwrap();
+    let state = VolumeState::new(
+        inventory.nodes.into_iter().map(|e| e.object),
+        inventory.pods.into_iter().map(|e| e.object),
+        inventory.volume_objects.into_iter().map(|e| e.object),
+    );
+    state.check().into_iter().map(|v| v.rule).collect()
+}
+
+const NONE: [VolumeRule; 0] = [];
+
+/// A pod on a node, with these volumes.
+fn pod(name: &str, node: &str, volumes: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, uid: {name}}}, spec: {{nodeName: {node}, volumes: [{volumes}]}}}}"
+    )
+}
+
+/// A pod with a claim of its own name.
+fn user(name: &str, node: &str) -> String {
+    pod(name, node, &claimed(name))
+}
+
+fn claimed(claim: &str) -> String {
+    format!("{{name: v, persistentVolumeClaim: {{claimName: {claim}}}}}")
+}
+
+/// A claim that a controller has bound to a volume.
+fn claim(name: &str, volume: &str, access_mode: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, uid: {name},
+         annotations: {{pv.kubernetes.io/bound-by-controller: 'yes'}}}},
+         spec: {{volumeName: {volume}, accessModes: [{access_mode}], resources: {{requests: {{storage: 2Gi}}}}}},
+         status: {{phase: Bound}}}}"
+    )
+}
+
+/// A volume that is bound to a claim.
+fn volume(name: &str, claim: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}},
+         spec: {{capacity: {{storage: 2Gi}}, accessModes: [ReadWriteOnce, ReadWriteOncePod],
+                claimRef: {{namespace: default, name: {claim}}}{spec}}}, status: {{phase: Bound}}}}"
+    )
+}
+
+#[test]
+fn claims_and_volumes_belong_together_in_pairs() {
+    let (rwo, plain) = ("ReadWriteOnce", "");
+    let pair = [claim("x", "v", rwo), volume("v", "x", plain)];
+    assert_eq!(violated(&pair), NONE);
+    assert_eq!(violated(&[&pair[..], &[volume("w", "x", plain)]].concat()), [ClaimBoundTwice]);
+    assert_eq!(violated(&[&pair[..], &[claim("z", "v", rwo)]].concat()), [VolumeBoundTwice, HalfBound]);
+    assert_eq!(violated(&pair[..1]), [HalfBound]);
+    // A claim of that name was there before: the volume is not bound to this one.
+    let former = volume("w", "x", plain).replace("name: x", "name: x, uid: former");
+    assert_eq!(violated(&[&pair[..], &[former]].concat()), NONE);
+}
+
+#[test]
+fn volumes_have_what_their_claims_ask_for() {
+    let bound = |spec: &str, claim: &dyn Fn(String) -> String| {
+        violated(&[claim(self::claim("x", "v", "ReadWriteOnce")), volume("v", "x", spec)])
+    };
+    let same = |text: String| text;
+    assert_eq!(bound("", &same), NONE);
+    assert_eq!(bound("", &|text| text.replace("2Gi", "3Gi")), [UnsuitableVolume]);
+    assert_eq!(bound("", &|text| text.replace("ReadWriteOnce", "ReadWriteMany")), [UnsuitableVolume]);
+    assert_eq!(bound(", volumeMode: Block", &same), [UnsuitableVolume]);
+    assert_eq!(bound(", storageClassName: fast", &same), [UnsuitableVolume]);
+    // What a user has bound is the user's affair.
+    assert_eq!(bound("", &|text| text.replace("2Gi", "3Gi").replace("bound-by-controller", "x")), NONE);
+}
+
+#[test]
+fn pods_are_where_their_volumes_are() {
+    let affinity = ", nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions:
+        [{key: topology.kubernetes.io/zone, operator: In, values: [z1]}]}]}}";
+    let on =
+        |node: &str, volume: String| violated(&[user("x", node), claim("x", "v", "ReadWriteOnce"), volume]);
+    assert_eq!(on("a", volume("v", "x", affinity)), NONE);
+    assert_eq!(on("b", volume("v", "x", affinity)), [VolumeNodeAffinity]);
+    assert_eq!(on("c", volume("v", "x", affinity)), [VolumeNodeAffinity]);
+    let labelled = |key: &str, zones: &str| {
+        volume("v", "x", "").replace("name: v}", &format!("name: v, labels: {{{key}: {zones}}}}}"))
+    };
+    assert_eq!(on("a", labelled("topology.kubernetes.io/zone", "z1__z3")), NONE);
+    assert_eq!(on("b", labelled("topology.kubernetes.io/zone", "z1__z3")), [VolumeZone]);
+    assert_eq!(on("b", labelled("failure-domain.beta.kubernetes.io/zone", "z1")), [VolumeZone]);
+    assert_eq!(on("b", labelled("topology.kubernetes.io/region", "r")), [VolumeZone]);
+    // A node without zone and region.
+    assert_eq!(on("c", labelled("topology.kubernetes.io/zone", "z1")), NONE);
+}
+
+#[test]
+fn pods_with_nodes_have_bound_claims_of_their_own() {
+    let unbound = claim("x", "''", "ReadWriteOnce").replace("phase: Bound", "phase: Pending");
+    assert_eq!(violated(&[user("x", "a")]), [UnboundClaim]);
+    assert_eq!(violated(&[user("x", "a"), unbound.clone()]), [UnboundClaim]);
+    assert_eq!(violated(&[user("x", "a"), unbound.replace("Pending", "Lost")]), NONE);
+    let ephemeral = |owner: &str| {
+        let own = format!(
+            "name: x-v, ownerReferences: [{{apiVersion: v1, kind: Pod, name: x, uid: {owner}, controller: true}}],"
+        );
+        violated(&[
+            pod("x", "a", "{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}"),
+            claim("x-v", "v", "ReadWriteOnce").replace("name: x-v,", &own),
+            volume("v", "x-v", ""),
+        ])
+    };
+    assert_eq!(ephemeral("x"), NONE);
+    assert_eq!(ephemeral("z"), [ForeignClaim]);
+}
+
+#[test]
+fn nodes_attach_no_more_than_they_can() {
+    let csi_node = |count: usize| {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: a, annotations:
+             {{storage.alpha.kubernetes.io/migrated-plugins: 'kubernetes.io/gce-pd,kubernetes.io/aws-ebs'}}}},
+             spec: {{drivers: [{{name: ebs.csi.aws.com, nodeID: a, allocatable: {{count: {count}}}}}]}}}}"
+        )
+    };
+    let attached = |count: usize, second: &str| {
+        let first = ", csi: {driver: ebs.csi.aws.com, volumeHandle: d1}";
+        let bound = ["x", "z"].map(|name| claim(name, name, "ReadWriteOnce"));
+        let volumes = [volume("x", "x", first), volume("z", "z", second)];
+        violated(&[&[csi_node(count), user("x", "a"), user("z", "a")], &bound[..], &volumes[..]].concat())
+    };
+    assert_eq!(attached(2, ", csi: {driver: ebs.csi.aws.com, volumeHandle: d2}"), NONE);
+    assert_eq!(attached(1, ", csi: {driver: ebs.csi.aws.com, volumeHandle: d2}"), [AttachLimit]);
+    assert_eq!(attached(1, ", csi: {driver: ebs.csi.aws.com, volumeHandle: d1}"), NONE);
+    assert_eq!(attached(1, ", csi: {driver: other, volumeHandle: d2}"), NONE);
+    assert_eq!(attached(1, ", awsElasticBlockStore: {volumeID: d2}"), [AttachLimit]);
+    assert_eq!(attached(1, ", cinder: {volumeID: d2}"), NONE);
+}
+
+#[test]
+fn what_only_one_pod_can_use() {
+    let shared = |access_mode: &str, node: &str| {
+        let second = pod("z", node, &claimed("x"));
+        violated(&[user("x", "a"), second, claim("x", "v", access_mode), volume("v", "x", "")])
+    };
+    assert_eq!(shared("ReadWriteOnce", "a"), NONE);
+    assert_eq!(shared("ReadWriteOncePod", "a"), [ReadWriteOncePod]);
+    let disks = |disk: &str, node: &str| {
+        let disk = format!("{{name: d, {disk}}}");
+        violated(&[pod("x", "a", &disk), pod("z", node, &disk)])
+    };
+    assert_eq!(disks("gcePersistentDisk: {pdName: d}", "a"), [DiskConflict]);
+    assert_eq!(disks("gcePersistentDisk: {pdName: d}", "b"), NONE);
+    assert_eq!(disks("gcePersistentDisk: {pdName: d, readOnly: true}", "a"), NONE);
+    assert_eq!(disks("awsElasticBlockStore: {volumeID: d, readOnly: true}", "a"), [DiskConflict]);
+    assert_eq!(disks("iscsi: {iqn: d}", "a"), [DiskConflict]);
+    assert_eq!(disks("rbd: {monitors: [m, k], image: i, pool: p}", "a"), [DiskConflict]);
+}
+
+#[test]
+fn pods_wait_for_a_reason() {
+    let waiting = |status: &str| {
+        violated(&[format!("{{apiVersion: v1, kind: Pod, metadata: {{name: x}}, status: {{{status}}}}}")])
+    };
+    let condition = "type: PodScheduled, status: 'False', reason: Unschedulable";
+    assert_eq!(waiting(&format!("conditions: [{{{condition}, message: m}}]")), NONE);
+    assert_eq!(waiting("phase: Succeeded"), NONE);
+    assert_eq!(waiting(""), [NoReason]);
+    assert_eq!(waiting(&format!("conditions: [{{{condition}}}]")), [NoReason]);
+}
