@@ -7,33 +7,37 @@ use berth_api::object::{Node, Pod};
 
 use super::{
     Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation,
-    image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_unschedulable, preemption,
-    resources_fit, taint_toleration, topology_spread,
+    image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_unschedulable,
+    node_volume_limits, preemption, resources_fit, taint_toleration, topology_spread, volume_binding,
+    volume_restrictions, volume_zone,
 };
 
 /// Decides about an admitted pod.
 pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) -> Decision {
-    let q = Question { world, pod, profile, options };
+    let q = Question { world, cycle: world, pod, profile, options };
     if profile.scheduling_gates && !pod.spec.scheduling_gates.is_empty() {
         let names: Vec<&str> = pod.spec.scheduling_gates.iter().map(|g| g.name.as_str()).collect();
         let reason = format!("waiting for scheduling gates: [{}]", names.join(" "));
-        return rejected_beforehand(Plugin::SchedulingGates, reason.clone(), reason);
+        return rejected_beforehand(Plugin::SchedulingGates.name(), reason.clone(), reason);
     }
     if world.nodes.is_empty() {
         let message = "no nodes available to schedule pods".to_owned();
         return Decision { message: Some(message), ..Decision::default() };
     }
-    let named = if profile.pre_filter.contains(&Plugin::NodeAffinity) {
-        match node_affinity::named_nodes(q) {
-            Ok(named) => named,
-            Err(reason) => {
-                let message = format!("0/{} nodes are available: {reason}.", world.nodes.len());
-                return rejected_beforehand(Plugin::NodeAffinity, reason, message);
-            }
+    let mut named = None;
+    for rule in rules(&profile.pre_filter) {
+        let rejection = match rule {
+            Rule::Plugin(Plugin::NodeAffinity) => node_affinity::named_nodes(q).map(|names| named = names),
+            Rule::VolumeRestrictions => volume_restrictions::pre_filter(q),
+            Rule::VolumeBinding => volume_binding::pre_filter(q).map(|_| ()),
+            Rule::VolumeZone => volume_zone::pre_filter(q).map(|_| ()),
+            _ => Ok(()),
+        };
+        if let Err(reason) = rejection {
+            let message = format!("0/{} nodes are available: {reason}.", world.nodes.len());
+            return rejected_beforehand(rule.name(), reason, message);
         }
-    } else {
-        None
-    };
+    }
 
     let mut decision = Decision::default();
     let mut feasible: Vec<&Node> = Vec::new();
@@ -65,6 +69,8 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
         Ok(scores) => choose(&mut decision, &feasible, scores),
         Err(error) => decision.error = Some(error),
     }
+    let chosen = feasible.iter().find(|node| Some(&node.metadata.name) == decision.chosen.as_ref());
+    decision.volumes = chosen.and_then(|node| volume_binding::decision(q, node));
     decision
 }
 
@@ -81,15 +87,15 @@ pub fn check_node(
 ) -> Result<(), String> {
     let node = world.nodes.iter().find(|node| node.metadata.name == node_name);
     let node = node.ok_or_else(|| format!("there is no node {node_name}"))?;
-    match rejection(Question { world, pod, profile, options }, node)? {
+    match rejection(Question { world, cycle: world, pod, profile, options }, node)? {
         None => Ok(()),
         Some(rejection) => Err(format!("{}: {}", rejection.plugin, rejection.reasons.join(", "))),
     }
 }
 
-fn rejected_beforehand(plugin: Plugin, reason: String, message: String) -> Decision {
+fn rejected_beforehand(plugin: &str, reason: String, message: String) -> Decision {
     let rejection = Rejection {
-        plugin: plugin.name().to_owned(),
+        plugin: plugin.to_owned(),
         code: Code::UnschedulableAndUnresolvable,
         reasons: vec![reason],
     };
@@ -118,38 +124,81 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
 
 /// `Err` when a filter runs without its preparation, which breaks the whole decision.
 fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
-    use Plugin::*;
-    for &plugin in &q.profile.filter {
-        let needs_preparation =
-            matches!(plugin, NodePorts | NodeResourcesFit | PodTopologySpread | InterPodAffinity);
-        if needs_preparation && !q.profile.pre_filter.contains(&plugin) {
-            let name = plugin.name();
+    for rule in rules(&q.profile.filter) {
+        let prepared = rules(&q.profile.pre_filter).contains(&rule);
+        let name = rule.name();
+        let needs_preparation = matches!(
+            name,
+            "NodePorts"
+                | "NodeResourcesFit"
+                | "VolumeRestrictions"
+                | "VolumeBinding"
+                | "PodTopologySpread"
+                | "InterPodAffinity"
+        );
+        if needs_preparation && !prepared {
             return Err(format!(
                 "running {name:?} filter plugin: reading \"PreFilter{name}\" from cycleState: not found"
             ));
         }
-        if let Err((code, reasons)) = verdict(q, plugin, node) {
-            return Ok(Some(Rejection { plugin: plugin.name().to_owned(), code, reasons }));
+        if let Err((code, reasons)) = verdict(q, rule, node)? {
+            return Ok(Some(Rejection { plugin: name.to_owned(), code, reasons }));
         }
     }
     Ok(None)
 }
 
-fn verdict(q: Question, plugin: Plugin, node: &Node) -> Verdict {
-    match plugin {
-        Plugin::NodeUnschedulable => node_unschedulable::filter(q, node),
-        Plugin::NodeName => node_name::filter(q, node),
-        Plugin::TaintToleration => taint_toleration::filter(q, node),
-        Plugin::NodeAffinity => node_affinity::filter(q, node),
-        Plugin::NodePorts => node_ports::filter(q, node),
-        Plugin::NodeResourcesFit => resources_fit::filter(q, node),
-        Plugin::PodTopologySpread => topology_spread::filter(q, node),
-        Plugin::InterPodAffinity => inter_pod_affinity::filter(q, node),
-        Plugin::SchedulingGates
-        | Plugin::PrioritySort
-        | Plugin::NodeResourcesBalancedAllocation
-        | Plugin::ImageLocality => Ok(()),
+fn verdict(q: Question, rule: Rule, node: &Node) -> Result<Verdict, String> {
+    Ok(match rule {
+        Rule::Plugin(Plugin::NodeUnschedulable) => node_unschedulable::filter(q, node),
+        Rule::Plugin(Plugin::NodeName) => node_name::filter(q, node),
+        Rule::Plugin(Plugin::TaintToleration) => taint_toleration::filter(q, node),
+        Rule::Plugin(Plugin::NodeAffinity) => node_affinity::filter(q, node),
+        Rule::Plugin(Plugin::NodePorts) => node_ports::filter(q, node),
+        Rule::Plugin(Plugin::NodeResourcesFit) => resources_fit::filter(q, node),
+        Rule::VolumeRestrictions if volume_restrictions::is_skipped(q) => Ok(()),
+        Rule::VolumeRestrictions => volume_restrictions::filter(q, node),
+        Rule::NodeVolumeLimits => node_volume_limits::filter(q, node)?,
+        Rule::VolumeBinding => volume_binding::filter(q, node)?,
+        Rule::VolumeZone => volume_zone::filter(q, node),
+        Rule::Plugin(Plugin::PodTopologySpread) => topology_spread::filter(q, node),
+        Rule::Plugin(Plugin::InterPodAffinity) => inter_pod_affinity::filter(q, node),
+        Rule::Plugin(_) => Ok(()),
+    })
+}
+
+/// A rule that takes part in filtering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Plugin(Plugin),
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+}
+
+impl Rule {
+    fn name(self) -> &'static str {
+        match self {
+            Rule::Plugin(plugin) => plugin.name(),
+            Rule::VolumeRestrictions => "VolumeRestrictions",
+            Rule::NodeVolumeLimits => "NodeVolumeLimits",
+            Rule::VolumeBinding => "VolumeBinding",
+            Rule::VolumeZone => "VolumeZone",
+        }
     }
+}
+
+/// The plugins of a profile, and the rules of volumes in their place: after the resources.
+fn rules(plugins: &[Plugin]) -> Vec<Rule> {
+    let after = [Plugin::PodTopologySpread, Plugin::InterPodAffinity];
+    let at = plugins.iter().position(|p| after.contains(p)).unwrap_or(plugins.len());
+    let (before, after) = plugins.split_at(at);
+    let volumes = [Rule::VolumeRestrictions, Rule::NodeVolumeLimits, Rule::VolumeBinding, Rule::VolumeZone];
+    let mut rules: Vec<Rule> = before.iter().copied().map(Rule::Plugin).collect();
+    rules.extend(volumes);
+    rules.extend(after.iter().copied().map(Rule::Plugin));
+    rules
 }
 
 /// Weighted normalized scores, by plugin, in the order of the feasible nodes.

@@ -5,6 +5,7 @@
 //! Clarity is worth more than speed here, because this is what the engine is compared with.
 
 mod balanced_allocation;
+mod csi_migration;
 mod decide;
 mod image_locality;
 mod inter_pod_affinity;
@@ -12,22 +13,30 @@ mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_unschedulable;
+mod node_volume_limits;
 mod preemption;
 mod requests;
 mod resources_fit;
 mod selector;
+mod storage;
 mod taint_toleration;
 mod terms;
 mod topology_spread;
 mod violations;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
 
 use std::collections::BTreeMap;
 
 use berth_api::config::Profile;
-use berth_api::object::{LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap};
+use berth_api::object::{
+    LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeDecision,
+};
 
 pub use decide::{check_node, evaluate};
 pub use preemption::{Victims, preempt};
+pub use storage::Storage;
 pub use violations::{Broken, broken, broken_during_execution};
 
 /// The name of the annotation that carries affinity in the proposal's dialect.
@@ -55,6 +64,8 @@ pub struct World {
     pub nominated: Vec<Pod>,
     /// Disruption budgets; preemption respects them if possible.
     pub budgets: Vec<PodDisruptionBudget>,
+    /// Volumes, claims and what decides about them.
+    pub storage: Storage,
 }
 
 /// The selector of a ReplicaSet, StatefulSet or ReplicationController.
@@ -164,6 +175,8 @@ pub struct Decision {
     pub best: Vec<String>,
     /// The first of them.
     pub chosen: Option<String>,
+    /// What is to be done about the pod's claims there, if anything.
+    pub volumes: Option<VolumeDecision>,
     /// kube-scheduler's summary, when no node fits.
     pub message: Option<String>,
     /// The error that prevented a decision.
@@ -174,6 +187,8 @@ pub struct Decision {
 #[derive(Clone, Copy)]
 struct Question<'a> {
     world: &'a World,
+    /// The world when the decision began: without nominated pods, and before preemption takes pods off.
+    cycle: &'a World,
     pod: &'a Pod,
     profile: &'a Profile,
     options: &'a Options,

@@ -89,10 +89,10 @@ fn victims_on(
         return Err(no_victims());
     }
     lower.sort_by_key(importance);
-    let mut without = world.clone();
+    let (cycle, mut without) = (world, world.clone());
     without.pods.retain(|p| !lower.contains(p));
     let rejected = |world: &World| -> Option<Rejection> {
-        rejection(Question { world, pod, profile, options }, node).ok().flatten()
+        rejection(Question { world, cycle, pod, profile, options }, node).ok().flatten()
     };
     if let Some(rejection) = rejected(&without) {
         return Err(rejection.reasons);

@@ -44,7 +44,12 @@ pub fn broken(world: &World, profile: &Profile, options: &Options) -> BTreeSet<B
         let Some(node) = node.filter(|_| pod.metadata.deletion_timestamp.is_none()) else { continue };
         let mut unplaced = without.pods.remove(i);
         unplaced.spec.node_name.clear();
-        judge(Question { world: &without, pod: &unplaced, profile, options }, node, pod, &mut all);
+        judge(
+            Question { world: &without, cycle: &without, pod: &unplaced, profile, options },
+            node,
+            pod,
+            &mut all,
+        );
         without.pods.insert(i, pod.clone());
     }
     all

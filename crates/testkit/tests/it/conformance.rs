@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use berth_api::admission::{AdmissionOptions, admit, default_pod, merge_label_keys};
 use berth_api::config::SchedulerConfig;
-use berth_api::object::Pod;
+use berth_api::object::{Pod, VolumeKind, VolumeObject};
 use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, World, evaluate};
 use serde_json::{Map, Value, json};
 
@@ -65,6 +65,17 @@ fn step(decision: &Decision) -> BTreeMap<&'static str, Value> {
     if let Some(message) = &decision.message {
         step.insert("message", json!(message));
     }
+    if let Some(volumes) = &decision.volumes {
+        let mut json = Map::new();
+        if !volumes.bind.is_empty() {
+            let pairs = volumes.bind.iter().map(|(claim, volume)| (claim.clone(), json!(volume)));
+            json.insert("static".to_owned(), Value::Object(pairs.collect()));
+        }
+        if !volumes.provision.is_empty() {
+            json.insert("provision".to_owned(), json!(volumes.provision));
+        }
+        step.insert("volumes", Value::Object(json));
+    }
     if decision.error.is_some() {
         // The texts of errors may differ.
         step.insert("err", json!(true));
@@ -88,6 +99,11 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         Value::Null => SchedulerConfig::default(),
         config => SchedulerConfig::from_value(config).expect("a readable configuration"),
     };
+    for object in list("objects") {
+        let kind = VolumeKind::ALL.into_iter().find(|kind| object["kind"] == kind.resource().kind);
+        let kind = kind.unwrap_or_else(|| panic!("a kind of volumes: {object}"));
+        world.storage.set(VolumeObject::decode(kind, &object).expect("a readable object"));
+    }
     let mut found = Vec::new();
     let mut n_steps = 0;
     for (pending, expected) in
@@ -106,7 +122,7 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
         let decision = evaluate(&world, &pod, profile, &Options::strict_v1());
         let got = step(&decision);
-        for field in ["preFilter", "nodes", "best", "chosen", "message", "err"] {
+        for field in ["preFilter", "nodes", "best", "chosen", "volumes", "message", "err"] {
             let expected = expected.get(field).map(|v| if field == "err" { json!(true) } else { v.clone() });
             let got = got.get(field).cloned();
             if expected != got {
@@ -118,6 +134,9 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
             }
         }
         if let Some(node) = expected.get("chosen").and_then(Value::as_str) {
+            if let Some(volumes) = &decision.volumes {
+                world.storage.assume(&pod.metadata.namespace, node, volumes);
+            }
             pod.spec.node_name = node.to_owned();
             world.pods.push(pod);
         }
@@ -133,6 +152,12 @@ fn agrees_with_every_recording() {
     };
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "gz"));
+    let volumes = recordings().join("more/volumes.jsonl.gz");
+    if volumes.exists() {
+        paths.push(volumes);
+    } else {
+        println!("{} not found: volumes were not compared", volumes.display());
+    }
     paths.sort();
     let mut all = Vec::new();
     for path in paths {
