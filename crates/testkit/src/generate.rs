@@ -8,13 +8,19 @@ mod objects;
 mod random;
 mod settings;
 mod terms;
+mod volumes;
 
-use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, Service, StringMap};
+use berth_api::object::{
+    Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeKind, VolumeObject,
+};
+
+use berth_api::quantity::Quantity;
 
 use crate::naive::{WorkloadSelector, World};
 
 pub use random::Random;
 pub use settings::{options, profile};
+pub use volumes::AssumedPlacement;
 
 /// Which rules the generated pods have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +29,8 @@ pub enum Flavour {
     V1,
     /// Also the proposals' fields: in the spec, in the annotation, and `Gt`/`Lt` in pod terms.
     Extensions,
+    /// Rules of kube-scheduler, fewer between pods, and volumes.
+    Volumes,
 }
 
 /// A change to a cluster, or a decision.
@@ -58,6 +66,15 @@ pub enum Operation {
     ClearNomination(NamespacedName),
     /// Adds or changes a disruption budget.
     SetBudget(PodDisruptionBudget),
+    /// Adds or changes a volume, a claim, or another object that decides about them.
+    SetVolumeObject(VolumeObject),
+    /// Removes such an object.
+    RemoveVolumeObject(VolumeKind, NamespacedName),
+    /// Takes back an [`AssumedPlacement`]: the pod goes, and what was assumed about its claims. It is the number modulo
+    /// the placements that the test has assumed; a world does not know them.
+    RollBack(usize),
+    /// Writes what was decided in an [`AssumedPlacement`].
+    Bind(usize),
     /// Decides about a pod that is not in the cluster. The cluster does not change; a test may then apply
     /// [`Operation::AddPod`] with the chosen node.
     Decide(Box<Pod>),
@@ -126,7 +143,9 @@ impl World {
                 self.budgets.retain(|b| b.metadata.namespaced_name() != key);
                 self.budgets.push(budget.clone());
             }
-            Operation::Decide(_) => {}
+            Operation::SetVolumeObject(object) => self.storage.set(object.clone()),
+            Operation::RemoveVolumeObject(kind, key) => self.storage.remove(*kind, key),
+            Operation::RollBack(_) | Operation::Bind(_) | Operation::Decide(_) => {}
         }
     }
 }
@@ -138,10 +157,20 @@ pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let mut world = World::default();
     let mut operations = Vec::with_capacity(len);
+    let mut n_first = if flavour == Flavour::Volumes { 30 } else { 0 };
     for i in 0..len {
         let operation = match i {
-            0..4 => Operation::AddNode(Box::new(objects::node(&mut random))),
+            0..4 => Operation::AddNode(Box::new(node(&mut random, flavour))),
             4..7 => Operation::SetNamespace(objects::namespace(&mut random)),
+            _ if n_first > 0 => {
+                n_first -= 1;
+                volumes::first(&mut random, &world, n_first)
+            }
+            _ if flavour == Flavour::Volumes && random.chance(35) => volumes::change(&mut random, &world, i),
+            _ if flavour == Flavour::Volumes && random.chance(8) => match random.chance(50) {
+                true => Operation::RollBack(random.below(100)),
+                false => Operation::Bind(random.below(100)),
+            },
             _ => next(&mut random, &world, flavour, i),
         };
         world.apply(&operation);
@@ -150,14 +179,44 @@ pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
     operations
 }
 
+/// In histories with volumes, nodes mostly have room, so that volumes decide; and the labels of a CSI driver.
+fn eased(random: &mut Random, flavour: Flavour, mut node: Node) -> Node {
+    if flavour == Flavour::Volumes && random.chance(75) {
+        node.spec.taints.clear();
+        node.spec.unschedulable = false;
+        let room = [("cpu", "32"), ("memory", "128Gi"), ("ephemeral-storage", "1Ti"), ("pods", "50")];
+        let room = room.map(|(resource, n)| (resource.to_owned(), Quantity::parse(n).expect("a quantity")));
+        node.status.allocatable.get_or_insert_default().extend(room);
+        let zone = node.metadata.labels.get(terms::ZONE).cloned();
+        node.metadata.labels.extend(zone.map(|zone| (volumes::DRIVER_ZONE.to_owned(), zone)));
+    }
+    node
+}
+
+fn node(random: &mut Random, flavour: Flavour) -> Node {
+    let node = objects::node(random);
+    eased(random, flavour, node)
+}
+
+fn pod(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Pod {
+    let mut pod = objects::pod(random, flavour, i);
+    if flavour == Flavour::Volumes {
+        volumes::draw(random, world, &mut pod);
+    }
+    pod
+}
+
 fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Operation {
     let draw = random.below(100);
     let pod_key = |random: &mut Random| random.pick(&world.pods).map(|pod| pod.metadata.namespaced_name());
     let operation = match draw {
-        0..6 => Some(Operation::AddNode(Box::new(objects::node(random)))),
+        0..6 => Some(Operation::AddNode(Box::new(node(random, flavour)))),
         6..13 => {
             let node = random.pick(&world.nodes).cloned();
-            node.map(|node| Operation::UpdateNode(Box::new(objects::changed_node(random, node))))
+            node.map(|node| {
+                let node = objects::changed_node(random, node);
+                Operation::UpdateNode(Box::new(eased(random, flavour, node)))
+            })
         }
         13..15 => random.pick(&world.nodes).map(|n| Operation::RemoveNode(n.metadata.name.clone())),
         15..19 => Some(Operation::SetNamespace(objects::namespace(random))),
@@ -172,7 +231,7 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
         33..39 => pod_key(random).map(|key| Operation::RelabelPod(key, objects::pod_labels(random))),
         39..41 => pod_key(random).map(Operation::TerminatePod),
         41..75 => {
-            let mut pod = objects::pod(random, flavour, i);
+            let mut pod = pod(random, world, flavour, i);
             // Some pods are pending, and a few are bound to a node that may not exist.
             let node = random.pick(&world.nodes).map(|n| n.metadata.name.clone());
             pod.spec.node_name = match random.below(20) {
@@ -183,7 +242,7 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
             Some(Operation::AddPod(Box::new(pod)))
         }
         75..77 => {
-            let mut pod = objects::pod(random, flavour, i);
+            let mut pod = pod(random, world, flavour, i);
             pod.spec.node_name = objects::node_name(random);
             Some(Operation::Nominate(Box::new(pod)))
         }
@@ -197,5 +256,5 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
         }),
         _ => None,
     };
-    operation.unwrap_or_else(|| Operation::Decide(Box::new(objects::pod(random, flavour, i))))
+    operation.unwrap_or_else(|| Operation::Decide(Box::new(pod(random, world, flavour, i))))
 }

@@ -33,7 +33,8 @@
 //! `started:SECONDS` (into 2026), `never-preempts`, `gate:NAME`,
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `image:NAME`,
 //! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
-//! `owner:KIND/NAME`, and groups:
+//! `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
+//! `rbd:IMAGE@MONITOR,...` (these four with `:ro` for read-only), and groups:
 //!
 //! | group | field |
 //! |---|---|
@@ -44,12 +45,22 @@
 //! | `note-...` before any of these | the same in the annotation |
 //! | `spread(SKEW TERM)`, `prefer-spread(SKEW TERM)` | `DoNotSchedule`, `ScheduleAnyway`; words `min-domains=N`, `node-affinity=Ignore`, `node-taints=Honor`, `match=KEY` |
 //!
+//! **Volumes**: `pv NAME key=value...` (labels) with `size:10Gi class:NAME access:RWO,ROX,RWX,RWOP block phase:PHASE
+//! deleting`, `claim:NAMESPACE/NAME` (bound to it), `reserved:NAMESPACE/NAME` (without UID), `csi:[DRIVER/]HANDLE`,
+//! `gce:NAME`, `ebs:ID` and the group `node(...)`. **Claims** `pvc NAMESPACE/NAME key=value...` (selector) with
+//! `size:1Gi class:NAME access:... block lost deleting`, `volume:NAME` (bound to it), `asks:NAME`, `selected:NODE` and
+//! `of:POD` (its owner). **Classes** `class NAME key=value,value...` (allowed topologies) with `waits` (for the first
+//! consumer), `static` (no provisioner), `provisioner:NAME`. **CSI** `csinode NAME DRIVER=LIMIT... migrated:PLUGIN,...`,
+//! `csidriver NAME capacity`, `capacity NAMESPACE/NAME class:NAME size:10Gi max:5Gi key=value...` (node topology, or
+//! `nowhere`), `attachment NAME driver:NAME node:NAME volume:NAME`. A driver not named is `csi.example.com`.
+//!
 //! A TERM is requirements, `@KEY` for the topology (`@*` for the empty key), `ns=a,b` (or `ns=`) for
 //! `namespaces` and `ns:REQUIREMENT` for `namespaceSelector`. A requirement is `key=a,b`, `key!=a,b`, `key`,
 //! `!key`, `key>1`, `key<1`; `*` is the selector without requirements. In NODETERMs `metadata.name` is a field.
 //! The node label keys `hostname`, `zone`, `region` and `rack` are abbreviations of the standard keys.
 
 mod terms;
+mod volumes;
 
 use berth_api::object::{
     Affinity, Condition, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node,
@@ -104,7 +115,10 @@ pub fn world(text: &str) -> World {
                     selector: LabelSelector { match_labels, match_expressions: Vec::new() },
                 });
             }
-            Some(_) => bad(line, "starts with no kind of object"),
+            Some(_) => match volumes::object(line) {
+                Some(object) => world.storage.set(object),
+                None => bad(line, "starts with no kind of object"),
+            },
         }
     }
     world
@@ -210,6 +224,9 @@ pub fn pod(line: &str) -> Pod {
             pod.spec.tolerations.push(toleration(text));
         } else if let Some(owner) = word.strip_prefix("owner:") {
             pod.metadata.owner_references.push(owner_reference(line, owner));
+        } else if let Some(volume) = volumes::pod_volume(&word, pod.spec.volumes.len()) {
+            pod.metadata.uid = pod.key();
+            pod.spec.volumes.push(volume);
         } else if let Some((resource, amount)) = resource(line, &word, "req:") {
             container.resources.requests.insert(resource, amount);
         } else {

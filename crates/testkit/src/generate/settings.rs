@@ -114,7 +114,7 @@ fn draw_resources(random: &mut Random, profile: &mut Profile) {
 /// Options for histories of this flavor.
 pub fn options(seed: u64, flavour: Flavour) -> Options {
     let mut random = Random::new(seed);
-    if flavour == Flavour::V1 {
+    if flavour != Flavour::Extensions {
         return Options::strict_v1();
     }
     let mut options = Options { exempt_for_v1: random.chance(30), ..Options::default() };

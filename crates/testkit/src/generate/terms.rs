@@ -22,7 +22,8 @@ const TOPOLOGIES: [&str; 6] = [HOSTNAME, HOSTNAME, ZONE, ZONE, RACK, REGION];
 
 /// Gives a pod rules: many have none, most of the others few.
 pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
-    if random.chance(60) {
+    // Where volumes are drawn as well, fewer pods fail because of other rules.
+    if random.chance(if flavour == Flavour::Volumes { 20 } else { 60 }) {
         let mut affinity = Affinity::default();
         draw_affinity(random, &mut affinity, Carrier::Spec(flavour));
         if affinity != Affinity::default() {
@@ -35,7 +36,7 @@ pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
         let json = serde_json::to_string(&affinity).expect("affinity is JSON");
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), json);
     }
-    if random.chance(25) {
+    if random.chance(if flavour == Flavour::Volumes { 10 } else { 25 }) {
         for topology_key in random.words(&[HOSTNAME, ZONE, RACK], 1, 2) {
             pod.spec.topology_spread_constraints.push(spread(random, topology_key));
         }
@@ -51,7 +52,7 @@ enum Carrier {
 
 impl Carrier {
     fn has_extensions(self) -> bool {
-        self != Carrier::Spec(Flavour::V1)
+        matches!(self, Carrier::Spec(Flavour::Extensions) | Carrier::Annotation)
     }
 
     fn is_proposal(self) -> bool {

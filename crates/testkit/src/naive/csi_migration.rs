@@ -5,28 +5,19 @@ use berth_api::object::volume::{
 };
 use berth_api::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement};
 
-/// An in-tree plugin with a CSI driver that replaces it.
+/// An in-tree plugin with a CSI driver that replaces it. vSphere and Azure files are never counted or translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTree {
     AwsEbs,
     GcePd,
     AzureDisk,
-    AzureFile,
     Cinder,
-    Vsphere,
     Portworx,
 }
 
 impl InTree {
-    const ALL: [InTree; 7] = [
-        InTree::AwsEbs,
-        InTree::GcePd,
-        InTree::AzureDisk,
-        InTree::AzureFile,
-        InTree::Cinder,
-        InTree::Vsphere,
-        InTree::Portworx,
-    ];
+    const ALL: [InTree; 5] =
+        [InTree::AwsEbs, InTree::GcePd, InTree::AzureDisk, InTree::Cinder, InTree::Portworx];
 
     /// The plugin of a volume.
     pub fn of(disks: InTreeDisks) -> Option<InTree> {
@@ -34,9 +25,7 @@ impl InTree {
             InTree::AwsEbs => disks.aws_elastic_block_store.is_some(),
             InTree::GcePd => disks.gce_persistent_disk.is_some(),
             InTree::AzureDisk => disks.azure_disk.is_some(),
-            InTree::AzureFile => disks.azure_file.is_some(),
             InTree::Cinder => disks.cinder.is_some(),
-            InTree::Vsphere => disks.vsphere_volume.is_some(),
             InTree::Portworx => disks.portworx_volume.is_some(),
         })
     }
@@ -51,9 +40,7 @@ impl InTree {
             InTree::AwsEbs => "kubernetes.io/aws-ebs",
             InTree::GcePd => "kubernetes.io/gce-pd",
             InTree::AzureDisk => "kubernetes.io/azure-disk",
-            InTree::AzureFile => "kubernetes.io/azure-file",
             InTree::Cinder => "kubernetes.io/cinder",
-            InTree::Vsphere => "kubernetes.io/vsphere-volume",
             InTree::Portworx => "kubernetes.io/portworx-volume",
         }
     }
@@ -63,9 +50,7 @@ impl InTree {
             InTree::AwsEbs => "ebs.csi.aws.com",
             InTree::GcePd => "pd.csi.storage.gke.io",
             InTree::AzureDisk => "disk.csi.azure.com",
-            InTree::AzureFile => "file.csi.azure.com",
             InTree::Cinder => "cinder.csi.openstack.org",
-            InTree::Vsphere => "csi.vsphere.vmware.com",
             InTree::Portworx => "pxd.portworx.com",
         }
     }
@@ -80,16 +65,10 @@ impl InTree {
         }
     }
 
-    /// Whether `NodeVolumeLimits` counts volumes of the plugin for its CSI driver: on every node with a CSINode, but not
-    /// for vSphere and Azure files.
-    pub fn is_counted_on(self, node: Option<&CsiNode>) -> bool {
-        node.is_some() && !matches!(self, InTree::Vsphere | InTree::AzureFile)
-    }
-
     /// Whether `VolumeBinding` translates volumes of the plugin on a node: if the node's CSINode lists the plugin.
     fn is_translated_on(self, node: Option<&CsiNode>) -> bool {
         let plugins = node.and_then(|n| n.metadata.annotation(MIGRATED_PLUGINS_ANNOTATION));
-        self.is_counted_on(node) && plugins.unwrap_or_default().split(',').any(|p| p == self.name())
+        plugins.unwrap_or_default().split(',').any(|p| p == self.name())
     }
 }
 
@@ -103,7 +82,6 @@ pub fn translated_disk(plugin: InTree, disks: InTreeDisks) -> Result<CsiVolume, 
         InTree::AzureDisk => disks.azure_disk.map(|d| d.disk_uri.clone()).unwrap_or_default(),
         InTree::Cinder => disks.cinder.map(|d| d.volume_id.clone()).unwrap_or_default(),
         InTree::Portworx => disks.portworx_volume.map(|d| d.volume_id.clone()).unwrap_or_default(),
-        InTree::Vsphere | InTree::AzureFile => String::new(),
     };
     Ok(CsiVolume { driver: plugin.driver().to_owned(), volume_handle: handle })
 }

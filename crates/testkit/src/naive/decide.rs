@@ -25,17 +25,17 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
         return Decision { message: Some(message), ..Decision::default() };
     }
     let mut named = None;
-    for rule in rules(&profile.pre_filter) {
-        let rejection = match rule {
-            Rule::Plugin(Plugin::NodeAffinity) => node_affinity::named_nodes(q).map(|names| named = names),
-            Rule::VolumeRestrictions => volume_restrictions::pre_filter(q),
-            Rule::VolumeBinding => volume_binding::pre_filter(q).map(|_| ()),
-            Rule::VolumeZone => volume_zone::pre_filter(q).map(|_| ()),
+    for plugin in rules(&profile.pre_filter) {
+        let rejection = match plugin {
+            "NodeAffinity" => node_affinity::named_nodes(q).map(|names| named = names),
+            "VolumeRestrictions" => volume_restrictions::pre_filter(q),
+            "VolumeBinding" => volume_binding::pre_filter(q).map(|_| ()),
+            "VolumeZone" => volume_zone::pre_filter(q).map(|_| ()),
             _ => Ok(()),
         };
         if let Err(reason) = rejection {
             let message = format!("0/{} nodes are available: {reason}.", world.nodes.len());
-            return rejected_beforehand(rule.name(), reason, message);
+            return rejected_beforehand(plugin, reason, message);
         }
     }
 
@@ -124,9 +124,8 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
 
 /// `Err` when a filter runs without its preparation, which breaks the whole decision.
 fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
-    for rule in rules(&q.profile.filter) {
-        let prepared = rules(&q.profile.pre_filter).contains(&rule);
-        let name = rule.name();
+    for name in rules(&q.profile.filter) {
+        let prepared = rules(&q.profile.pre_filter).contains(&name);
         let needs_preparation = matches!(
             name,
             "NodePorts"
@@ -141,65 +140,45 @@ fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String
                 "running {name:?} filter plugin: reading \"PreFilter{name}\" from cycleState: not found"
             ));
         }
-        if let Err((code, reasons)) = verdict(q, rule, node)? {
+        if let Err((code, reasons)) = verdict(q, name, node)? {
             return Ok(Some(Rejection { plugin: name.to_owned(), code, reasons }));
         }
     }
     Ok(None)
 }
 
-fn verdict(q: Question, rule: Rule, node: &Node) -> Result<Verdict, String> {
-    Ok(match rule {
-        Rule::Plugin(Plugin::NodeUnschedulable) => node_unschedulable::filter(q, node),
-        Rule::Plugin(Plugin::NodeName) => node_name::filter(q, node),
-        Rule::Plugin(Plugin::TaintToleration) => taint_toleration::filter(q, node),
-        Rule::Plugin(Plugin::NodeAffinity) => node_affinity::filter(q, node),
-        Rule::Plugin(Plugin::NodePorts) => node_ports::filter(q, node),
-        Rule::Plugin(Plugin::NodeResourcesFit) => resources_fit::filter(q, node),
-        Rule::VolumeRestrictions if volume_restrictions::is_skipped(q) => Ok(()),
-        Rule::VolumeRestrictions => volume_restrictions::filter(q, node),
-        Rule::NodeVolumeLimits => node_volume_limits::filter(q, node)?,
-        Rule::VolumeBinding => volume_binding::filter(q, node)?,
-        Rule::VolumeZone => volume_zone::filter(q, node),
-        Rule::Plugin(Plugin::PodTopologySpread) => topology_spread::filter(q, node),
-        Rule::Plugin(Plugin::InterPodAffinity) => inter_pod_affinity::filter(q, node),
-        Rule::Plugin(_) => Ok(()),
+fn verdict(q: Question, plugin: &str, node: &Node) -> Result<Verdict, String> {
+    Ok(match plugin {
+        "NodeUnschedulable" => node_unschedulable::filter(q, node),
+        "NodeName" => node_name::filter(q, node),
+        "TaintToleration" => taint_toleration::filter(q, node),
+        "NodeAffinity" => node_affinity::filter(q, node),
+        "NodePorts" => node_ports::filter(q, node),
+        "NodeResourcesFit" => resources_fit::filter(q, node),
+        "VolumeRestrictions" if volume_restrictions::is_skipped(q) => Ok(()),
+        "VolumeRestrictions" => volume_restrictions::filter(q, node),
+        "NodeVolumeLimits" => node_volume_limits::filter(q, node)?,
+        "VolumeBinding" => volume_binding::filter(q, node)?,
+        "VolumeZone" => volume_zone::filter(q, node),
+        "PodTopologySpread" => topology_spread::filter(q, node),
+        "InterPodAffinity" => inter_pod_affinity::filter(q, node),
+        _ => Ok(()),
     })
 }
 
-/// A rule that takes part in filtering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    Plugin(Plugin),
-    VolumeRestrictions,
-    NodeVolumeLimits,
-    VolumeBinding,
-    VolumeZone,
-}
-
-impl Rule {
-    fn name(self) -> &'static str {
-        match self {
-            Rule::Plugin(plugin) => plugin.name(),
-            Rule::VolumeRestrictions => "VolumeRestrictions",
-            Rule::NodeVolumeLimits => "NodeVolumeLimits",
-            Rule::VolumeBinding => "VolumeBinding",
-            Rule::VolumeZone => "VolumeZone",
-        }
+/// The names of a profile's plugins.
+fn rules(plugins: &[Plugin]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
+    if Plugin::from_name(VOLUMES[0]).is_none() {
+        let after = ["PodTopologySpread", "InterPodAffinity"];
+        let at = names.iter().position(|name| after.contains(name)).unwrap_or(names.len());
+        names.splice(at..at, VOLUMES);
     }
+    names
 }
 
-/// The plugins of a profile, and the rules of volumes in their place: after the resources.
-fn rules(plugins: &[Plugin]) -> Vec<Rule> {
-    let after = [Plugin::PodTopologySpread, Plugin::InterPodAffinity];
-    let at = plugins.iter().position(|p| after.contains(p)).unwrap_or(plugins.len());
-    let (before, after) = plugins.split_at(at);
-    let volumes = [Rule::VolumeRestrictions, Rule::NodeVolumeLimits, Rule::VolumeBinding, Rule::VolumeZone];
-    let mut rules: Vec<Rule> = before.iter().copied().map(Rule::Plugin).collect();
-    rules.extend(volumes);
-    rules.extend(after.iter().copied().map(Rule::Plugin));
-    rules
-}
+/// The rules of volumes, in the place that they have until profiles name them.
+const VOLUMES: [&str; 4] = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
 
 /// Weighted normalized scores, by plugin, in the order of the feasible nodes.
 fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, String> {

@@ -9,6 +9,9 @@ use super::csi_migration::{InTree, translated, translated_disk};
 use super::storage::{claim_name, claim_not_found, made_for};
 use super::{Code, Question, Verdict, reject};
 
+/// Provisioners of in-tree plugins whose volumes are not counted for any driver.
+const NEVER_COUNTED: [&str; 2] = ["kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"];
+
 /// Attached or attachable volumes: driver and handle.
 type Attached = BTreeSet<(String, String)>;
 
@@ -67,7 +70,7 @@ fn add_attachable(
     let mut missing = None;
     for volume in &pod.spec.volumes {
         let Some((name, is_ephemeral)) = claim_name(pod, volume) else {
-            if let Some(plugin) = InTree::of(volume.in_tree_disks()).filter(|p| p.is_counted_on(csi_node)) {
+            if let Some(plugin) = InTree::of(volume.in_tree_disks()).filter(|_| csi_node.is_some()) {
                 let csi = translated_disk(plugin, volume.in_tree_disks())?;
                 to.insert((csi.driver, csi.volume_handle));
             }
@@ -95,9 +98,7 @@ fn attachable(
     if let Some(volume) = storage.volume(&claim.spec.volume_name) {
         let csi = match (&volume.spec.csi, InTree::of(volume.spec.in_tree_disks())) {
             (Some(csi), _) => csi.clone(),
-            (None, Some(plugin)) if plugin.is_counted_on(csi_node) => {
-                translated(plugin, volume).ok()?.spec.csi?
-            }
+            (None, Some(plugin)) if csi_node.is_some() => translated(plugin, volume).ok()?.spec.csi?,
             _ => return None,
         };
         return Some((csi.driver, csi.volume_handle));
@@ -106,8 +107,8 @@ fn attachable(
     let provisioner = &storage.class(claim.storage_class())?.provisioner;
     let handle = format!("unbound:{}/{}", claim.metadata.namespace, claim.metadata.name);
     match InTree::from_provisioner(provisioner) {
-        Some(plugin) if plugin.is_counted_on(csi_node) => Some((plugin.driver().to_owned(), handle)),
-        Some(_) => None,
+        Some(plugin) => csi_node.map(|_| (plugin.driver().to_owned(), handle)),
+        None if NEVER_COUNTED.contains(&provisioner.as_str()) => None,
         None => Some((provisioner.clone(), handle)),
     }
 }

@@ -56,6 +56,19 @@ impl Storage {
         }
     }
 
+    /// All objects.
+    pub fn objects(&self) -> impl Iterator<Item = VolumeObject> {
+        let volumes = self.volumes.iter().cloned().map(Box::new).map(VolumeObject::PersistentVolume);
+        let claims = self.claims.iter().cloned().map(Box::new).map(VolumeObject::PersistentVolumeClaim);
+        let classes = self.classes.iter().cloned().map(VolumeObject::StorageClass);
+        let csi_nodes = self.csi_nodes.iter().cloned().map(VolumeObject::CsiNode);
+        let csi_drivers = self.csi_drivers.iter().cloned().map(VolumeObject::CsiDriver);
+        let capacities = self.capacities.iter().cloned().map(VolumeObject::CsiStorageCapacity);
+        let attachments = self.attachments.iter().cloned().map(VolumeObject::VolumeAttachment);
+        let of_csi = csi_nodes.chain(csi_drivers).chain(capacities).chain(attachments);
+        volumes.chain(claims).chain(classes).chain(of_csi)
+    }
+
     /// Removes an object, if it exists.
     pub fn remove(&mut self, kind: VolumeKind, key: &NamespacedName) {
         self.forget(kind, key);

@@ -43,9 +43,7 @@ pub fn affinity(line: &str, affinity: &mut Affinity, group: &str, content: &str)
         None => (false, group),
     };
     if kind == "node" {
-        let content = content.trim();
-        let terms = content.split('|').filter(|_| !content.is_empty()).map(|term| node_term(line, term));
-        let selector = Some(NodeSelector { node_selector_terms: terms.collect() });
+        let selector = Some(node_selector(line, content));
         let node = affinity.node_affinity.get_or_insert_default();
         match enforced {
             true => node.required_during_scheduling_required_during_execution = selector,
@@ -119,6 +117,13 @@ fn pod_term(line: &str, content: &str) -> PodAffinityTerm {
         bad(line, "has a pod term without @topology");
     }
     term
+}
+
+/// Node terms, separated by `|`.
+pub fn node_selector(line: &str, content: &str) -> NodeSelector {
+    let content = content.trim();
+    let terms = content.split('|').filter(|_| !content.is_empty()).map(|term| node_term(line, term));
+    NodeSelector { node_selector_terms: terms.collect() }
 }
 
 fn node_term(line: &str, content: &str) -> NodeSelectorTerm {

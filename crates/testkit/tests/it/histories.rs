@@ -7,7 +7,7 @@ use berth_api::object::Pod;
 use berth_testkit::generate::{Flavour, Operation, operations, options, profile};
 use berth_testkit::naive::{NodeResult, World, evaluate};
 
-const FLAVOURS: [Flavour; 2] = [Flavour::V1, Flavour::Extensions];
+const FLAVOURS: [Flavour; 3] = [Flavour::V1, Flavour::Extensions, Flavour::Volumes];
 
 #[test]
 fn a_seed_is_a_history() {
@@ -37,7 +37,7 @@ fn histories_reach_every_rule() {
         for seed in 0..60 {
             let (profile, options) = (profile(seed), options(seed, flavour));
             let mut world = World::default();
-            for operation in operations(seed, 120, flavour) {
+            for operation in operations(seed, if flavour == Flavour::Volumes { 160 } else { 120 }, flavour) {
                 world.apply(&operation);
                 let Operation::Decide(pod) = operation else { continue };
                 let decision = evaluate(&world, &pod, &profile, &options);
@@ -54,12 +54,17 @@ fn histories_reach_every_rule() {
                 }
                 if let Some(node) = decision.chosen {
                     let mut pod: Pod = *pod;
+                    if let Some(volumes) = decision.volumes {
+                        seen.extend((!volumes.bind.is_empty()).then(|| "bind".to_owned()));
+                        seen.extend((!volumes.provision.is_empty()).then(|| "provision".to_owned()));
+                        world.storage.assume(&pod.metadata.namespace, &node, &volumes);
+                    }
                     pod.spec.node_name = node;
                     world.apply(&Operation::AddPod(Box::new(pod)));
                 }
             }
         }
-        for reason in [
+        let shared = [
             "node(s) were unschedulable",
             "node(s) had untolerated taint(s)",
             "node(s) didn't match Pod's node affinity/selector",
@@ -83,8 +88,24 @@ fn histories_reach_every_rule() {
             "PodTopologySpread",
             "InterPodAffinity",
             "ImageLocality",
-        ] {
-            assert!(seen.contains(reason), "{flavour:?} never saw {reason:?}");
+        ];
+        let of_volumes = [
+            "node(s) had no available disk",
+            "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
+             another pod",
+            "node(s) exceed max volume count",
+            "node(s) didn't match PersistentVolume's node affinity",
+            "node(s) didn't find available persistent volumes to bind",
+            "node(s) did not have enough free storage",
+            "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+            "node(s) had no available volume zone",
+            "pod has unbound immediate PersistentVolumeClaims",
+            "bind",
+            "provision",
+        ];
+        let of_volumes = of_volumes.iter().filter(|_| flavour == Flavour::Volumes);
+        for reason in shared.iter().chain(of_volumes) {
+            assert!(seen.contains(*reason), "{flavour:?} never saw {reason:?}");
         }
     }
 }

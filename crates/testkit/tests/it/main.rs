@@ -4,3 +4,4 @@ mod conformance;
 mod histories;
 mod history;
 mod proposal;
+mod volumes;

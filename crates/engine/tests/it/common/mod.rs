@@ -29,6 +29,7 @@ pub fn cluster(world: &World, settings: Settings) -> Cluster {
         let selector = Selector::parse(Some(&workload.selector)).ok();
         cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
     }
+    world.storage.objects().for_each(|o| cluster.set_volume_object(o));
     world.nodes.iter().for_each(|n| cluster.set_node(n));
     for pod in &world.pods {
         cluster.set_pod(&admitted(pod, extensions));
@@ -101,7 +102,11 @@ pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
             cluster.nominate(&prepared, &pod.spec.node_name);
         }
         Operation::ClearNomination(key) => _ = cluster.clear_nomination(key.namespace(), key.name()),
-        Operation::SetBudget(_) | Operation::Decide(_) => {}
+        Operation::SetVolumeObject(object) => cluster.set_volume_object(object.clone()),
+        Operation::RemoveVolumeObject(kind, key) => {
+            cluster.remove_volume_object(*kind, key.namespace(), key.name());
+        }
+        Operation::SetBudget(_) | Operation::RollBack(_) | Operation::Bind(_) | Operation::Decide(_) => {}
     }
 }
 
