@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::object::{Namespace, Node, Pod, Service};
+use crate::object::{Namespace, Node, Pod, PodDisruptionBudget, Service, time};
 
 /// A scenario with the scheduler's answers.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -38,6 +39,12 @@ pub struct Scenario {
     pub pending: Vec<Pod>,
     /// Whether pods are used without defaulting and validation.
     pub raw: bool,
+    /// Whether an unschedulable pod preempts.
+    pub preemption: bool,
+    /// Pod disruption budgets; their status stays as given.
+    pub pdbs: Vec<PodDisruptionBudget>,
+    /// Pods that wait for `status.nominatedNodeName`; they are not scheduled.
+    pub nominated: Vec<Pod>,
 }
 
 /// The answers.
@@ -74,6 +81,11 @@ pub struct Step {
     pub message: Option<String>,
     /// The scheduler failed on the pod.
     pub err: Option<String>,
+    /// `status.startTime` of the pod that this step placed.
+    #[serde(deserialize_with = "time::deserialize")]
+    pub start_time: Option<Timestamp>,
+    /// The result of preemption.
+    pub preemption: Option<RecordedPreemption>,
 }
 
 impl Step {
@@ -112,4 +124,43 @@ pub struct RecordedNode {
     pub scores: BTreeMap<String, i64>,
     /// Their sum.
     pub total: i64,
+}
+
+/// The result of `DefaultPreemption`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RecordedPreemption {
+    /// The nominated node.
+    pub node: Option<String>,
+    /// `namespace/name` of the victims, the most important first.
+    pub victims: Vec<String>,
+    /// Every node where preemption would help.
+    pub candidates: BTreeMap<String, RecordedVictims>,
+    /// The candidates that are equally good, if there are several.
+    pub acceptable: Vec<RecordedVictims>,
+    /// Status code without a nominated node.
+    pub code: Option<String>,
+    /// Message without a nominated node.
+    pub message: Option<String>,
+    /// `namespace/name` of the pods of lower priority that lose their nomination.
+    pub cleared_nominations: Vec<String>,
+    /// The node where the pod runs without the victims; none if it does not fit there.
+    pub placed: Option<String>,
+    /// `status.startTime` of the pod there.
+    #[serde(deserialize_with = "time::deserialize")]
+    pub start_time: Option<Timestamp>,
+    /// The rejection by the nominated node without the victims.
+    pub retry: Option<RecordedNode>,
+}
+
+/// Victims on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RecordedVictims {
+    /// The node; empty where it is the key.
+    pub node: String,
+    /// `namespace/name`, the most important first.
+    pub victims: Vec<String>,
+    /// Number of victims whose eviction violates a budget.
+    pub pdb_violations: usize,
 }

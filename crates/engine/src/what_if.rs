@@ -56,8 +56,10 @@ impl NodeWhatIf<'_> {
         let rules = compiled.rules();
         self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
         self.delta.n_pods += sign;
-        let matched = &state.signatures.get(signature).matched;
-        for matcher in self.relevant.matching.iter().filter(|m| matched.binary_search(m).is_ok()) {
+        // PodTopologySpread does not count pods that are being deleted, but its `AddPod` and `RemovePod` do.
+        let signature = state.signatures.get(signature);
+        let matching = self.relevant.matching.iter();
+        for matcher in matching.filter(|m| state.matches_while_alive(**m, signature)) {
             match self.delta.matching.iter_mut().find(|(m, _)| m == matcher) {
                 Some((_, n)) => *n += sign,
                 None => self.delta.matching.push((*matcher, sign)),

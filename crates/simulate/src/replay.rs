@@ -1,5 +1,7 @@
 //! Replays: the engine repeats the decisions of a recording, and the answers are compared.
 
+mod preemption;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -7,7 +9,7 @@ use berth_api::admission::{Admission, AdmissionOptions, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
 use berth_api::recording::{RecordedError, RecordedNode, Recording, Step};
-use berth_engine::{Cluster, Evaluation, NodeEvaluation, Outcome, Rejection, Settings};
+use berth_engine::{Cluster, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Rejection, Settings};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -93,6 +95,11 @@ pub fn replay(recording: &Recording) -> Replayed {
     for pod in &scenario.pods {
         cluster.set_pod(&admit(pod).0);
     }
+    for pod in &scenario.nominated {
+        let prepared = cluster.prepare(&admit(pod).0);
+        cluster.nominate(&prepared, &pod.status.nominated_node_name);
+    }
+    let budgets: Vec<_> = scenario.pdbs.iter().map(DisruptionBudget::from).collect();
     for (pod, step) in scenario.pending.iter().zip(&recording.expect.steps) {
         let (mut pod, admission) = admit(pod);
         let mut comparison = Comparison { scenario: &scenario.name, pod: &step.pod, differences: Vec::new() };
@@ -103,10 +110,15 @@ pub fn replay(recording: &Recording) -> Replayed {
         if admission.is_accepted() {
             let prepared = cluster.prepare(&pod);
             comparison.decision(step, &cluster.evaluate(&prepared));
+            if let (true, Some(recorded)) = (scenario.preemption, &step.preemption) {
+                comparison.preemption(&mut cluster, &prepared, &budgets, recorded);
+            }
         }
         replayed.differences.append(&mut comparison.differences);
-        if let Some(chosen) = &step.chosen {
-            pod.spec.node_name = chosen.clone();
+        let preemption = step.preemption.as_ref();
+        if let Some(node) = step.chosen.as_ref().or(preemption.and_then(|p| p.placed.as_ref())) {
+            pod.spec.node_name = node.clone();
+            pod.status.start_time = step.start_time.or(preemption.and_then(|p| p.start_time));
             cluster.set_pod(&pod);
         }
     }

@@ -23,7 +23,9 @@ fn conformance() -> Option<PathBuf> {
 fn every_suite_is_replayed_without_a_difference() {
     let Some(folder) = conformance() else { return };
     let suites = ["nodeaffinity", "interpod", "spread", "resources", "profiles", "admission", "mixed"];
-    for suite in suites.map(|s| format!("{s}.jsonl.gz")).iter().chain([&"large/openb.jsonl.gz".to_owned()]) {
+    let others = ["large/openb", "more/preemption"];
+    for suite in suites.iter().chain(&others).map(|suite| format!("{suite}.jsonl.gz")) {
+        let suite = suite.as_str();
         let ran = berth(&folder, &["replay", suite], b"");
         assert!(ran.stdout.ends_with(", 0 differences\n"), "{suite}: {}{}", ran.stdout, ran.stderr);
         assert!(!ran.stdout.starts_with("0 scenarios"), "{suite}: nothing in it");

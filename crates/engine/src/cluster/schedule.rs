@@ -10,7 +10,7 @@ use crate::equivalence::Equivalence;
 use crate::explain::{Explanation, explain};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
-use crate::preemption::{DisruptionBudget, Preemption, preempt};
+use crate::preemption::{DisruptionBudget, Preemption, Victims, candidates, preempt};
 use crate::state::prepared::PreparedPod;
 use crate::verdict::Verdict;
 use crate::wake::{ClusterChange, WakeConditions};
@@ -128,6 +128,12 @@ impl Cluster {
     /// already being removed does not preempt again. The state of the cluster is not changed.
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
         preempt(&self.state, &self.nominations, pod, budgets)
+    }
+
+    /// What preemption would do on each node where it helps, by the name of the node, for a pod whose decision found
+    /// no node. Every node is evaluated in full: [`Cluster::preempt`] returns the best of these at a lower cost.
+    pub fn preemption_candidates(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Vec<Victims> {
+        candidates(&self.state, &self.nominations, pod, budgets)
     }
 
     /// What could make a pod schedulable, right after a decision that found no node for it. Looks at every

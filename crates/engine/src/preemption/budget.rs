@@ -59,12 +59,15 @@ impl<'a> Budgets<'a> {
         let symbols = &state.symbols;
         let labels = &state.label_sets.get(pod.label_set).of.labels;
         let label = |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
+        // As in kube-scheduler, no budget protects a pod without labels.
+        let protects = |budget: &DisruptionBudget| {
+            labels.iter().next().is_some()
+                && budget.selector.matches(label)
+                && !budget.disrupted_pods.iter().any(|name| **name == *pod.name)
+        };
         let mut violated = false;
-        for (i, budget) in self.0.get(symbols.text(pod.namespace)).into_iter().flatten() {
-            if !budget.selector.matches(label) || budget.disrupted_pods.iter().any(|name| **name == *pod.name)
-            {
-                continue;
-            }
+        let budgets = self.0.get(symbols.text(pod.namespace)).into_iter().flatten();
+        for (i, budget) in budgets.filter(|(_, budget)| protects(budget)) {
             let used = used.entry(*i).or_default();
             *used += 1;
             violated |= *used > budget.disruptions_allowed;

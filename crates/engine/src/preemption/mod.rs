@@ -161,6 +161,38 @@ pub(crate) fn preempt(
     Preemption::NoCandidate { reason }
 }
 
+/// The victims on every node where preemption helps.
+pub(crate) fn candidates(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    budgets: &[DisruptionBudget],
+) -> Vec<Victims> {
+    let cycle = CycleState::new(state, nominations, pod);
+    let budgets = Budgets::new(budgets);
+    let Some(run) = Context::new(state, &cycle).map(Run::new) else { return Vec::new() };
+    if !pod.preempts || !run.feasible.is_empty() {
+        return Vec::new();
+    }
+    let relevant = RelevantMatchers::new(run.context);
+    let search = Search {
+        context: run.context,
+        filters: &run.filters,
+        relevant: &relevant,
+        budgets: &budgets,
+        priority: pod.precedence.priority,
+    };
+    let helped = run.rejections().filter(|(_, rejection)| rejection.status == Status::Unschedulable);
+    let found = helped.filter_map(|(id, _)| match search.on(id, None) {
+        Found::Victims(found) => {
+            let NodeVictims { pods, cost } = found;
+            Some(victims(state, nominations, pod, run.node_name(id), &pods, cost.n_pdb_violations))
+        }
+        _ => None,
+    });
+    found.collect()
+}
+
 /// Whether room is being made for the pod already: on the node it is nominated to, pods of lower priority are
 /// being preempted. Not so if that node has become one that no preemption helps with.
 fn waits_for_victims(

@@ -86,6 +86,16 @@ impl State {
         (matching(Direction::TermOfIncoming), matching(Direction::TermOfExisting))
     }
 
+    /// Whether a matcher would match pods with a signature if they were not being deleted.
+    pub(crate) fn matches_while_alive(&self, matcher: MatcherId, signature: &LabelSignature) -> bool {
+        signature.matched.binary_search(&matcher).is_ok()
+            || signature.of.terminating && {
+                let alive = Candidate { terminating: false, ..self.candidate(&signature.of) };
+                let direction = Direction::TermOfIncoming;
+                self.matchers.get(matcher).matches(&self.symbols, &self.namespaces, &alive, direction)
+            }
+    }
+
     fn candidate<'a>(&self, of: &'a PodLabels) -> Candidate<'a> {
         let PodLabels { namespace, terminating, ref labels } = *of;
         Candidate { namespace, terminating, labels, exempt: self.is_exempt(namespace) }

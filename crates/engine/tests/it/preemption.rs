@@ -1,5 +1,6 @@
 //! Preemption, scenario by scenario: who has to go, and where.
 
+use berth_api::object::SelectorRequirement;
 use berth_engine::{Cluster, DisruptionBudget, Preemption, Settings};
 use berth_testkit::naive::World;
 use berth_testkit::text;
@@ -74,6 +75,19 @@ fn budgets_are_respected_where_possible() {
     ] {
         assert_eq!(preemption(&format!("{two}\n{budgets}\n{pod}")), expected, "{budgets}");
     }
+    // No budget protects a pod without labels, whatever it selects.
+    let unlabelled =
+        "node a cpu=1\nnode b cpu=1\npod default/x on a cpu=1\npod default/y on b cpu=1 priority:5";
+    let mut world = text::world(&format!("{unlabelled}\npdb default/x app=x\n{pod}"));
+    let selector = world.budgets[0].spec.selector.get_or_insert_default();
+    selector.match_labels.clear();
+    let operator = "DoesNotExist".to_owned();
+    selector.match_expressions.push(SelectorRequirement {
+        key: "app".to_owned(),
+        operator,
+        values: Vec::new(),
+    });
+    assert_eq!(preempt(&mut cluster(&world, Settings::default()), &world), "a: x");
     // Of three pods that a budget protects one may go. Counted from the most important one on, that is the one.
     let one = "node a cpu=3\npod default/x on a cpu=1 app=x priority:2\npod default/y on a cpu=1 app=x
         pod default/z on a cpu=1 app=x priority:1\npdb default/x app=x allowed:1";
@@ -103,6 +117,10 @@ fn rules_between_pods_are_asked_without_the_victims() {
         "pod default/x on a1 app=p\npod default/y on a2 app=p\npod default/z on b1 app=p cpu=2 priority:10
         pod default/p app=p cpu=1 priority:10 spread(1 app=p @zone)";
     assert_eq!(preemption(&format!("{zones}\n{spread}")), "a1: x");
+    // A pod that is being deleted is not counted, but its removal in the trial is: kube-scheduler finds room, too.
+    let deleted = "node a zone=a cpu=2\nnode b zone=b cpu=2\npod default/x on a app=p\npod default/y on a app=p cpu=2 terminating
+        pod default/z on b app=q cpu=2 priority:10\npod default/p app=p cpu=1 priority:10 spread(1 app=p @zone)";
+    assert_eq!(preemption(deleted), "a: y");
     // Nodes that affinity excludes are not candidates: removing pods never helps there.
     let near = "pod default/x on a1 cpu=1\npod default/p cpu=1 priority:10 aff(app=db @zone)";
     assert_eq!(

@@ -66,6 +66,8 @@ pub struct World {
     pub budgets: Vec<PodDisruptionBudget>,
     /// Volumes, claims and what decides about them.
     pub storage: Storage,
+    /// In a trial of preemption, the removed pods that were being deleted before.
+    pub removed: Vec<Pod>,
 }
 
 /// The selector of a ReplicaSet, StatefulSet or ReplicationController.

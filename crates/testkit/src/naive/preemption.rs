@@ -91,6 +91,8 @@ fn victims_on(
     lower.sort_by_key(importance);
     let (cycle, mut without) = (world, world.clone());
     without.pods.retain(|p| !lower.contains(p));
+    let was_deleted = |p: &&Pod| p.metadata.deletion_timestamp.is_some();
+    without.removed = lower.iter().filter(was_deleted).cloned().collect();
     let rejected = |world: &World| -> Option<Rejection> {
         rejection(Question { world, cycle, pod, profile, options }, node).ok().flatten()
     };
@@ -105,6 +107,7 @@ fn victims_on(
     for candidate in protected.iter().chain(&others) {
         let mut with = without.clone();
         with.pods.push(candidate.clone());
+        with.removed.retain(|p| p != candidate);
         if rejected(&with).is_none() {
             without = with;
         } else {
@@ -129,6 +132,7 @@ fn violating(world: &World, pods: &[Pod]) -> Vec<Pod> {
         for (budget, allowed) in world.budgets.iter().zip(&mut allowed) {
             let of_any = budget.spec.selector.as_ref().is_some_and(|s| !selector::is_empty(s));
             let protects = budget.metadata.namespace == pod.metadata.namespace
+                && !pod.metadata.labels.is_empty()
                 && of_any
                 && selector::selects(budget.spec.selector.as_ref(), &pod.metadata.labels);
             if protects && !budget.status.disrupted_pods.contains_key(&pod.metadata.name) {

@@ -88,12 +88,15 @@ fn n_counted(q: Question, constraint: &TopologySpreadConstraint, node: &Node) ->
     let Some(selector) = constraint.label_selector.as_ref().filter(|s| !selector::is_empty(s)) else {
         return 0;
     };
-    let counted = q.pods_on(node).filter(|pod| {
+    let is_selected = |pod: &Pod| {
         pod.metadata.namespace == q.pod.metadata.namespace
-            && pod.metadata.deletion_timestamp.is_none()
             && selector::selects(Some(selector), &pod.metadata.labels)
-    });
-    counted.count() as i64
+    };
+    let counted = q.pods_on(node).filter(|p| p.metadata.deletion_timestamp.is_none() && is_selected(p));
+    // kube-scheduler's `RemovePod` takes pods off the counts that are not in them.
+    let on_node = |p: &&Pod| p.spec.node_name == node.metadata.name;
+    let uncounted = q.world.removed.iter().filter(on_node).filter(|p| is_selected(p));
+    counted.count() as i64 - uncounted.count() as i64
 }
 
 /// Whether a constraint counts a node.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use berth_api::admission::{AdmissionOptions, admit, default_pod, merge_label_keys};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::{Pod, VolumeKind, VolumeObject};
-use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, World, evaluate};
+use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, Victims, World, evaluate, preempt};
 use serde_json::{Map, Value, json};
 
 fn recordings() -> PathBuf {
@@ -25,6 +25,13 @@ fn stored(pod: &Value, raw: bool) -> Pod {
         default_pod(&mut pod);
         merge_label_keys(&mut pod);
     }
+    pod
+}
+
+/// A pending pod on its nominated node.
+fn nominated(pod: &Value, raw: bool) -> Pod {
+    let mut pod = stored(pod, raw);
+    pod.spec.node_name = pod.status.nominated_node_name.clone();
     pod
 }
 
@@ -93,6 +100,8 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         services: list("services").iter().map(read).collect(),
         workloads: Vec::new(),
         pods: list("pods").iter().map(|p| stored(p, raw)).filter(|p| !p.is_terminal()).collect(),
+        nominated: list("nominated").iter().map(|p| nominated(p, raw)).collect(),
+        budgets: list("pdbs").iter().map(read).collect(),
         ..World::default()
     };
     let config = match &scenario["config"] {
@@ -133,11 +142,36 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
                 ));
             }
         }
-        if let Some(node) = expected.get("chosen").and_then(Value::as_str) {
+        let preemption = &expected["preemption"];
+        if !preemption.is_null() {
+            let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
+            let got = match preempt(&world, &pod, profile, &Options::strict_v1()) {
+                Ok(Victims { node, victims, .. }) => {
+                    let victims: Vec<_> = victims.iter().map(ToString::to_string).collect();
+                    json!({"node": node, "victims": victims})
+                }
+                Err(message) => json!({"node": null, "message": message}),
+            };
+            if got.as_object().expect("an object").iter().any(|(field, got)| preemption[field] != *got) {
+                let name = scenario["name"].as_str().unwrap_or_default();
+                found.push(format!("{name} {}: expected {preemption}, got {got}", pod.key()));
+            }
+            let gone = |field: &str, pods: &mut Vec<Pod>| {
+                let gone = preemption[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+                let gone: Vec<_> = gone.collect();
+                pods.retain(|pod| !gone.contains(&&*pod.key()));
+            };
+            gone("victims", &mut world.pods);
+            gone("clearedNominations", &mut world.nominated);
+        }
+        let placed = expected.get("chosen").or(preemption.get("placed")).and_then(Value::as_str);
+        if let Some(node) = placed {
             if let Some(volumes) = &decision.volumes {
                 world.storage.assume(&pod.metadata.namespace, node, volumes);
             }
             pod.spec.node_name = node.to_owned();
+            let started = expected.get("startTime").or(preemption.get("startTime"));
+            pod.status.start_time = started.and_then(|time| time.as_str()?.parse().ok());
             world.pods.push(pod);
         }
     }
@@ -152,11 +186,12 @@ fn agrees_with_every_recording() {
     };
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "gz"));
-    let volumes = recordings().join("more/volumes.jsonl.gz");
-    if volumes.exists() {
-        paths.push(volumes);
-    } else {
-        println!("{} not found: volumes were not compared", volumes.display());
+    for suite in ["more/preemption.jsonl.gz", "more/volumes.jsonl.gz"].map(|suite| recordings().join(suite)) {
+        if suite.exists() {
+            paths.push(suite);
+        } else {
+            println!("{} not found: it was not compared", suite.display());
+        }
     }
     paths.sort();
     let mut all = Vec::new();
