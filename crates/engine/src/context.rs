@@ -31,7 +31,7 @@ pub(crate) struct CycleState {
 
 impl CycleState {
     pub(crate) fn new(state: &State, nominations: &Nominations, pod: &PreparedPod) -> CycleState {
-        let nominated = nominations.against(state, pod);
+        let nominated = nominations.against(pod);
         CycleState { nominated, ..CycleState::without_nominated(state, pod) }
     }
 

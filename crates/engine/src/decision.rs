@@ -8,7 +8,8 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::context::{Context, CycleState, NodeRef};
 use crate::nomination::Nominations;
-use crate::plugins::{self, Filter, PreFilter, Scorer, Weighted};
+use crate::plugins::{self, Filters, PreFilter, Scorer, Weighted};
+use crate::rejections::{RejectionViews, fit_error};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
@@ -137,7 +138,7 @@ pub struct NodeScore {
 pub(crate) struct Run<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) pre_filter: PreFilter,
-    pub(crate) filters: Vec<(Plugin, Box<dyn Filter + 'a>)>,
+    pub(crate) filters: Filters<'a>,
     pub(crate) rejected: Vec<NodeId>,
     /// Nodes that were excluded before the filters ran.
     pub(crate) not_considered: Vec<NodeId>,
@@ -155,10 +156,12 @@ pub(crate) struct Scored<'a> {
     pub(crate) scores: Vec<i64>,
 }
 
-/// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node.
-pub(crate) fn decide(
+/// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node. Why it fits on
+/// none is followed, too.
+pub(crate) fn decide<T: Default>(
     state: &State,
     views: &mut Views,
+    rejections: &mut RejectionViews<T>,
     nominations: &Nominations,
     pod: &PreparedPod,
 ) -> Outcome {
@@ -169,7 +172,12 @@ pub(crate) fn decide(
         return Outcome::Placed { node: state.node_name(node).to_owned(), score: Some(score) };
     }
     let cycle = CycleState::new(state, nominations, pod);
-    Context::new(state, &cycle).map_or_else(|| pod.no_profile(), |context| Run::new(context).outcome())
+    let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
+    let view = rejections.view(context, nominations, pod);
+    match view.and_then(|view| view.rejections.message(context)) {
+        Some(message) => Outcome::Unschedulable { message },
+        None => Run::new(context).outcome(),
+    }
 }
 
 /// Decides, and returns the results of every node.
@@ -233,7 +241,7 @@ impl<'a> Run<'a> {
             }
             let node = NodeRef::new(id, record);
             let is_feasible = self.filters.iter().all(|(_, filter)| filter.admits(node))
-                && self.rejection_with_nominated(id).is_none();
+                && self.context.rejection_with_nominated(&self.filters, id).is_none();
             if is_feasible { &mut self.feasible } else { &mut self.rejected }.push(id);
         }
     }
@@ -241,15 +249,7 @@ impl<'a> Run<'a> {
     /// The first rejection of each rejected node. The words are made here and not while filtering: most decisions find
     /// a node and need no words.
     pub(crate) fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
-        self.rejected.iter().filter_map(|id| {
-            let node = NodeRef::new(*id, self.context.state.nodes.get(*id));
-            let without = || self.filters.iter().find_map(|(_, filter)| filter.check(node));
-            Some((*id, self.rejection_with_nominated(*id).or_else(without)?))
-        })
-    }
-
-    fn rejection_with_nominated(&self, id: NodeId) -> Option<Rejection> {
-        self.context.rejection_with_nominated(&self.filters, id)
+        self.rejected.iter().filter_map(|id| Some((*id, self.context.rejection(&self.filters, *id)?)))
     }
 
     fn score(&mut self) {
@@ -321,9 +321,7 @@ impl<'a> Run<'a> {
             let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugin.name());
             *histogram.entry(reason.into()).or_default() += self.not_considered.len();
         }
-        let mut reasons: Vec<_> = histogram.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
-        reasons.sort_unstable();
-        format!("0/{n_nodes} nodes are available: {}.", reasons.join(", "))
+        fit_error(n_nodes, histogram.into_iter())
     }
 
     fn evaluation(&self) -> Evaluation {

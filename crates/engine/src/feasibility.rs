@@ -1,9 +1,7 @@
 //! Whether one node is feasible, with the pods that are nominated to it.
 
-use berth_api::config::Plugin;
-
 use crate::context::{Context, NodeRef};
-use crate::plugins::{self, Filter, PreFilter};
+use crate::plugins::{self, Filters, PreFilter};
 use crate::state::node::NodeId;
 use crate::verdict::Rejection;
 use crate::what_if::RelevantMatchers;
@@ -25,13 +23,16 @@ impl Context<'_> {
             && self.rejection_with_nominated(&filters, id).is_none()
     }
 
+    /// The first rejection of a node, with the pods that are nominated to it there and then without.
+    pub(crate) fn rejection(self, filters: &Filters<'_>, id: NodeId) -> Option<Rejection> {
+        let node = NodeRef::new(id, self.state.nodes.get(id));
+        let without = || filters.iter().find_map(|(_, filter)| filter.check(node));
+        self.rejection_with_nominated(filters, id).or_else(without)
+    }
+
     /// The first rejection of a node with the pods that are nominated to it there; none where there are none.
-    pub(crate) fn rejection_with_nominated(
-        self,
-        filters: &[(Plugin, Box<dyn Filter + '_>)],
-        id: NodeId,
-    ) -> Option<Rejection> {
-        if self.cycle.nominated.on(id).is_empty() {
+    pub(crate) fn rejection_with_nominated(self, filters: &Filters<'_>, id: NodeId) -> Option<Rejection> {
+        if self.cycle.nominated.on(self.state, id).is_empty() {
             return None;
         }
         let relevant = RelevantMatchers::new(self);

@@ -22,6 +22,7 @@ mod node_admission;
 mod nomination;
 mod plugins;
 mod preemption;
+mod rejections;
 mod state;
 mod verdict;
 mod view;

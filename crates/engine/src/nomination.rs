@@ -5,8 +5,10 @@
 //! those without them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::state::State;
 use crate::state::intern::Symbol;
@@ -15,17 +17,32 @@ use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RuleSetId;
 use crate::state::signature::SignatureId;
 
+type ByNode = FxHashMap<Symbol, Vec<PreparedPod>>;
+
 /// Pods nominated to nodes.
 #[derive(Default)]
 pub(crate) struct Nominations {
-    by_node: FxHashMap<Symbol, Vec<PreparedPod>>,
+    /// Shared with the decisions that are being made.
+    by_node: Arc<ByNode>,
     /// Node by namespace and name of the pod.
     by_pod: HashMap<(Symbol, Box<str>), Symbol>,
+    /// The nodes whose nominations changed, in order.
+    changed: Vec<Symbol>,
+    /// Position of the first entry of `changed`: older ones were dropped.
+    first_changed: u64,
 }
 
-/// The nominated pods that a pod must leave room for, by node.
+/// The nominated pods that a pod must leave room for: those of higher or equal priority, except itself.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NominatedPods(FxHashMap<NodeId, Vec<(RuleSetId, SignatureId)>>);
+pub(crate) struct NominatedPods {
+    by_node: Option<Arc<ByNode>>,
+    priority: i32,
+    /// Namespace and name.
+    itself: Option<(Symbol, Box<str>)>,
+}
+
+/// Entries of the log of changes that are kept.
+const MAX_CHANGED: usize = 1 << 14;
 
 impl Nominations {
     pub(crate) fn is_empty(&self) -> bool {
@@ -38,6 +55,9 @@ impl Nominations {
     }
 
     pub(crate) fn node(&self, namespace: Symbol, name: &str) -> Option<Symbol> {
+        if self.by_pod.is_empty() {
+            return None;
+        }
         self.by_pod.get(&(namespace, name.into())).copied()
     }
 
@@ -49,49 +69,77 @@ impl Nominations {
     /// Nominates a pod that has no nomination.
     pub(crate) fn insert(&mut self, pod: &PreparedPod, node: Symbol) {
         self.by_pod.insert((pod.namespace, pod.name.clone()), node);
-        self.by_node.entry(node).or_default().push(pod.clone());
+        Arc::make_mut(&mut self.by_node).entry(node).or_default().push(pod.clone());
+        self.log(node);
     }
 
     pub(crate) fn remove(&mut self, namespace: Symbol, name: &str) -> Option<Symbol> {
         let node = self.by_pod.remove(&(namespace, name.into()))?;
-        if let Some(pods) = self.by_node.get_mut(&node) {
+        let by_node = Arc::make_mut(&mut self.by_node);
+        if let Some(pods) = by_node.get_mut(&node) {
             pods.retain(|p| (p.namespace, &*p.name) != (namespace, name));
             if pods.is_empty() {
-                self.by_node.remove(&node);
+                by_node.remove(&node);
             }
         }
+        self.log(node);
         Some(node)
     }
 
-    /// The nominated pods that this one must leave room for: those of higher or equal priority, except itself.
-    pub(crate) fn against(&self, state: &State, pod: &PreparedPod) -> NominatedPods {
-        let mut nominated = NominatedPods::default();
-        for (node, pods) in &self.by_node {
-            let Some(node) = state.nodes.find(*node) else { continue };
-            for other in pods {
-                if other.precedence.priority >= pod.precedence.priority
-                    && (other.namespace, &other.name) != (pod.namespace, &pod.name)
-                {
-                    let signature = state.label_sets.get(other.label_set).signature;
-                    nominated.0.entry(node).or_default().push((other.rule_set, signature));
-                }
-            }
+    fn log(&mut self, node: Symbol) {
+        if self.changed.len() >= MAX_CHANGED {
+            self.first_changed = self.end();
+            self.changed.clear();
         }
-        nominated
+        self.changed.push(node);
+    }
+
+    /// The position after the last change.
+    pub(crate) fn end(&self) -> u64 {
+        self.first_changed + self.changed.len() as u64
+    }
+
+    /// The nodes whose nominations changed from a position on, by name; none if some entries were dropped. A name that
+    /// is free by now may be that of another node.
+    pub(crate) fn changed_since(&self, position: u64) -> Option<&[Symbol]> {
+        let start = position.checked_sub(self.first_changed)?;
+        self.changed.get(start as usize..)
+    }
+
+    /// The nominated pods that this one must leave room for: those of higher or equal priority, except itself.
+    pub(crate) fn against(&self, pod: &PreparedPod) -> NominatedPods {
+        if self.is_empty() {
+            return NominatedPods::default();
+        }
+        NominatedPods {
+            by_node: Some(self.by_node.clone()),
+            priority: pod.precedence.priority,
+            itself: Some((pod.namespace, pod.name.clone())),
+        }
     }
 }
 
 impl NominatedPods {
+    /// Whether no pod is nominated to any node.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_node.is_none()
     }
 
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> {
-        self.0.keys().copied()
+    /// The nodes with nominated pods, whether they count or not.
+    pub(crate) fn nodes(&self, state: &State) -> impl Iterator<Item = NodeId> {
+        let names = self.by_node.iter().flat_map(|by_node| by_node.keys());
+        names.filter_map(|name| state.nodes.find(*name))
     }
 
     /// Those nominated to a node.
-    pub(crate) fn on(&self, node: NodeId) -> &[(RuleSetId, SignatureId)] {
-        self.0.get(&node).map_or(&[], Vec::as_slice)
+    pub(crate) fn on(&self, state: &State, node: NodeId) -> SmallVec<[(RuleSetId, SignatureId); 2]> {
+        let Some(by_node) = &self.by_node else { return SmallVec::new() };
+        let pods = by_node.get(&state.nodes.get(node).name).into_iter().flatten();
+        let is_itself = |pod: &PreparedPod| {
+            self.itself.as_ref().is_some_and(|(ns, name)| (*ns, name) == (pod.namespace, &pod.name))
+        };
+        pods.filter(|pod| pod.precedence.priority >= self.priority && !is_itself(pod))
+            .map(|pod| (pod.rule_set, state.label_sets.get(pod.label_set).signature))
+            .collect()
     }
 }

@@ -81,7 +81,8 @@ impl NodeWhatIf<'_> {
 
     /// Adds (`sign` 1) or removes (−1) the pods nominated to the node; returns whether there are any.
     pub(crate) fn change_nominated(&mut self, sign: i64) -> bool {
-        let pods = self.relevant.context.cycle.nominated.on(self.id);
+        let Context { state, cycle, .. } = self.relevant.context;
+        let pods = cycle.nominated.on(state, self.id);
         pods.iter().for_each(|(rule_set, signature)| self.change(*rule_set, *signature, sign));
         !pods.is_empty()
     }

@@ -61,8 +61,8 @@ impl Cluster {
     /// [`Target::Nowhere`](crate::Target::Nowhere) is expected to stay, unless
     /// [`RemedyOptions::evict_without_target`] says otherwise.
     pub fn remedy(&mut self, broken: &[ViolationKey], options: &RemedyOptions) -> Remedies {
-        let Cluster { state, views, nominations, tracker, .. } = self;
-        let views = views.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Cluster { state, caches, nominations, tracker, .. } = self;
+        let views = &mut caches.get_mut().unwrap_or_else(PoisonError::into_inner).views;
         let remedies = remedy(state, views, nominations, tracker, broken, options);
         self.updated();
         remedies

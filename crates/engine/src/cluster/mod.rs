@@ -12,6 +12,8 @@ mod update;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::nomination::Nominations;
+use crate::preemption::Candidates;
+use crate::rejections::RejectionViews;
 use crate::state::{Settings, State};
 use crate::view::Views;
 use crate::violation::tracker::ViolationTracker;
@@ -23,8 +25,8 @@ use crate::wake::ClusterChange;
 /// not known counts nowhere until the node is added. No method fails: "does not fit" is a value.
 pub struct Cluster {
     state: State,
-    /// A cache, which requests that only read bring up to date.
-    views: Mutex<Views>,
+    /// Caches, which requests that only read bring up to date.
+    caches: Mutex<Caches>,
     nominations: Nominations,
     /// Changes since they were last taken, if they are recorded at all; later ones are with the state.
     recorded: Option<Vec<ClusterChange>>,
@@ -37,16 +39,23 @@ impl Cluster {
     pub fn new(settings: Settings) -> Cluster {
         Cluster {
             state: State::new(settings),
-            views: Mutex::default(),
+            caches: Mutex::default(),
             nominations: Nominations::default(),
             recorded: None,
             tracker: None,
         }
     }
 
-    fn views(&self) -> MutexGuard<'_, Views> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    fn caches(&self) -> MutexGuard<'_, Caches> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What decisions learn about nodes.
+#[derive(Default)]
+struct Caches {
+    views: Views,
+    rejections: RejectionViews<Candidates>,
 }
 
 #[cfg(test)]

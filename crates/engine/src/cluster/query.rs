@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
 
-use super::Cluster;
+use super::{Caches, Cluster};
 use crate::state::Settings;
 
 impl Cluster {
@@ -29,7 +29,8 @@ impl Cluster {
     pub fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let mut sizes = self.state.table_sizes();
         sizes.insert("nominations", self.nominations.len());
-        sizes.insert("views", self.views().len());
+        let Caches { views, rejections } = &*self.caches();
+        sizes.insert("views", views.len() + rejections.len());
         sizes
     }
 

@@ -2,7 +2,7 @@
 
 use berth_api::object::Pod;
 
-use super::Cluster;
+use super::{Caches, Cluster};
 use crate::blast_radius::{BlastRadius, blast_radius};
 use crate::context::{Context, CycleState, NodeRef};
 use crate::decision::{self, Evaluation, Outcome};
@@ -28,7 +28,8 @@ impl Cluster {
 
     /// Decides where a pod goes. The cluster is not changed; what the decision learns about nodes is cached.
     pub fn decide(&self, pod: &PreparedPod) -> Outcome {
-        decision::decide(&self.state, &mut self.views(), &self.nominations, pod)
+        let Caches { views, rejections } = &mut *self.caches();
+        decision::decide(&self.state, views, rejections, &self.nominations, pod)
     }
 
     /// Decides, and if a node is found assigns the pod to it.
@@ -127,7 +128,7 @@ impl Cluster {
     /// last, then the first by name. A pod that is nominated ([`Cluster::nominate`]) to a node where pods are
     /// already being removed does not preempt again. The state of the cluster is not changed.
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
-        preempt(&self.state, &self.nominations, pod, budgets)
+        preempt(&self.state, &mut self.caches().rejections, &self.nominations, pod, budgets)
     }
 
     /// What preemption would do on each node where it helps, by the name of the node, for a pod whose decision found

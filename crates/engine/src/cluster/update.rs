@@ -5,7 +5,7 @@ use berth_api::rules::Selector;
 
 use std::sync::PoisonError;
 
-use super::Cluster;
+use super::{Caches, Cluster};
 use crate::state::prepared::PreparedPod;
 use crate::wake::ClusterChange;
 
@@ -147,9 +147,10 @@ impl Cluster {
         if let Some(tracker) = &mut self.tracker {
             tracker.absorb(&mut self.state);
         }
-        let views = self.views.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Caches { views, rejections } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
         for freed in self.state.collect() {
             views.drop_views(freed);
+            rejections.drop_views(freed);
         }
     }
 }

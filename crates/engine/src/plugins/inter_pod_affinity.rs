@@ -2,6 +2,7 @@
 
 use berth_api::config::Plugin;
 use berth_api::rules::{PodTerm, Selector, TopologyScope};
+use smallvec::SmallVec;
 
 use super::{Filter, MAX_NODE_SCORE, PreFilter, Scorer, TermInfo};
 use crate::context::{Context, NodeRef};
@@ -196,6 +197,34 @@ impl Filter for InterPodAffinity<'_> {
     }
 
     /// Without the terms of existing pods, which appear in the verdicts of the nodes that they reject.
+    fn shared_topologies(&self) -> SmallVec<[TopologyId; 2]> {
+        let own = self.affinity.iter().chain(&self.anti_affinity).flat_map(|t| &t.counters).map(|(t, _)| *t);
+        let existing = self.existing.iter().map(|(_, topology, _)| *topology);
+        own.chain(existing).filter(|t| self.context.state.topologies.is_shared(*t)).collect()
+    }
+
+    fn inputs(&self, node: NodeId, max_pods: i64, inputs: &mut Vec<i64>) {
+        let topologies = &self.context.state.topologies;
+        // More pods than may leave the node are as good as any number.
+        let count = |topology: TopologyId, counter: &Counter| {
+            let domain = topologies.is_shared(topology).then(|| topologies.domain(topology, node))?;
+            Some(domain.map_or(-1, |domain| counter.get(domain).count.min(max_pods)))
+        };
+        for (topology, counter) in self.affinity.iter().flat_map(|t| &t.counters) {
+            // Whether no pod matches, or those of one domain only: the node may be in it.
+            inputs.push(counter.n_domains().min(2) as i64);
+            inputs.extend(count(*topology, counter));
+        }
+        inputs.extend(
+            self.anti_affinity.iter().flat_map(|t| &t.counters).filter_map(|(t, counter)| count(*t, counter)),
+        );
+        for (matcher, topology, counter) in &self.existing {
+            if let Some(count) = count(*topology, counter).filter(|count| *count > 0) {
+                inputs.extend([matcher.number() as i64, topology.number() as i64, count]);
+            }
+        }
+    }
+
     fn terms(&self) -> Vec<TermInfo> {
         let asked = |t: &Term<'_>, detail| TermInfo { term: t.term.path.clone(), detail };
         let affinity = self.affinity.iter().map(|t| asked(t, self.describe_affinity(t)));

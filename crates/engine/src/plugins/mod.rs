@@ -5,10 +5,13 @@
 
 use berth_api::config::Plugin;
 
+use smallvec::SmallVec;
+
 use crate::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::rule_set::RuleSet;
+use crate::state::topology::TopologyId;
 use crate::verdict::{Rejection, Verdict};
 
 mod image_locality;
@@ -39,6 +42,16 @@ pub(crate) trait Filter {
     fn admits(&self, node: NodeRef<'_>) -> bool {
         self.check(node).is_none()
     }
+
+    /// The topologies with several nodes per domain in which the rule counts pods.
+    fn shared_topologies(&self) -> SmallVec<[TopologyId; 2]> {
+        SmallVec::new()
+    }
+
+    /// Appends what the rule reads of counts that change without a change of the node: where these values stay equal,
+    /// equal nodes get equal results, also if they lose or gain up to `max_pods` pods. They are equal for all nodes
+    /// with the same domains in the shared topologies.
+    fn inputs(&self, _node: NodeId, _max_pods: i64, _inputs: &mut Vec<i64>) {}
 
     /// Every single term of the rule, whether or not it rejects a node.
     fn terms(&self) -> Vec<TermInfo>;
@@ -100,8 +113,11 @@ pub(crate) fn pre_filter(context: Context<'_>) -> PreFilter {
     result
 }
 
+/// The filters of a profile, in its order.
+pub(crate) type Filters<'a> = Vec<(Plugin, Box<dyn Filter + 'a>)>;
+
 /// Prepares the filters of the pod's profile, in order. Rules that cannot reject are left out.
-pub(crate) fn filters(context: Context<'_>) -> Vec<(Plugin, Box<dyn Filter + '_>)> {
+pub(crate) fn filters(context: Context<'_>) -> Filters<'_> {
     let plugins = context.profile.profile.filter.iter();
     plugins.filter_map(|plugin| Some((*plugin, filter(*plugin, context)?))).collect()
 }

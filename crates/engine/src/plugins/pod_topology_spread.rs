@@ -3,6 +3,7 @@
 use berth_api::config::Plugin;
 use berth_api::rules::WhenUnsatisfiable;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::{Filter, MAX_NODE_SCORE, Scorer, TermInfo};
 use crate::context::{Context, NodeRef};
@@ -165,6 +166,30 @@ impl Filter for DoNotSchedule<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
         let (status, reason) = self.constraints.iter().find_map(|c| c.rejects(node, self.place(c, node)))?;
         Some(Rejection::new(Plugin::PodTopologySpread, status, reason))
+    }
+
+    fn shared_topologies(&self) -> SmallVec<[TopologyId; 2]> {
+        let topologies = self.constraints.iter().map(|c| c.spread.topology);
+        topologies.filter(|t| self.context.state.topologies.is_shared(*t)).collect()
+    }
+
+    fn inputs(&self, node: NodeId, _max_pods: i64, inputs: &mut Vec<i64>) {
+        let topologies = &self.context.state.topologies;
+        for counted in &self.constraints {
+            let Counted { spread, by_domain, enough_domains, fewest, fewest_elsewhere } = counted;
+            let domain = topologies.domain(spread.topology, node);
+            let lowest = fewest.0.filter(|_| fewest.1 != *fewest_elsewhere);
+            inputs.push(i64::from(*enough_domains));
+            if topologies.is_shared(spread.topology) {
+                // The skew does not change if all counts rise alike.
+                let base = if *enough_domains { fewest.1 } else { 0 };
+                let matching = domain.and_then(|d| by_domain.get(&d)).copied().unwrap_or(0);
+                let is_lowest = domain.is_some() && lowest == domain;
+                inputs.extend([matching - base, fewest_elsewhere - base, i64::from(is_lowest)]);
+            } else {
+                inputs.extend([fewest.1, *fewest_elsewhere, lowest.map_or(-1, |d| d.0.into())]);
+            }
+        }
     }
 
     fn terms(&self) -> Vec<TermInfo> {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use berth_api::object::PodDisruptionBudget;
 use berth_api::rules::Selector;
-use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::state::State;
 use crate::state::pod::{PodId, PodRecord};
 
 /// A pod disruption budget, as preemption looks at it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionBudget {
     /// Its namespace.
     pub namespace: String,
@@ -34,6 +34,17 @@ impl From<&PodDisruptionBudget> for DisruptionBudget {
     }
 }
 
+/// Disruptions by the index of the budget.
+pub(super) type Used = SmallVec<[(usize, i32); 1]>;
+
+impl DisruptionBudget {
+    /// Whether another budget protects the same pods, however many of them may go.
+    pub(super) fn protects_the_same(&self, other: &DisruptionBudget) -> bool {
+        (&self.namespace, &self.selector, &self.disrupted_pods)
+            == (&other.namespace, &other.selector, &other.disrupted_pods)
+    }
+}
+
 /// Budgets by namespace, with a number each.
 pub(super) struct Budgets<'a>(HashMap<&'a str, Vec<(usize, &'a DisruptionBudget)>>);
 
@@ -48,14 +59,18 @@ impl<'a> Budgets<'a> {
         Budgets(by_namespace)
     }
 
-    /// For each pod, in this order, whether its eviction violates a budget: every pod uses up one disruption of each
-    /// budget that protects it, whether that is allowed or not.
-    pub(super) fn violations(&self, state: &State, pods: &[PodId]) -> Vec<bool> {
-        let mut used: FxHashMap<usize, i32> = FxHashMap::default();
-        pods.iter().map(|pod| self.violates(state, state.pods.get(*pod), &mut used)).collect()
+    /// For each pod, in this order, whether its eviction violates a budget, and how many disruptions all of them use up:
+    /// every pod uses up one disruption of each budget that protects it, whether that is allowed or not.
+    pub(super) fn violations(&self, state: &State, pods: &[PodId]) -> (Vec<bool>, Used) {
+        let mut used = Used::new();
+        if self.0.is_empty() {
+            return (vec![false; pods.len()], used);
+        }
+        let violations = pods.iter().map(|pod| self.violates(state, state.pods.get(*pod), &mut used));
+        (violations.collect(), used)
     }
 
-    fn violates(&self, state: &State, pod: &PodRecord, used: &mut FxHashMap<usize, i32>) -> bool {
+    fn violates(&self, state: &State, pod: &PodRecord, used: &mut Used) -> bool {
         let symbols = &state.symbols;
         let labels = &state.label_sets.get(pod.label_set).of.labels;
         let label = |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
@@ -68,9 +83,13 @@ impl<'a> Budgets<'a> {
         let mut violated = false;
         let budgets = self.0.get(symbols.text(pod.namespace)).into_iter().flatten();
         for (i, budget) in budgets.filter(|(_, budget)| protects(budget)) {
-            let used = used.entry(*i).or_default();
-            *used += 1;
-            violated |= *used > budget.disruptions_allowed;
+            let known = used.iter().position(|(known, _)| known == i);
+            let known = known.unwrap_or_else(|| {
+                used.push((*i, 0));
+                used.len() - 1
+            });
+            used[known].1 += 1;
+            violated |= used[known].1 > budget.disruptions_allowed;
         }
         violated
     }

@@ -4,21 +4,26 @@
 //! Candidates are the nodes whose rejection is *unschedulable*, not *unresolvable*. All of them are considered:
 //! kube-scheduler stops at a sample (`minCandidateNodesPercentage` and `minCandidateNodesAbsolute`, which are
 //! read and change nothing here), and so may miss the best. Nothing is removed from the state: evictions are
-//! hypothetical ([`crate::what_if`]).
+//! hypothetical ([`crate::what_if`]). The nodes that reject the pod are followed by [`crate::rejections`], and what the
+//! victims on each cost by [`Candidates`]: a preemption looks at what changed since the last one, and at the best nodes.
 
 mod budget;
+mod candidates;
 mod victims;
 
 pub use budget::DisruptionBudget;
+pub(crate) use candidates::Candidates;
 
 use std::collections::BTreeMap;
 
 use self::budget::Budgets;
-use self::victims::{Cost, Found, NodeVictims, Search};
+use self::candidates::NOT_HELPFUL;
+use self::victims::{Found, NodeVictims, Search};
 use crate::context::{Context, CycleState};
 use crate::decision::Run;
 use crate::nomination::Nominations;
-use crate::plugins::PreFilter;
+use crate::plugins::{self, PreFilter};
+use crate::rejections::{RejectionView, RejectionViews, Rejections, fit_error};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
@@ -44,6 +49,14 @@ pub enum Preemption {
 }
 
 impl Preemption {
+    fn no_candidate<'a>(n_nodes: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> Preemption {
+        let mut histogram: BTreeMap<&str, usize> = BTreeMap::new();
+        for (reason, n) in reasons {
+            *histogram.entry(reason).or_default() += n;
+        }
+        Preemption::NoCandidate { reason: fit_error(n_nodes, histogram.into_iter()) }
+    }
+
     /// What kube-scheduler appends to the decision's message, after a space: `preemption: ...`.
     pub fn message(&self) -> Option<String> {
         match self {
@@ -86,82 +99,71 @@ pub struct Victims {
     pub nominations: Vec<NamespacedName>,
 }
 
-const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
-const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-
 /// Which pods have to be evicted so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt).
 pub(crate) fn preempt(
     state: &State,
+    views: &mut RejectionViews<Candidates>,
     nominations: &Nominations,
     pod: &PreparedPod,
     budgets: &[DisruptionBudget],
 ) -> Preemption {
-    let profile = state.rule_sets.get(pod.rule_set).key.profile;
-    if profile.is_none_or(|i| !state.profiles[i].profile.preemption) {
+    if !is_enabled(state, pod) {
         return Preemption::NotNeeded;
     }
     if !pod.preempts {
         return Preemption::NotEligible(NotEligible::PolicyNever);
     }
-    let cycle = CycleState::new(state, nominations, pod);
-    let budgets = Budgets::new(budgets);
-    let run = Context::new(state, &cycle).map(Run::new);
-    let Some(run) = run.filter(|run| run.feasible.is_empty()) else { return Preemption::NotNeeded };
     if state.nodes.len() == 0 {
         return Preemption::NotNeeded;
     }
-    let candidates: BTreeMap<NodeId, Status> =
-        run.rejections().map(|(id, rejection)| (id, rejection.status)).collect();
-    if waits_for_victims(state, nominations, pod, &candidates) {
+    let cycle = CycleState::new(state, nominations, pod);
+    let Some(context) = Context::new(state, &cycle) else { return Preemption::NotNeeded };
+    let names = match plugins::pre_filter(context) {
+        PreFilter::AllNodes => None,
+        PreFilter::Nodes(_, names) => Some(names),
+        PreFilter::Rejected(_) => {
+            let all = [(NOT_HELPFUL, state.nodes.len())];
+            return Preemption::no_candidate(state.nodes.len(), all.into_iter());
+        }
+    };
+    let mut of_this_pod;
+    let view = match views.view(context, nominations, pod) {
+        Some(view) => view,
+        None => {
+            let rejections = Rejections::new(context, nominations, pod, names.as_deref());
+            of_this_pod = RejectionView::new(rejections);
+            &mut of_this_pod
+        }
+    };
+    let RejectionView { rejections, derived: candidates, .. } = view;
+    if rejections.n_feasible > 0 {
+        return Preemption::NotNeeded;
+    }
+    if waits_for_victims(state, nominations, pod, rejections) {
         return Preemption::NotEligible(NotEligible::VictimsTerminating);
     }
-    let mut helped: Vec<_> =
-        candidates.into_iter().filter(|(_, s)| *s == Status::Unschedulable).map(|(id, _)| id).collect();
-    if matches!(run.pre_filter, PreFilter::Rejected(_)) {
-        helped.clear();
-    }
-
-    let relevant = RelevantMatchers::new(run.context);
+    candidates.catch_up(state, rejections, pod.precedence.priority, budgets);
+    let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
+    let budgets = Budgets::new(budgets);
     let search = Search {
-        context: run.context,
-        filters: &run.filters,
+        context,
+        filters: &filters,
         relevant: &relevant,
         budgets: &budgets,
         priority: pod.precedence.priority,
     };
-    let mut best: Option<(Cost, &str, NodeVictims)> = None;
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let unhelped = state.nodes.len() - helped.len();
-    for id in helped {
-        match search.on(id, best.as_ref().map(|(cost, ..)| cost)) {
-            Found::Victims(found) => {
-                let name = run.node_name(id);
-                if best.as_ref().is_none_or(|(cost, first, _)| (found.cost, name) < (*cost, *first)) {
-                    best = Some((found.cost, name, found));
-                }
-            }
-            Found::Dearer => {}
-            Found::NoVictims => *reasons.entry(NO_VICTIMS.to_owned()).or_default() += 1,
-            Found::StillRejected(rejection) => {
-                for reason in rejection.reasons {
-                    *reasons.entry(reason.into_owned()).or_default() += 1;
-                }
-            }
-        }
+    match candidates.best(&search) {
+        Some((id, found)) => Preemption::Victims(victims(state, nominations, pod, id, &found)),
+        None => Preemption::no_candidate(state.nodes.len(), candidates.reasons()),
     }
-    if let Some((cost, node, NodeVictims { pods, .. })) = best {
-        return Preemption::Victims(victims(state, nominations, pod, node, &pods, cost.n_pdb_violations));
-    }
-    if unhelped > 0 {
-        *reasons.entry(NOT_HELPFUL.to_owned()).or_default() += unhelped;
-    }
-    let mut reasons: Vec<_> = reasons.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
-    reasons.sort_unstable();
-    let reason = format!("0/{} nodes are available: {}.", state.nodes.len(), reasons.join(", "));
-    Preemption::NoCandidate { reason }
 }
 
-/// The victims on every node where preemption helps.
+fn is_enabled(state: &State, pod: &PreparedPod) -> bool {
+    let profile = state.rule_sets.get(pod.rule_set).key.profile;
+    profile.is_some_and(|i| state.profiles[i].profile.preemption)
+}
+
+/// The victims on every node where preemption helps: each is evaluated in full.
 pub(crate) fn candidates(
     state: &State,
     nominations: &Nominations,
@@ -171,7 +173,7 @@ pub(crate) fn candidates(
     let cycle = CycleState::new(state, nominations, pod);
     let budgets = Budgets::new(budgets);
     let Some(run) = Context::new(state, &cycle).map(Run::new) else { return Vec::new() };
-    if !pod.preempts || !run.feasible.is_empty() {
+    if !pod.preempts || !is_enabled(state, pod) || !run.feasible.is_empty() {
         return Vec::new();
     }
     let relevant = RelevantMatchers::new(run.context);
@@ -184,10 +186,7 @@ pub(crate) fn candidates(
     };
     let helped = run.rejections().filter(|(_, rejection)| rejection.status == Status::Unschedulable);
     let found = helped.filter_map(|(id, _)| match search.on(id, None) {
-        Found::Victims(found) => {
-            let NodeVictims { pods, cost } = found;
-            Some(victims(state, nominations, pod, run.node_name(id), &pods, cost.n_pdb_violations))
-        }
+        Found::Victims(found) => Some(victims(state, nominations, pod, id, &found)),
         _ => None,
     });
     found.collect()
@@ -199,10 +198,10 @@ fn waits_for_victims(
     state: &State,
     nominations: &Nominations,
     pod: &PreparedPod,
-    rejected: &BTreeMap<NodeId, Status>,
+    rejections: &Rejections,
 ) -> bool {
     let node = nominations.node(pod.namespace, &pod.name).and_then(|name| state.nodes.find(name));
-    let Some(node) = node.filter(|id| rejected.get(id) == Some(&Status::Unschedulable)) else {
+    let Some(node) = node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable)) else {
         return false;
     };
     state
@@ -218,15 +217,19 @@ fn victims(
     state: &State,
     nominations: &Nominations,
     pod: &PreparedPod,
-    node: &str,
-    pods: &[crate::state::pod::PodId],
-    n_pdb_violations: usize,
+    node: NodeId,
+    found: &NodeVictims,
 ) -> Victims {
     let key = |namespace, name: &str| NamespacedName::new(state.symbols.text(namespace), name);
-    let nominated = state.symbols.get(node).map_or(&[][..], |node| nominations.on(node));
-    let lower = nominated.iter().filter(|p| p.precedence.priority < pod.precedence.priority);
+    let nominated = nominations.on(state.nodes.get(node).name).iter();
+    let lower = nominated.filter(|p| p.precedence.priority < pod.precedence.priority);
     let mut nominations: Vec<_> = lower.map(|p| key(p.namespace, &p.name)).collect();
     nominations.sort_unstable();
-    let victims = pods.iter().map(|id| state.pods.get(*id)).map(|p| key(p.namespace, &p.name));
-    Victims { node: node.to_owned(), victims: victims.collect(), n_pdb_violations, nominations }
+    let victims = found.pods.iter().map(|id| state.pods.get(*id)).map(|p| key(p.namespace, &p.name));
+    Victims {
+        node: state.node_name(node).to_owned(),
+        victims: victims.collect(),
+        n_pdb_violations: found.cost.n_pdb_violations,
+        nominations,
+    }
 }

@@ -5,16 +5,14 @@ use std::cmp::Reverse;
 
 use berth_api::config::Plugin;
 
-use super::budget::Budgets;
+use super::budget::{Budgets, Used};
 use crate::context::Context;
-use crate::plugins::Filter;
+use crate::plugins::Filters;
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::verdict::Rejection;
 use crate::what_if::{NodeWhatIf, RelevantMatchers};
-
-type Filters<'a> = Vec<(Plugin, Box<dyn Filter + 'a>)>;
 
 /// What is the same for all nodes.
 pub(super) struct Search<'a> {
@@ -30,8 +28,8 @@ pub(super) struct Search<'a> {
 pub(super) enum Found {
     /// These have to be evicted.
     Victims(NodeVictims),
-    /// It costs more than the best so far.
-    Dearer,
+    /// It costs more than the best so far: at least this.
+    Dearer(Cost),
     /// No pod can be evicted.
     NoVictims,
     /// The pod does not fit even without all of them.
@@ -42,6 +40,8 @@ pub(super) enum Found {
 pub(super) struct NodeVictims {
     pub(super) pods: Vec<PodId>,
     pub(super) cost: Cost,
+    /// By all pods of lower priority, victims or not.
+    pub(super) used: Used,
 }
 
 /// What removing pods costs, by kube-scheduler's criteria in their order: lower is better.
@@ -64,6 +64,22 @@ impl Cost {
         n_victims: 0,
         earliest_start: Reverse(i64::MAX),
     };
+
+    /// A lower bound of the cost on a node: that of the least important pod alone. None without a pod of lower
+    /// priority.
+    pub(super) fn at_least(state: &State, node: NodeId, priority: i32) -> Option<Cost> {
+        let pods = state.nodes.get(node).pods.iter().map(|pod| (pod, state.pods.get(*pod).precedence));
+        let lower = pods.filter(|(_, precedence)| precedence.priority < priority);
+        let (pod, _) = lower.min_by_key(|(_, p)| (p.priority, Reverse(p.started)))?;
+        let mut cost = Cost::NOTHING;
+        cost.add(state, *pod, false);
+        Some(cost)
+    }
+
+    /// A lower bound of what it costs with more victims.
+    fn with_any_start(self) -> Cost {
+        Cost { earliest_start: Reverse(i64::MAX), ..self }
+    }
 
     fn add(&mut self, state: &State, pod: PodId, violates: bool) {
         let precedence = state.pods.get(pod).precedence;
@@ -112,7 +128,7 @@ impl Search<'_> {
         }
         lower.sort_unstable_by(|(_, a), (_, b)| by_importance(state, a, b));
         let pods: Vec<_> = lower.into_iter().map(|(id, _)| id).collect();
-        let violations = self.budgets.violations(state, &pods);
+        let (violations, used) = self.budgets.violations(state, &pods);
         let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
         for protected in [true, false] {
             for (pod, violates) in pods.iter().zip(&violations).filter(|(_, v)| **v == protected) {
@@ -122,7 +138,7 @@ impl Search<'_> {
                     victims.push(*pod);
                     cost.add(state, *pod, *violates);
                     if best.is_some_and(|best| cost.exceeds(best)) {
-                        return Found::Dearer;
+                        return Found::Dearer(cost.with_any_start());
                     }
                 }
             }
@@ -131,7 +147,7 @@ impl Search<'_> {
             return Found::NoVictims;
         }
         victims.sort_unstable_by(|a, b| by_importance(state, state.pods.get(*a), state.pods.get(*b)));
-        Found::Victims(NodeVictims { pods: victims, cost })
+        Found::Victims(NodeVictims { pods: victims, cost, used })
     }
 
     fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {

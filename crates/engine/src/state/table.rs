@@ -32,7 +32,8 @@ impl<T> Id<T> {
         self.slot as usize
     }
 
-    fn number(self) -> u64 {
+    /// A number that no other id of the table has at any time.
+    pub(crate) fn number(self) -> u64 {
         u64::from(self.slot) << 32 | u64::from(self.generation)
     }
 }

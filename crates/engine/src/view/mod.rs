@@ -265,10 +265,10 @@ impl View {
         nominations: &Nominations,
         pod: &PreparedPod,
     ) -> Vec<NodeId> {
-        self.cycle.nominated = nominations.against(state, pod);
+        self.cycle.nominated = nominations.against(pod);
         let mut excluded = Vec::new();
         if let Some(context) = Context::new(state, &self.cycle) {
-            excluded.extend(self.cycle.nominated.nodes().filter(|id| self.cells.holds(*id)));
+            excluded.extend(self.cycle.nominated.nodes(state).filter(|id| self.cells.holds(*id)));
             if !excluded.is_empty() {
                 let filters = plugins::filters(context);
                 excluded.retain(|id| context.rejection_with_nominated(&filters, *id).is_some());

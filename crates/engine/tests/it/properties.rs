@@ -63,6 +63,10 @@ impl History {
                 same("asked again", &expected, &cluster.decide(&prepared))
                     .map_err(|e| format!("{}: {e}", pod.key()))?;
             }
+            // So must what is known of victims.
+            if let Some(pod) = asked.get(n_operations as usize % ASKED_AGAIN) {
+                self.check_preemption(&mut cluster, &world, pod)?;
+            }
             let Operation::Decide(pod) = operation else { continue };
             let expected = evaluate(&world, pod, &self.profile, &self.options);
             let prepared = cluster.prepare(pod);
@@ -70,13 +74,7 @@ impl History {
             compare(&expected, &got).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
             let decided = cluster.decide(&prepared);
             same("decide", &got.outcome, &decided).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
-            if let (Some(_), Outcome::Unschedulable { .. }) = (&expected.message, &decided) {
-                let (got, expected) = (
-                    preempt(&mut cluster, &world, pod),
-                    naive::preempt(&world, pod, &self.profile, &self.options),
-                );
-                same("preempt", &expected, &got).map_err(|e| format!("preempting for {}: {e}", pod.key()))?;
-            }
+            self.check_preemption(&mut cluster, &world, pod)?;
             let again = cluster.evaluate(&prepared).outcome;
             same("preempting changed the state", &decided, &again)
                 .map_err(|e| format!("{}: {e}", pod.key()))?;
@@ -103,6 +101,17 @@ impl History {
         self.remove_all(&mut cluster, &world);
         same("tables of an empty cluster", &self.cluster().table_sizes(), &cluster.table_sizes())?;
         same("counts of an empty cluster", &0, &cluster.n_counted())
+    }
+
+    /// The engine finds the same victims for a pod that fits nowhere, and the best of all candidates.
+    fn check_preemption(&self, cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<(), String> {
+        let decided = cluster.prepare(pod);
+        let Outcome::Unschedulable { .. } = cluster.decide(&decided) else { return Ok(()) };
+        let expected = naive::preempt(world, pod, &self.profile, &self.options);
+        let (got, candidates) = preempt(cluster, world, pod);
+        same("preempt", &expected, &got).map_err(|e| format!("preempting for {}: {e}", pod.key()))?;
+        let is_candidate = candidates.iter().any(|candidate| Ok(candidate) == got.as_ref());
+        same("the best is a candidate", &true, &(is_candidate || got.is_err()))
     }
 
     fn cluster(&self) -> Cluster {
@@ -188,15 +197,22 @@ impl Parked {
     }
 }
 
-fn preempt(cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<naive::Victims, String> {
+/// The best victims, or the message; and the victims on every node.
+fn preempt(
+    cluster: &mut Cluster,
+    world: &World,
+    pod: &Pod,
+) -> (Result<naive::Victims, String>, Vec<naive::Victims>) {
     let budgets: Vec<_> = world.budgets.iter().map(DisruptionBudget::from).collect();
     let prepared = cluster.prepare(pod);
-    match cluster.preempt(&prepared, &budgets) {
-        Preemption::Victims(Victims { node, victims, n_pdb_violations, .. }) => {
-            Ok(naive::Victims { node, victims, n_pdb_violations })
-        }
+    let naive =
+        |Victims { node, victims, n_pdb_violations, .. }| naive::Victims { node, victims, n_pdb_violations };
+    let best = match cluster.preempt(&prepared, &budgets) {
+        Preemption::Victims(victims) => Ok(naive(victims)),
         other => Err(other.message().unwrap_or_default()),
-    }
+    };
+    let candidates = cluster.preemption_candidates(&prepared, &budgets).into_iter().map(naive);
+    (best, candidates.collect())
 }
 
 fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
