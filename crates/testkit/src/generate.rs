@@ -164,7 +164,7 @@ pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
             4..7 => Operation::SetNamespace(objects::namespace(&mut random)),
             _ if n_first > 0 => {
                 n_first -= 1;
-                volumes::first(&mut random, &world, n_first)
+                volumes::first(&mut random, &world, n_first, i)
             }
             _ if flavour == Flavour::Volumes && random.chance(35) => volumes::change(&mut random, &world, i),
             _ if flavour == Flavour::Volumes && random.chance(8) => match random.chance(50) {

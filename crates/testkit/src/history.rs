@@ -6,9 +6,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::config::Profile;
-use berth_api::object::{Namespace, NamespacedName, Node, ObjectMeta, Pod};
+use berth_api::object::volume::{
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeAttachment,
+};
+use berth_api::object::{Namespace, NamespacedName, Node, ObjectMeta, Pod, VolumeKind, VolumeObject};
 
-use crate::naive::{Options, World, check_node};
+use crate::naive::{Options, Storage, World, check_node};
 
 /// An object of a kind that placement reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +23,8 @@ pub enum Object {
     Namespace(Box<Namespace>),
     /// A pod.
     Pod(Box<Pod>),
+    /// A volume, a claim, or another object that decides about them.
+    Volume(Box<VolumeObject>),
 }
 
 impl From<Node> for Object {
@@ -39,12 +45,44 @@ impl From<Pod> for Object {
     }
 }
 
+impl From<VolumeObject> for Object {
+    fn from(object: VolumeObject) -> Self {
+        Object::Volume(Box::new(object))
+    }
+}
+
+/// The kinds of volume objects: how one becomes an object of a history.
+macro_rules! volume_objects {
+    ($($kind:ident $object:ident => $from:expr;)*) => {$(
+        impl From<$object> for Object {
+            fn from(object: $object) -> Self {
+                Object::from(VolumeObject::$kind($from(object)))
+            }
+        }
+
+        impl Tracked for $object {
+            const KIND: Kind = Kind::Volume(VolumeKind::$kind);
+        }
+    )*};
+}
+
+volume_objects! {
+    PersistentVolume PersistentVolume => Box::new;
+    PersistentVolumeClaim PersistentVolumeClaim => Box::new;
+    StorageClass StorageClass => std::convert::identity;
+    CsiNode CsiNode => std::convert::identity;
+    CsiDriver CsiDriver => std::convert::identity;
+    CsiStorageCapacity CsiStorageCapacity => std::convert::identity;
+    VolumeAttachment VolumeAttachment => std::convert::identity;
+}
+
 impl Object {
     fn metadata(&self) -> &ObjectMeta {
         match self {
             Object::Node(node) => &node.metadata,
             Object::Namespace(namespace) => &namespace.metadata,
             Object::Pod(pod) => &pod.metadata,
+            Object::Volume(object) => object.metadata(),
         }
     }
 
@@ -53,6 +91,7 @@ impl Object {
             Object::Node(_) => Kind::Node,
             Object::Namespace(_) => Kind::Namespace,
             Object::Pod(_) => Kind::Pod,
+            Object::Volume(object) => Kind::Volume(object.kind()),
         };
         (kind, self.metadata().namespaced_name())
     }
@@ -67,6 +106,8 @@ pub enum Kind {
     Namespace,
     /// `Pod`.
     Pod,
+    /// One of the kinds that decide about volumes.
+    Volume(VolumeKind),
 }
 
 /// A type of objects in a history.
@@ -253,6 +294,7 @@ struct State {
     namespaces: BTreeMap<String, Namespace>,
     /// All pods, pending ones included.
     pods: BTreeMap<NamespacedName, Pod>,
+    storage: Storage,
 }
 
 impl State {
@@ -269,6 +311,8 @@ impl State {
             (_, Event::Applied(Object::Pod(pod))) => {
                 self.pods.insert(key.clone(), (**pod).clone());
             }
+            (_, Event::Applied(Object::Volume(object))) => self.storage.set((**object).clone()),
+            (Kind::Volume(kind), Event::Deleted) => self.storage.remove(*kind, key),
             (Kind::Node, Event::Deleted) => drop(self.nodes.remove(name)),
             (Kind::Namespace, Event::Deleted) => drop(self.namespaces.remove(name)),
             (Kind::Pod, Event::Deleted) => drop(self.pods.remove(key)),
@@ -283,6 +327,7 @@ impl State {
             nodes: self.nodes.values().cloned().collect(),
             namespaces: self.namespaces.values().cloned().collect(),
             pods: others.map(|(_, pod)| pod.clone()).collect(),
+            storage: self.storage.clone(),
             ..World::default()
         }
     }

@@ -55,47 +55,59 @@ fn claim_name(random: &mut Random) -> String {
     format!("c{}", random.below(6))
 }
 
+/// Every change is a new version of the object.
+fn set(version: usize, mut object: VolumeObject) -> Operation {
+    object.metadata_mut().resource_version = version.to_string();
+    Operation::SetVolumeObject(object)
+}
+
 /// One of the 30 objects at the start of a history: volumes before claims, and all classes.
-pub fn first(random: &mut Random, world: &World, n_left: usize) -> Operation {
-    Operation::SetVolumeObject(match n_left {
-        0..6 => VolumeObject::StorageClass(class(random, n_left)),
-        6..12 => {
-            let key = (random.word(&NAMESPACES), claim_name(random));
-            VolumeObject::PersistentVolumeClaim(Box::new(claim(random, world, key)))
-        }
-        12..16 => VolumeObject::CsiNode(csi_node(random)),
-        16 => VolumeObject::CsiDriver(csi_driver(random)),
-        17..20 => VolumeObject::CsiStorageCapacity(capacity(random)),
-        20 => VolumeObject::VolumeAttachment(attachment(random)),
-        _ => VolumeObject::PersistentVolume(Box::new(volume(random, world))),
-    })
+pub fn first(random: &mut Random, world: &World, n_left: usize, i: usize) -> Operation {
+    set(
+        i,
+        match n_left {
+            0..6 => VolumeObject::StorageClass(class(random, n_left)),
+            6..12 => {
+                let key = (random.word(&NAMESPACES), claim_name(random));
+                VolumeObject::PersistentVolumeClaim(Box::new(claim(random, world, key)))
+            }
+            12..16 => VolumeObject::CsiNode(csi_node(random)),
+            16 => VolumeObject::CsiDriver(csi_driver(random)),
+            17..20 => VolumeObject::CsiStorageCapacity(capacity(random)),
+            20 => VolumeObject::VolumeAttachment(attachment(random)),
+            _ => VolumeObject::PersistentVolume(Box::new(volume(random, world))),
+        },
+    )
 }
 
 /// A change of an object. Claims of ephemeral volumes are made for the pod of the next operation.
 pub fn change(random: &mut Random, world: &World, i: usize) -> Operation {
-    Operation::SetVolumeObject(match random.below(100) {
-        0..24 => VolumeObject::PersistentVolume(Box::new(volume(random, world))),
-        24..50 => {
-            let key = (random.word(&NAMESPACES), claim_name(random));
-            VolumeObject::PersistentVolumeClaim(Box::new(claim(random, world, key)))
-        }
-        50..64 => VolumeObject::PersistentVolumeClaim(Box::new(ephemeral_claim(random, world, i + 1))),
-        64..67 => {
-            let which = random.below(CLASSES.len());
-            VolumeObject::StorageClass(class(random, which))
-        }
-        67..76 => VolumeObject::CsiNode(csi_node(random)),
-        76..80 => VolumeObject::CsiDriver(csi_driver(random)),
-        80..86 => VolumeObject::CsiStorageCapacity(capacity(random)),
-        86..92 => VolumeObject::VolumeAttachment(attachment(random)),
-        _ => {
-            let keys = keys(world);
-            return match random.pick(&keys) {
-                Some((kind, key)) => Operation::RemoveVolumeObject(*kind, key.clone()),
-                None => Operation::SetVolumeObject(VolumeObject::CsiDriver(csi_driver(random))),
-            };
-        }
-    })
+    set(
+        i,
+        match random.below(100) {
+            0..24 => VolumeObject::PersistentVolume(Box::new(volume(random, world))),
+            24..50 => {
+                let key = (random.word(&NAMESPACES), claim_name(random));
+                VolumeObject::PersistentVolumeClaim(Box::new(claim(random, world, key)))
+            }
+            50..64 => VolumeObject::PersistentVolumeClaim(Box::new(ephemeral_claim(random, world, i + 1))),
+            64..67 => {
+                let which = random.below(CLASSES.len());
+                VolumeObject::StorageClass(class(random, which))
+            }
+            67..76 => VolumeObject::CsiNode(csi_node(random)),
+            76..80 => VolumeObject::CsiDriver(csi_driver(random)),
+            80..86 => VolumeObject::CsiStorageCapacity(capacity(random)),
+            86..92 => VolumeObject::VolumeAttachment(attachment(random)),
+            _ => {
+                let keys = keys(world);
+                match random.pick(&keys) {
+                    Some((kind, key)) => return Operation::RemoveVolumeObject(*kind, key.clone()),
+                    None => VolumeObject::CsiDriver(csi_driver(random)),
+                }
+            }
+        },
+    )
 }
 
 fn keys(world: &World) -> Vec<(VolumeKind, NamespacedName)> {
@@ -413,6 +425,9 @@ impl AssumedPlacement {
             claim.spec.volume_name.clone_from(&volume.metadata.name);
             claim.metadata.annotations.insert(BIND_COMPLETED_ANNOTATION.to_owned(), "yes".to_owned());
             claim.status.phase = "Bound".to_owned();
+            for metadata in [&mut claim.metadata, &mut volume.metadata] {
+                metadata.resource_version.push_str("-bound");
+            }
             objects.push(VolumeObject::PersistentVolume(Box::new(volume)));
             objects.push(VolumeObject::PersistentVolumeClaim(Box::new(claim)));
         }

@@ -1,6 +1,6 @@
 //! One decision: filters in the profile's order, scores, the best nodes and the summary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::config::{Plugin, Profile};
 use berth_api::object::{Node, Pod};
@@ -24,20 +24,13 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
         let message = "no nodes available to schedule pods".to_owned();
         return Decision { message: Some(message), ..Decision::default() };
     }
-    let mut named = None;
-    for plugin in rules(&profile.pre_filter) {
-        let rejection = match plugin {
-            "NodeAffinity" => node_affinity::named_nodes(q).map(|names| named = names),
-            "VolumeRestrictions" => volume_restrictions::pre_filter(q),
-            "VolumeBinding" => volume_binding::pre_filter(q).map(|_| ()),
-            "VolumeZone" => volume_zone::pre_filter(q).map(|_| ()),
-            _ => Ok(()),
-        };
-        if let Err(reason) = rejection {
+    let named = match pre_filter(q) {
+        Ok(named) => named,
+        Err((plugin, reason)) => {
             let message = format!("0/{} nodes are available: {reason}.", world.nodes.len());
             return rejected_beforehand(plugin, reason, message);
         }
-    }
+    };
 
     let mut decision = Decision::default();
     let mut feasible: Vec<&Node> = Vec::new();
@@ -74,7 +67,23 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
     decision
 }
 
-/// Runs the filters for one node.
+/// The only nodes that are possible, if the pod names them; or the plugin that rejects the pod on every node, and why.
+fn pre_filter(q: Question) -> Result<Option<BTreeSet<String>>, (&'static str, String)> {
+    let mut named = None;
+    for plugin in rules(&q.profile.pre_filter) {
+        let rejection = match plugin {
+            "NodeAffinity" => node_affinity::named_nodes(q).map(|names| named = names),
+            "VolumeRestrictions" => volume_restrictions::pre_filter(q),
+            "VolumeBinding" => volume_binding::pre_filter(q).map(|_| ()),
+            "VolumeZone" => volume_zone::pre_filter(q).map(|_| ()),
+            _ => Ok(()),
+        };
+        rejection.map_err(|reason| (plugin, reason))?;
+    }
+    Ok(named)
+}
+
+/// Whether the pod may run on a node at all, and the filters for it.
 ///
 /// # Errors
 /// The first rejection, or the error that keeps the filters from running, as text.
@@ -87,7 +96,9 @@ pub fn check_node(
 ) -> Result<(), String> {
     let node = world.nodes.iter().find(|node| node.metadata.name == node_name);
     let node = node.ok_or_else(|| format!("there is no node {node_name}"))?;
-    match rejection(Question { world, cycle: world, pod, profile, options }, node)? {
+    let q = Question { world, cycle: world, pod, profile, options };
+    pre_filter(q).map_err(|(plugin, reason)| format!("{plugin}: {reason}"))?;
+    match rejection(q, node)? {
         None => Ok(()),
         Some(rejection) => Err(format!("{}: {}", rejection.plugin, rejection.reasons.join(", "))),
     }

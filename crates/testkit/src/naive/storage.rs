@@ -105,10 +105,11 @@ impl Storage {
         }
     }
 
-    /// Takes back what was assumed.
+    /// Takes back what was assumed. A volume that has been assumed for another claim since keeps it.
     pub fn restore(&mut self, namespace: &str, decision: &VolumeDecision) {
-        for (_, volume) in &decision.bind {
-            self.assumed_volumes.remove(volume);
+        for (claim, volume) in &decision.bind {
+            self.assumed_volumes
+                .retain(|name, of| name != volume || (&*of.namespace, &of.name) != (namespace, claim));
         }
         for claim in &decision.provision {
             self.assumed_nodes.remove(&NamespacedName::new(namespace, claim));

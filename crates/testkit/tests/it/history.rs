@@ -27,6 +27,10 @@ fn bindings(lines: &str, lag: usize) -> Bindings {
             pod.metadata.uid = pod.key();
             objects.push(Object::from(pod));
         }
+        for mut object in world.storage.objects() {
+            object.metadata_mut().resource_version.clone_from(&version);
+            objects.push(Object::from(object));
+        }
         for object in objects {
             if is_gone {
                 history.saw_gone(object);
@@ -78,6 +82,25 @@ fn broken_rules_double_bindings_and_unknown_nodes_are_found() {
     assert!(violations.contains("d/one was on a, and then on \"b\""), "{violations}");
     assert!(violations.contains("d/three on c: there is no node c"), "{violations}");
     assert_eq!(found.violations.len(), 3, "{violations}");
+}
+
+#[test]
+fn a_pod_away_from_its_volume_is_found() {
+    let found = bindings(
+        "
+        node a zone=z1
+        node b zone=z2
+        pv v node(zone=z1) claim:d/c
+        pvc d/c volume:v
+        pod d/right claim:c
+        pod d/wrong claim:c
+        pod d/right claim:c on a
+        pod d/wrong claim:c on b
+        ",
+        0,
+    );
+    let [violation] = found.violations.as_slice() else { panic!("{found:?}") };
+    assert!(violation.starts_with("d/wrong on b: VolumeBinding"), "{violation}");
 }
 
 const BEHIND: &str = "
