@@ -15,6 +15,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct ComponentHandle<S> {
     snapshot: watch::Receiver<S>,
     http_address: Option<SocketAddr>,
+    https_address: Option<SocketAddr>,
     task: JoinHandle<()>,
 }
 
@@ -24,13 +25,14 @@ pub struct ComponentHandle<S> {
 pub struct ComponentPanicked(#[from] tokio::task::JoinError);
 
 impl<S> ComponentHandle<S> {
-    /// The handle of a component whose task publishes snapshots, and which may serve HTTP at an address.
+    /// The handle of a component whose task publishes snapshots, and which may serve HTTP and HTTPS at an address each.
     pub fn new(
         snapshot: watch::Receiver<S>,
         http_address: Option<SocketAddr>,
+        https_address: Option<SocketAddr>,
         task: JoinHandle<()>,
     ) -> ComponentHandle<S> {
-        ComponentHandle { snapshot, http_address, task }
+        ComponentHandle { snapshot, http_address, https_address, task }
     }
 
     /// Its current snapshot, and the later ones.
@@ -38,9 +40,14 @@ impl<S> ComponentHandle<S> {
         self.snapshot.clone()
     }
 
-    /// Where `/healthz`, `/readyz` and `/metrics` are served.
+    /// Where `/healthz`, `/readyz` and `/metrics` are served over plain HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
+    }
+
+    /// Where the same is served over HTTPS.
+    pub fn https_address(&self) -> Option<SocketAddr> {
+        self.https_address
     }
 
     /// Waits until the component has stopped.

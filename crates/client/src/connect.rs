@@ -6,6 +6,9 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tower::layer::layer_fn;
+
+use crate::rate_limit::{RateLimit, RateLimited};
 
 /// What Berth calls itself to servers.
 pub const AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
@@ -143,7 +146,18 @@ impl Options {
 ///
 /// # Errors
 /// Certificates or credentials of the configuration cannot be used.
-pub fn client(mut config: kube::Config) -> Result<kube::Client, ConnectError> {
+pub fn client(config: kube::Config) -> Result<kube::Client, ConnectError> {
+    limited_client(config, None)
+}
+
+/// As [`client`], with a limit on the rate of its requests.
+///
+/// # Errors
+/// As [`client`].
+pub fn limited_client(
+    mut config: kube::Config,
+    limit: Option<RateLimit>,
+) -> Result<kube::Client, ConnectError> {
     if !config.headers.iter().any(|(name, _)| name == USER_AGENT) {
         config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     }
@@ -153,7 +167,12 @@ pub fn client(mut config: kube::Config) -> Result<kube::Client, ConnectError> {
     config.read_timeout = None;
     config.write_timeout = Some(WRITE_TIMEOUT);
     let server = config.cluster_url.to_string();
-    kube::Client::try_from(config).map_err(|source| ConnectError::Client { server, source: Box::new(source) })
+    let builder = kube::client::ClientBuilder::try_from(config)
+        .map_err(|source| ConnectError::Client { server, source: Box::new(source) })?;
+    Ok(match limit {
+        Some(limit) => builder.with_layer(&layer_fn(|service| RateLimited::new(service, limit))).build(),
+        None => builder.build(),
+    })
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::call;
+use crate::rate_limit::Tokens;
 
 /// The longest `note` an API server takes.
 pub const MAX_NOTE_BYTES: usize = 1024;
@@ -138,7 +139,7 @@ impl EventRecorder {
         let (warning, warnings) = mpsc::channel(options.queue.max(1));
         let counts = Arc::new(Counts::default());
         let writer = Writer {
-            tokens: Tokens::new(options.per_second, options.burst, Instant::now()),
+            tokens: Tokens::new(options.per_second.into(), options.burst, Instant::now()),
             client,
             options,
             counts: counts.clone(),
@@ -180,30 +181,6 @@ impl EventRecorder {
     /// Events dropped so far.
     pub fn dropped(&self) -> u64 {
         self.counts.dropped.load(Ordering::Relaxed)
-    }
-}
-
-/// A bucket of tokens, one for each request.
-#[derive(Debug)]
-struct Tokens {
-    per_second: f64,
-    burst: f64,
-    left: f64,
-    at: Instant,
-}
-
-impl Tokens {
-    fn new(per_second: u32, burst: u32, now: Instant) -> Tokens {
-        let burst = f64::from(burst.max(1));
-        Tokens { per_second: f64::from(per_second.max(1)), burst, left: burst, at: now }
-    }
-
-    /// Takes a token. Returns how long to wait before it may be used.
-    fn take(&mut self, now: Instant) -> Duration {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
-        self.left = (self.left + gained).min(self.burst) - 1.0;
-        self.at = now;
-        if self.left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.left / self.per_second) }
     }
 }
 
@@ -392,15 +369,6 @@ pub fn cut(text: String, max_bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_allow_a_burst_and_then_the_rate() {
-        let start = Instant::now();
-        let mut tokens = Tokens::new(10, 3, start);
-        let waits: Vec<_> = (0..5).map(|_| tokens.take(start).as_millis()).collect();
-        assert_eq!(waits, [0, 0, 0, 100, 200]);
-        assert_eq!(tokens.take(start + Duration::from_secs(60)).as_millis(), 0);
-    }
 
     #[test]
     fn notes_are_cut_between_characters() {

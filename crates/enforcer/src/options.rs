@@ -1,10 +1,10 @@
 //! Options of an enforcer.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use berth_client::lease::LeaseOptions;
 use berth_engine::{Settings, ViolatedRule};
+use berth_serve::component::ServingOptions;
 
 pub use crate::limiter::LimitOptions;
 
@@ -76,8 +76,8 @@ pub struct EnforcerOptions {
     pub look_again: Duration,
     /// Leader election; none: this process is the only enforcer.
     pub leader_election: Option<LeaseOptions>,
-    /// Where `/healthz`, `/readyz` and `/metrics` are served; none: nowhere. Port 0 takes a free one.
-    pub listen: Option<SocketAddr>,
+    /// Where `/healthz`, `/readyz` and `/metrics` are served.
+    pub serving: ServingOptions,
     /// How often the state is compared with full lists.
     pub resync_interval: Duration,
     /// How long after a detected difference the check is repeated. Events in flight arrive meanwhile.
@@ -107,7 +107,7 @@ impl Default for EnforcerOptions {
             longest_backoff: Duration::from_secs(60),
             look_again: Duration::from_secs(10),
             leader_election: None,
-            listen: None,
+            serving: ServingOptions::default(),
             resync_interval: Duration::from_secs(600),
             resync_grace: Duration::from_secs(15),
             stop_timeout: Duration::from_secs(10),
@@ -123,9 +123,9 @@ pub enum EnforcerError {
     /// The client configuration is not valid.
     #[error(transparent)]
     Connect(#[from] berth_client::connect::ConnectError),
-    /// The address for `/metrics` and its like cannot be used.
+    /// `/metrics` and its like cannot be served.
     #[error(transparent)]
-    Listen(#[from] berth_serve::ListenError),
+    Serve(#[from] berth_serve::component::ServeError),
     /// The enforcer's task panicked.
     #[error("the enforcer ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),

@@ -31,6 +31,8 @@ pub enum Outcome {
     Unschedulable {
         /// kube-scheduler's message.
         message: String,
+        /// The plugins that reject the pod or nodes, each once.
+        plugins: Vec<Plugin>,
     },
     /// The pod has scheduling gates.
     Gated {
@@ -57,7 +59,7 @@ impl Outcome {
     pub fn message(&self) -> Cow<'_, str> {
         match self {
             Outcome::Placed { .. } => Cow::Borrowed(""),
-            Outcome::Unschedulable { message } => Cow::Borrowed(message),
+            Outcome::Unschedulable { message, .. } => Cow::Borrowed(message),
             Outcome::Gated { gates } => Cow::Owned(
                 format!("Scheduling is blocked due to scheduling gates: {gates:?}").replace('"', ""),
             ),
@@ -175,7 +177,7 @@ pub(crate) fn decide<T: Default>(
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
     let view = rejections.view(context, nominations, pod);
     match view.and_then(|view| view.rejections.message(context)) {
-        Some(message) => Outcome::Unschedulable { message },
+        Some((message, plugins)) => Outcome::Unschedulable { message, plugins },
         None => Run::new(context).outcome(),
     }
 }
@@ -296,21 +298,28 @@ impl<'a> Run<'a> {
             Some(node) => {
                 Outcome::Placed { node: (*node).to_owned(), score: self.totals.iter().max().copied() }
             }
-            None => Outcome::Unschedulable { message: self.message() },
+            None => self.unschedulable(),
         }
     }
 
-    /// kube-scheduler's message for a pod that fits nowhere.
-    fn message(&self) -> String {
+    /// A pod that fits nowhere, with kube-scheduler's message.
+    fn unschedulable(&self) -> Outcome {
         let n_nodes = self.context.state.nodes.len();
+        let mut plugins = Vec::new();
         if n_nodes == 0 {
-            return "no nodes available to schedule pods".to_owned();
+            let message = "no nodes available to schedule pods".to_owned();
+            return Outcome::Unschedulable { message, plugins };
         }
         if let PreFilter::Rejected(rejection) = &self.pre_filter {
-            return format!("0/{n_nodes} nodes are available: {}.", rejection.reasons.join(", "));
+            plugins.push(rejection.plugin);
+            let message = format!("0/{n_nodes} nodes are available: {}.", rejection.reasons.join(", "));
+            return Outcome::Unschedulable { message, plugins };
         }
         let mut histogram: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
         for (_, rejection) in self.rejections() {
+            if !plugins.contains(&rejection.plugin) {
+                plugins.push(rejection.plugin);
+            }
             for reason in rejection.reasons {
                 *histogram.entry(reason).or_default() += 1;
             }
@@ -318,10 +327,14 @@ impl<'a> Run<'a> {
         if let PreFilter::Nodes(plugin, _) = &self.pre_filter
             && !self.not_considered.is_empty()
         {
+            if !plugins.contains(plugin) {
+                plugins.push(*plugin);
+            }
             let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugin.name());
             *histogram.entry(reason.into()).or_default() += self.not_considered.len();
         }
-        fit_error(n_nodes, histogram.into_iter())
+        let message = fit_error(n_nodes, histogram.into_iter());
+        Outcome::Unschedulable { message, plugins }
     }
 
     fn evaluation(&self) -> Evaluation {

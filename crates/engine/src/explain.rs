@@ -194,7 +194,7 @@ pub(crate) fn explain(
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),
         running_on: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.clone()),
-        outcome: Outcome::Unschedulable { message: String::new() },
+        outcome: Outcome::Unschedulable { message: String::new(), plugins: Vec::new() },
         n_nodes: state.nodes.len(),
         terms: Vec::new(),
         excluded: Vec::new(),

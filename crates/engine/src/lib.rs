@@ -24,6 +24,7 @@ mod plugins;
 mod preemption;
 mod rejections;
 mod state;
+mod timing;
 mod verdict;
 mod view;
 mod violation;
@@ -43,6 +44,7 @@ pub use node_admission::NodeRejection;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};
+pub use timing::{Stage, StageTime};
 pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, Witness};
 pub use violation::{
     Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use berth_api::config::Plugin;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -313,18 +314,21 @@ impl Rejections {
         self.table.get(entry.result as usize).map(|(rejection, _)| rejection.status)
     }
 
-    /// kube-scheduler's message; none if a node is feasible.
-    pub(crate) fn message(&self, context: Context<'_>) -> Option<String> {
+    /// kube-scheduler's message and the plugins that reject nodes; none if a node is feasible.
+    pub(crate) fn message(&self, context: Context<'_>) -> Option<(String, Vec<Plugin>)> {
         if self.n_feasible > 0 || context.state.nodes.len() == 0 {
             return None;
         }
-        let mut histogram: BTreeMap<&str, usize> = BTreeMap::new();
+        let (mut histogram, mut plugins) = (BTreeMap::<&str, usize>::new(), Vec::new());
         for (rejection, n_nodes) in self.table.iter().filter(|(_, n)| *n > 0) {
+            if !plugins.contains(&rejection.plugin) {
+                plugins.push(rejection.plugin);
+            }
             for reason in &rejection.reasons {
                 *histogram.entry(reason).or_default() += n_nodes;
             }
         }
-        Some(fit_error(context.state.nodes.len(), histogram.into_iter()))
+        Some((fit_error(context.state.nodes.len(), histogram.into_iter()), plugins))
     }
 }
 

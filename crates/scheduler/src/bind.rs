@@ -20,6 +20,7 @@ use http::Method;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
@@ -125,9 +126,10 @@ impl BindWorkers {
             let (binder, queue, completed) = (binder.clone(), queue.clone(), completed.clone());
             tasks.spawn(async move {
                 while let Some(binding) = queue.next().await {
+                    let began = Instant::now();
                     let result = binder.bind(&binding).await;
                     // The receiver is gone when the scheduler has ended.
-                    let _ = completed.send(Completion::Binding { binding, result });
+                    let _ = completed.send(Completion::Binding { binding, result, took: began.elapsed() });
                 }
             });
         }

@@ -13,6 +13,7 @@ mod metrics;
 mod options;
 mod queue;
 mod scheduler;
+mod serving;
 mod status;
 
 use tokio_util::sync::CancellationToken;

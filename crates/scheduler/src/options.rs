@@ -1,11 +1,12 @@
 //! What a scheduler is started with.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
 use berth_client::lease::LeaseOptions;
+use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
+use berth_serve::component::ServingOptions;
 
 /// The default `schedulerName` of Berth.
 pub const SCHEDULER_NAME: &str = "berth";
@@ -25,10 +26,12 @@ pub struct SchedulerOptions {
     /// How long one request to bind may take before it counts as unanswered. With leader election it is cut to the
     /// time between the end of a leadership and the earliest beginning of the next.
     pub bind_timeout: Duration,
+    /// A limit on the rate of requests, but for leader election and events; none: without a limit.
+    pub rate_limit: Option<RateLimit>,
     /// Leader election; none: this process is the only scheduler.
     pub leader_election: Option<LeaseOptions>,
-    /// Where `/healthz`, `/readyz` and `/metrics` are served; none: nowhere. Port 0 takes a free one.
-    pub listen: Option<SocketAddr>,
+    /// Where `/healthz`, `/readyz`, `/metrics` and the scheduler's own pages are served.
+    pub serving: ServingOptions,
     /// How often the state is compared with a fresh list.
     pub resync_interval: Duration,
     /// How long after a detected difference the check is repeated. Events in flight arrive meanwhile.
@@ -55,8 +58,9 @@ impl Default for SchedulerOptions {
             scheduler_name: Some(SCHEDULER_NAME.to_owned()),
             bind_concurrency: 16,
             bind_timeout: Duration::from_secs(10),
+            rate_limit: None,
             leader_election: None,
-            listen: None,
+            serving: ServingOptions::default(),
             resync_interval: Duration::from_secs(600),
             resync_grace: Duration::from_secs(15),
             flush_after: Duration::from_secs(300),
@@ -88,9 +92,9 @@ pub enum SchedulerError {
     /// No client.
     #[error(transparent)]
     Connect(#[from] berth_client::connect::ConnectError),
-    /// The address for `/metrics` and its like cannot be used.
+    /// `/metrics` and its like cannot be served.
     #[error(transparent)]
-    Listen(#[from] berth_serve::ListenError),
+    Serve(#[from] berth_serve::component::ServeError),
     /// The scheduler's own task broke down.
     #[error("the scheduler ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),

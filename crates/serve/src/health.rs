@@ -1,18 +1,11 @@
 //! `/healthz`, `/livez`, `/readyz` and `/metrics` of a component.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-use crate::listener::{ConnectionLimits, ListenError, Listener};
 
 /// The paths that [`answer`] answers.
 pub const PATHS: &str = "/healthz, /livez, /readyz, /metrics";
@@ -40,47 +33,6 @@ pub trait Health {
 pub trait Readiness: Send + Sync + 'static {
     /// The resources that the component has not listed yet.
     fn waits_for(&self) -> &[&'static str];
-}
-
-struct Component<S> {
-    registry: Arc<Registry>,
-    state: watch::Receiver<S>,
-}
-
-impl<S: Readiness> Health for Component<S> {
-    fn is_alive(&self) -> bool {
-        self.state.has_changed().is_ok()
-    }
-
-    fn waits_for(&self) -> Vec<&'static str> {
-        self.state.borrow().waits_for().to_vec()
-    }
-
-    fn metrics(&self) -> Result<String, fmt::Error> {
-        encode(&self.registry)
-    }
-}
-
-/// Serves the health of a component until `stop`; returns the address in use. The component is alive while it holds the
-/// sender of `state`.
-///
-/// # Errors
-/// The address cannot be used.
-pub async fn serve<S: Readiness>(
-    address: SocketAddr,
-    registry: Arc<Registry>,
-    state: watch::Receiver<S>,
-    stop: CancellationToken,
-) -> Result<SocketAddr, ListenError> {
-    let listener = Listener::bind(address).await?;
-    let address = listener.address();
-    let component = Arc::new(Component { registry, state });
-    let serve = move |request: Request<Incoming>| {
-        let response = answer(&*component, &request).unwrap_or_else(|| not_found(PATHS));
-        std::future::ready(response)
-    };
-    tokio::spawn(listener.run(None, ConnectionLimits::default(), stop, serve));
-    Ok(address)
 }
 
 /// The answer to a request for one of [`PATHS`]; `None` for any other path.

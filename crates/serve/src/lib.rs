@@ -5,6 +5,7 @@
 
 pub mod authority;
 mod certificate;
+pub mod component;
 pub mod health;
 mod listener;
 

@@ -61,7 +61,7 @@ impl State {
         };
         let placing = Profile { scheduler_name: PLACING_PROFILE.to_owned(), ..Profile::default() };
         let settings = Settings {
-            config: SchedulerConfig { profiles: vec![guard_profile, placing] },
+            config: SchedulerConfig { profiles: vec![guard_profile, placing], ..SchedulerConfig::default() },
             exempt_namespaces: policy.exempt_namespaces.clone(),
             exempt_from_v1: policy.exempt_from_v1,
             ..settings

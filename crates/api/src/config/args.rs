@@ -2,11 +2,12 @@
 
 use super::fields::{Fields, Kind, Node, Report};
 use super::plugins::is_known_plugin;
+use super::process::warn_without_effect;
 use super::selector::read_node_affinity;
 use super::{
     BalancedAllocationArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
     PodTopologySpreadArgs, ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting,
-    UtilizationShapePoint, cpu_and_memory,
+    UtilizationShapePoint, VolumeBindingArgs, cpu_and_memory,
 };
 use crate::admission::syntax::label_key;
 use crate::object::TopologySpreadConstraint;
@@ -19,6 +20,7 @@ pub(super) struct PluginArgs {
     pub node_resources_fit: NodeResourcesFitArgs,
     pub balanced_allocation: BalancedAllocationArgs,
     pub pod_topology_spread: PodTopologySpreadArgs,
+    pub volume_binding: VolumeBindingArgs,
 }
 
 impl PluginArgs {
@@ -57,14 +59,13 @@ impl PluginArgs {
             "NodeResourcesFit" => self.node_resources_fit = node_resources_fit(&mut args),
             "NodeResourcesBalancedAllocation" => self.balanced_allocation = balanced_allocation(&mut args),
             "PodTopologySpread" => self.pod_topology_spread = pod_topology_spread(&mut args),
-            "DefaultPreemption" => args.accept(&[
-                ("minCandidateNodesPercentage", Kind::Int),
-                ("minCandidateNodesAbsolute", Kind::Int),
-            ]),
-            "VolumeBinding" => {
-                args.accept(&[("bindTimeoutSeconds", Kind::Int)]);
-                shape_points(args.items("shape"));
+            "DefaultPreemption" => {
+                for name in ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"] {
+                    args.accept(&[(name, Kind::Int)]);
+                    warn_without_effect(args.get(name), "all nodes are candidates");
+                }
             }
+            "VolumeBinding" => self.volume_binding = volume_binding(&mut args),
             "DynamicResources" => {
                 args.accept(&[("filterTimeout", Kind::Duration), ("bindingTimeout", Kind::Duration)]);
             }
@@ -92,6 +93,24 @@ fn read_type(args: &mut Fields<'_>, plugin: &str) {
     {
         kind.invalid(&format!("must be \"{plugin}Args\" for plugin {plugin}"));
     }
+}
+
+fn volume_binding(args: &mut Fields<'_>) -> VolumeBindingArgs {
+    let mut binding = VolumeBindingArgs::default();
+    if let Some(node) = args.get("bindTimeoutSeconds") {
+        match node.int64() {
+            Some(seconds @ 0..) => binding.bind_timeout_seconds = seconds,
+            Some(_) => node.invalid("invalid BindTimeoutSeconds, should not be a negative value"),
+            None => {}
+        }
+    }
+    let shape = args.get("shape");
+    shape_points(args.items("shape"));
+    warn_without_effect(
+        shape,
+        "volumes are not scored by capacity, as in kube-scheduler without StorageCapacityScoring",
+    );
+    binding
 }
 
 fn inter_pod_affinity(args: &mut Fields<'_>) -> InterPodAffinityArgs {

@@ -7,11 +7,14 @@ mod args;
 pub mod fields;
 mod parse;
 mod plugins;
+mod process;
 mod selector;
+mod show;
 #[cfg(test)]
 mod tests;
 
 pub use fields::{ConfigErrors, ConfigMessage};
+pub use process::{ClientConnectionConfig, LeaderElectionConfig, ProcessConfig};
 
 use crate::object::{NodeAffinity, TopologySpreadConstraint};
 
@@ -23,6 +26,8 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 pub struct SchedulerConfig {
     /// The profiles, in the order of the file.
     pub profiles: Vec<Profile>,
+    /// Settings of the process.
+    pub process: ProcessConfig,
 }
 
 impl SchedulerConfig {
@@ -35,7 +40,7 @@ impl SchedulerConfig {
 
 impl Default for SchedulerConfig {
     fn default() -> Self {
-        SchedulerConfig { profiles: vec![Profile::default()] }
+        SchedulerConfig { profiles: vec![Profile::default()], process: ProcessConfig::default() }
     }
 }
 
@@ -133,6 +138,8 @@ pub struct Profile {
     pub balanced_allocation: BalancedAllocationArgs,
     /// Arguments of `PodTopologySpread`.
     pub pod_topology_spread: PodTopologySpreadArgs,
+    /// Arguments of `VolumeBinding`.
+    pub volume_binding: VolumeBindingArgs,
 }
 
 impl Default for Profile {
@@ -176,6 +183,7 @@ impl Default for Profile {
             node_resources_fit: NodeResourcesFitArgs::default(),
             balanced_allocation: BalancedAllocationArgs::default(),
             pod_topology_spread: PodTopologySpreadArgs::default(),
+            volume_binding: VolumeBindingArgs::default(),
         }
     }
 }
@@ -299,4 +307,17 @@ pub enum SpreadDefaulting {
     System,
     /// These (possibly none), without label selectors.
     List(Vec<TopologySpreadConstraint>),
+}
+
+/// `VolumeBindingArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeBindingArgs {
+    /// How long a pod waits until its volumes are bound, in seconds.
+    pub bind_timeout_seconds: i64,
+}
+
+impl Default for VolumeBindingArgs {
+    fn default() -> Self {
+        VolumeBindingArgs { bind_timeout_seconds: 600 }
+    }
 }

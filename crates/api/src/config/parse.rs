@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::args::PluginArgs;
-use super::fields::{ConfigErrors, ConfigMessage, Fields, Kind, Node, Report};
+use super::fields::{ConfigErrors, ConfigMessage, Fields, Node, Report};
 use super::plugins::{Plugins, Point};
+use super::process::{ProcessConfig, check_percentage};
 use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
 
 /// The version Berth reads.
@@ -36,12 +37,10 @@ impl SchedulerConfig {
     /// As [`SchedulerConfig::from_value`].
     pub fn read(value: &Value) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
         let report = Report::default();
-        let profiles = Node { value, path: String::new(), report: &report }
-            .fields()
-            .map(|mut root| if read_type(&mut root) { read_root(root) } else { Vec::new() })
-            .unwrap_or_default();
+        let root = Node { value, path: String::new(), report: &report }.fields();
+        let config = root.and_then(|mut root| read_type(&mut root).then(|| read_root(root)));
         let warnings = report.finish()?;
-        Ok((SchedulerConfig { profiles }, warnings))
+        Ok((config.unwrap_or_default(), warnings))
     }
 }
 
@@ -69,8 +68,8 @@ fn read_type(root: &mut Fields<'_>) -> bool {
     }
 }
 
-fn read_root(mut root: Fields<'_>) -> Vec<Profile> {
-    check_process_settings(&mut root);
+fn read_root(mut root: Fields<'_>) -> SchedulerConfig {
+    let process = ProcessConfig::read(&mut root);
     let extenders = root.items("extenders");
     if !extenders.is_empty() {
         let text = "Forbidden: Berth calls no extenders, so its decisions would not be those of this \
@@ -105,62 +104,7 @@ fn read_root(mut root: Fields<'_>) -> Vec<Profile> {
     if nodes.is_empty() {
         profiles.push(Profile::default());
     }
-    profiles
-}
-
-/// Settings of the scheduler process, which do not influence decisions.
-fn check_process_settings(root: &mut Fields<'_>) {
-    root.accept(&[
-        ("enableProfiling", Kind::Bool),
-        ("enableContentionProfiling", Kind::Bool),
-        ("delayCacheUntilActive", Kind::Bool),
-    ]);
-    if let Some(mut election) = root.get("leaderElection").and_then(|node| node.fields()) {
-        election.accept(&[
-            ("leaderElect", Kind::Bool),
-            ("leaseDuration", Kind::Duration),
-            ("renewDeadline", Kind::Duration),
-            ("retryPeriod", Kind::Duration),
-            ("resourceLock", Kind::String),
-            ("resourceName", Kind::String),
-            ("resourceNamespace", Kind::String),
-        ]);
-        election.finish();
-    }
-    if let Some(mut connection) = root.get("clientConnection").and_then(|node| node.fields()) {
-        connection.accept(&[
-            ("kubeconfig", Kind::String),
-            ("acceptContentTypes", Kind::String),
-            ("contentType", Kind::String),
-            ("qps", Kind::Number),
-            ("burst", Kind::Int),
-        ]);
-        connection.finish();
-    }
-    check_percentage(root);
-    if let Some(node) = root.get("parallelism")
-        && node.int32().is_some_and(|parallelism| parallelism <= 0)
-    {
-        node.invalid("should be an integer value greater than zero");
-    }
-    let initial = root.get("podInitialBackoffSeconds");
-    let initial_seconds = initial.as_ref().map_or(Some(1), |node| node.int64());
-    if let Some(node) = initial.filter(|_| initial_seconds.is_some_and(|seconds| seconds <= 0)) {
-        node.invalid("must be greater than 0");
-    }
-    let most = root.get("podMaxBackoffSeconds");
-    let most_seconds = most.as_ref().map_or(Some(10), |node| node.int64());
-    if most_seconds.zip(initial_seconds).is_some_and(|(most, initial)| most < initial) {
-        let text = "must be greater than or equal to podInitialBackoffSeconds";
-        root.report.error(root.path_of("podMaxBackoffSeconds"), format!("Invalid value: {text}"));
-    }
-}
-
-/// Checks the field of the configuration or of a profile. Berth considers every node, so a valid value has no effect.
-fn check_percentage(fields: &mut Fields<'_>) {
-    if let Some(node) = fields.get("percentageOfNodesToScore") {
-        node.int_between(0, 100);
-    }
+    SchedulerConfig { profiles, process }
 }
 
 /// The name may be absent only in a configuration with one profile.
@@ -202,5 +146,6 @@ fn resolve(scheduler_name: String, plugins: &Plugins, args: PluginArgs, fields: 
         node_resources_fit: args.node_resources_fit,
         balanced_allocation: args.balanced_allocation,
         pod_topology_spread: args.pod_topology_spread,
+        volume_binding: args.volume_binding,
     }
 }

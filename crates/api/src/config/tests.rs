@@ -278,15 +278,6 @@ fn findings_about_profiles_and_the_process() {
 }
 
 #[test]
-fn process_settings_are_read_and_leave_decisions_alone() {
-    let body = "parallelism: 8\npercentageOfNodesToScore: 30\npodInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 20\n\
-                enableProfiling: true\nextenders: []\ndelayCacheUntilActive: false\n\
-                leaderElection: {leaderElect: true, leaseDuration: 15s, resourceLock: leases}\n\
-                clientConnection: {kubeconfig: /etc/kubeconfig, qps: 50.5, burst: 100}\n";
-    assert_eq!(read(body), Ok((SchedulerConfig::default(), vec![])));
-}
-
-#[test]
 fn versions_and_kinds() {
     let of = |version: &str, kind: &str| {
         SchedulerConfig::read(&serde_json::json!({"apiVersion": version, "kind": kind}))
@@ -601,4 +592,58 @@ fn recorded_configurations_are_read() {
         }
     }
     assert!(n_configs > 0, "{} holds no configurations", path.display());
+}
+
+#[test]
+fn a_shown_configuration_reads_back_as_it_is() {
+    for text in [
+        "",
+        "podInitialBackoffSeconds: 3\npodMaxBackoffSeconds: 30\n\
+         leaderElection: {leaseDuration: 1m30s, resourceName: x}\n\
+         clientConnection: {qps: 12.5, burst: 40, kubeconfig: /k}",
+        "profiles: [{schedulerName: a, plugins: {multiPoint: {disabled: [{name: ImageLocality}]}, \
+         postFilter: {disabled: [{name: '*'}]}, preEnqueue: {disabled: [{name: '*'}]}}, pluginConfig: [\
+         {name: VolumeBinding, args: {bindTimeoutSeconds: 7}}, \
+         {name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, \
+         requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}}, \
+         {name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [\
+         {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}]}, {schedulerName: b}]",
+    ] {
+        let (config, _) = read(text).unwrap();
+        let shown = config.to_value();
+        assert_eq!(SchedulerConfig::from_value(&shown), Ok(config), "{shown:#}");
+    }
+}
+
+#[test]
+fn settings_of_the_process_are_read_and_others_cause_warnings() {
+    let body = "podInitialBackoffSeconds: 3\npodMaxBackoffSeconds: 30\nleaderElection: {retryPeriod: 500ms, resourceLock: leases}\n\
+                clientConnection: {qps: -1, burst: 0}";
+    let process = read(body).unwrap().0.process;
+    assert_eq!((process.pod_initial_backoff.as_secs(), process.pod_max_backoff.as_secs()), (3, 30));
+    assert!(process.leader_election.leader_elect, "as in kube-scheduler");
+    assert_eq!(process.leader_election.retry_period.map(|d| d.as_millis()), Some(500));
+    assert_eq!(process.client_connection, ClientConnectionConfig::default());
+    let body = "leaderElection: {resourceLock: configmaps, leaseDuration: soon}";
+    assert_eq!(
+        errors(body),
+        "leaderElection.resourceLock: Invalid value: \"configmaps\": must be \"leases\"\n\
+         leaderElection.leaseDuration: Invalid value: \"soon\": must be a duration, for example 15s or 1m30s"
+    );
+
+    let warned = |body| read(body).unwrap().1.into_iter().map(|w| w.path).collect::<Vec<_>>();
+    let body = "parallelism: 8\npercentageOfNodesToScore: 10\nenableProfiling: true\n\
+                enableContentionProfiling: false\ndelayCacheUntilActive: true\nextenders: []\n\
+                clientConnection: {contentType: application/json}\nprofiles: [{pluginConfig: [\
+                {name: DefaultPreemption, args: {minCandidateNodesAbsolute: 3}}]}]";
+    let expected = [
+        "enableProfiling",
+        "delayCacheUntilActive",
+        "clientConnection.contentType",
+        "percentageOfNodesToScore",
+        "parallelism",
+        "profiles[0].pluginConfig[0].args.minCandidateNodesAbsolute",
+    ];
+    assert_eq!(warned(body), expected);
+    assert!(warned("percentageOfNodesToScore: 0\nprofiles: [{percentageOfNodesToScore: 100}]").is_empty());
 }

@@ -17,7 +17,9 @@ mod toleration;
 pub use dialect::{DialectNote, dialect_notes};
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
-pub use resources::{DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests};
+pub use resources::{
+    DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests, pod_limits, pod_requests,
+};
 pub use selector::{Requirement, Selector};
 pub use selector_text::{FieldRequirement, FieldSelector, SelectorError};
 pub use spread::{SpreadConstraint, WhenUnsatisfiable};

@@ -80,6 +80,31 @@ impl PodRequests {
     }
 }
 
+/// The requests of a pod as its spec has them, by resource. Source of the rule: `PodRequests` in
+/// `k8s.io/component-helpers/resource`.
+pub fn pod_requests(spec: &PodSpec) -> ResourceList {
+    total(spec, &ResourceList::new())
+}
+
+/// The limits of a pod by resource: overhead counts only for resources that have a limit. Source of the rule: `PodLimits`.
+pub fn pod_limits(spec: &PodSpec) -> ResourceList {
+    let mut limits = spec.clone();
+    for container in limits.containers.iter_mut().chain(&mut limits.init_containers) {
+        container.resources.requests = std::mem::take(&mut container.resources.limits);
+    }
+    if let Some(resources) = &mut limits.resources {
+        resources.requests = std::mem::take(&mut resources.limits);
+    }
+    let overhead = std::mem::take(&mut limits.overhead);
+    let mut limits = total(&limits, &ResourceList::new());
+    for (name, quantity) in &overhead {
+        if let Some(limit) = limits.get_mut(name) {
+            *limit += *quantity;
+        }
+    }
+    limits
+}
+
 /// Whether kube-scheduler counts a resource other than CPU, memory, ephemeral storage and pods: extended resources, huge
 /// pages, resources of `kubernetes.io/` and attachable volumes.
 pub(crate) fn is_scalar_resource_name(name: &str) -> bool {

@@ -19,6 +19,12 @@ pub struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
+    /// As [`ConnectionArgs::options`], with the kubeconfig of a configuration file unless a flag names one.
+    pub fn options_or(&self, kubeconfig: Option<&str>) -> Options {
+        let options = self.options();
+        Options { kubeconfig: options.kubeconfig.or_else(|| kubeconfig.map(PathBuf::from)), ..options }
+    }
+
     /// Options to create clients with.
     pub fn options(&self) -> Options {
         Options {

@@ -1,6 +1,5 @@
 //! `berth enforcer`.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use berth_enforcer::{EnforcerOptions, Graces, LimitOptions};
@@ -10,11 +9,11 @@ use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
 use super::rules_args::RulesArgs;
+use super::serving_args::{ServingArgs, note_addresses};
 use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
-use crate::output;
 
 /// Default name of the Lease.
 const LEASE: &str = "berth-enforcer";
@@ -29,7 +28,7 @@ const LEASE: &str = "berth-enforcer";
 Examples:
   berth enforcer --dry-run
   berth enforcer --context staging --protected-namespaces monitoring
-  berth enforcer --leader-elect --listen 0.0.0.0:10260 --max-cluster-share 5%
+  berth enforcer --leader-elect --secure-port 10260 --max-cluster-share 5%
 
 The annotation scheduling.berth.dev/eviction-grace sets the grace period of a pod, for example 90s.
 
@@ -88,9 +87,8 @@ pub struct Args {
     ledger_namespace: Option<String>,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Serve /healthz, /readyz and /metrics at this address [default: not served]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    serving: ServingArgs,
     #[command(flatten)]
     lease: LeaseArgs,
     #[command(flatten)]
@@ -103,12 +101,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut options = options(args.rules.settings(&[])?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
     args.set(&mut options);
+    options.serving = args.serving.options("berth-enforcer")?;
     runtime::run(async move |stop| {
         let config = args.connection.options().config().await?;
         let running = berth_enforcer::start(config, options, stop).await?;
-        if let Some(address) = running.http_address() {
-            output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
-        }
+        note_addresses("/healthz, /readyz and /metrics", running.http_address(), running.https_address());
         running.stopped().await.map_err(berth_enforcer::EnforcerError::from)?;
         Ok(ExitStatus::Success)
     })
@@ -136,7 +133,6 @@ impl Args {
         options.exempt_namespaces.clone_from(&self.protected_namespaces);
         options.ledger_namespace =
             self.ledger_namespace.clone().unwrap_or_else(|| self.lease.namespace().to_owned());
-        options.listen = self.listen;
     }
 }
 

@@ -20,6 +20,7 @@ pub mod replay;
 mod rules_args;
 pub mod scheduler;
 mod server_args;
+mod serving_args;
 pub mod simulate;
 pub mod up;
 pub mod version;

@@ -1,19 +1,18 @@
 //! `berth scheduler`.
 
-use std::net::SocketAddr;
-
-use berth_api::config::{DEFAULT_SCHEDULER_NAME, Profile};
+use berth_api::config::{ClientConnectionConfig, DEFAULT_SCHEDULER_NAME, Profile};
+use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
 
 use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::rules_args::RulesArgs;
+use super::serving_args::{ServingArgs, note_addresses};
 use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
-use crate::output;
 
 /// Default name of the Lease.
 const LEASE: &str = "berth";
@@ -28,7 +27,7 @@ const LEASE: &str = "berth";
 Examples:
   berth scheduler
   berth scheduler --context staging --scheduler-name default-scheduler
-  berth scheduler --leader-elect --listen 0.0.0.0:10259 --config scheduler.yaml -v
+  berth scheduler --leader-elect --secure-port 10259 --config scheduler.yaml -v
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the scheduler cannot continue
 
@@ -45,9 +44,8 @@ pub struct Args {
     /// Number of concurrent bind requests, each over its own connection
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
-    /// Serve /healthz, /readyz and /metrics at this address [default: not served]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    serving: ServingArgs,
     #[command(flatten)]
     lease: LeaseArgs,
     #[command(flatten)]
@@ -61,14 +59,16 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let is_configured = args.rules.is_configured();
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
     options.bind_concurrency = args.bind_concurrency.into();
-    options.listen = args.listen;
-    options.leader_election = args.lease.options(LEASE, &options.identity)?;
+    options.serving = args.serving.options("berth-scheduler")?;
+    let process = options.settings.config.process.clone();
+    let election = &process.leader_election;
+    options.leader_election = args.lease.configured(election, LEASE, &options.identity)?;
+    let connection = &process.client_connection;
+    options.rate_limit = rate_limit(connection);
     runtime::run(async move |stop| {
-        let config = args.connection.options().config().await?;
+        let config = args.connection.options_or(connection.kubeconfig.as_deref()).config().await?;
         let running = berth_scheduler::start(config, options, stop).await?;
-        if let Some(address) = running.http_address() {
-            output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
-        }
+        note_addresses("/healthz, /readyz and /metrics", running.http_address(), running.https_address());
         running.stopped().await.map_err(berth_scheduler::SchedulerError::from)?;
         Ok(ExitStatus::Success)
     })
@@ -104,9 +104,21 @@ pub fn options(
     } else if let Some(profile) = alias(&settings) {
         settings.config.profiles.push(profile);
     }
-    let defaults = SchedulerOptions::default();
+    let process = &settings.config.process;
+    let defaults = SchedulerOptions {
+        first_backoff: process.pod_initial_backoff,
+        longest_backoff: process.pod_max_backoff,
+        ..SchedulerOptions::default()
+    };
     let identity = identity(&defaults.identity);
     Ok(SchedulerOptions { settings, scheduler_name: None, identity, ..defaults })
+}
+
+/// The rate limit of the configuration file; none without `qps`.
+fn rate_limit(connection: &ClientConnectionConfig) -> Option<RateLimit> {
+    // As in client-go: the default burst.
+    let burst = connection.burst.unwrap_or(100);
+    connection.qps.map(|qps| RateLimit { qps, burst })
 }
 
 /// A copy of the default profile with the name `berth`, unless the configuration has a profile of that name.

@@ -3,14 +3,18 @@
 
 mod world;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use berth_client::call;
 use berth_client::lease::LeaseOptions;
 use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Snapshot};
+use berth_serve::CertificateSource;
+use berth_serve::component::{SecureServingOptions, ServingOptions};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use world::{NAMESPACE, Right, World, eventually, right};
+use world::{DEADLINE, NAMESPACE, Right, World, eventually, right};
 
 use crate::process::{Berth, TempDir};
 
@@ -19,8 +23,8 @@ fn lease(part: &str) -> LeaseOptions {
 }
 
 async fn start_scheduler(world: &World, stop: &CancellationToken) -> berth_scheduler::Handle {
-    let options =
-        SchedulerOptions { leader_election: Some(lease("berth-scheduler")), ..SchedulerOptions::default() };
+    let leader_election = Some(lease("berth-scheduler"));
+    let options = SchedulerOptions { leader_election, serving: serving(), ..SchedulerOptions::default() };
     let config = world.config_of("berth-scheduler").await;
     berth_scheduler::start(config, options, stop.clone()).await.unwrap()
 }
@@ -63,6 +67,7 @@ async fn the_scheduler_uses_all_its_permissions_and_needs_no_others() {
     let before = world.requests().await;
     let handle = start_scheduler(&world, &stop).await;
     schedule(&world, &handle).await;
+    scrape(&world, "berth-scheduler", handle.https_address()).await;
     let granted = granted(&world, "berth-scheduler").await;
     eventually("everything that may be asked for was", async || {
         let asked = world.requests().await.since(&before);
@@ -107,10 +112,29 @@ async fn running_pod(world: &World, name: &str, node: &str) {
     world.patch(&format!("/api/v1/namespaces/default/pods/{name}/status"), status).await;
 }
 
+/// HTTPS on a free port, with a generated certificate.
+fn serving() -> ServingOptions {
+    let certificate = CertificateSource::Own { common_name: "berth", names: vec!["127.0.0.1".to_owned()] };
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let https = SecureServingOptions { address, certificate, always_allowed_paths: Vec::new() };
+    ServingOptions { http: None, https: Some(https) }
+}
+
+/// Asks for the metrics as a service account, which has no permission to read them: the API server is asked.
+async fn scrape(world: &World, account: &str, address: Option<SocketAddr>) {
+    let mut config = kube::Config::new(format!("https://{}", address.unwrap()).parse().unwrap());
+    config.accept_invalid_certs = true;
+    config.auth_info.token = world.config_of(account).await.auth_info.token;
+    let client = berth_client::connect::client(config).unwrap();
+    let error = call::send(&client, call::get("/metrics"), DEADLINE, 1 << 20).await.unwrap_err();
+    assert_eq!(error.code(), Some(403), "{error}");
+}
+
 async fn start_enforcer(world: &World, stop: &CancellationToken) -> berth_enforcer::Handle {
     let options = EnforcerOptions {
         leader_election: Some(lease("berth-enforcer")),
         ledger_namespace: NAMESPACE.to_owned(),
+        serving: serving(),
         ..EnforcerOptions::default()
     };
     berth_enforcer::start(world.config_of("berth-enforcer").await, options, stop.clone()).await.unwrap()
@@ -141,6 +165,7 @@ async fn the_enforcer_uses_all_its_permissions_and_needs_no_others() {
         break_rule(&world, node).await;
         eventually(&format!("{pod} is evicted"), async || world.is_gone(pod).await).await;
     }
+    scrape(&world, "berth-enforcer", handle.https_address()).await;
     let granted = granted(&world, "berth-enforcer").await;
     eventually("everything that may be asked for was", async || {
         let asked = world.requests().await.since(&before);

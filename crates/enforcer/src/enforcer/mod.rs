@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use berth_client::Backoff;
 use berth_client::component::Sidecars;
+use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, RemedyOptions, ViolatedRule, ViolationKey};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
-use berth_serve::health;
+use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -124,12 +125,10 @@ pub(crate) async fn start(
     });
     // Health is served and the lease is held until everything else has ended.
     let last = CancellationToken::new();
-    let http_address = match options.listen {
-        Some(address) => {
-            Some(health::serve(address, Arc::new(registry), receiver.clone(), last.clone()).await?)
-        }
-        None => None,
-    };
+    let always_allowed = options.serving.always_allowed_paths();
+    let authorizer = DelegatedAuthorizer::new(client.clone(), always_allowed).into_function();
+    let content = Content { registry: Arc::new(registry), state: receiver.clone(), pages: None, authorizer };
+    let addresses = component::serve(&options.serving, content, last.clone()).await?;
     let (leadership, elector) = match options.leader_election.as_ref().filter(|_| !options.dry_run) {
         Some(lease) => {
             let (leadership, elector) = elect(client.clone(), lease.clone(), last.clone());
@@ -198,7 +197,7 @@ pub(crate) async fn start(
         options,
     };
     let task = tokio::spawn(enforcer.run(watch_events, completions, stop, Sidecars::new(last, elector)));
-    Ok(Handle::new(receiver, http_address, task))
+    Ok(Handle::new(receiver, addresses.http, addresses.https, task))
 }
 
 impl Enforcer {

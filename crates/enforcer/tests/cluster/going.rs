@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_enforcer::{CONDITION_REASON, EnforcerOptions, Graces};
+use berth_serve::component::ServingOptions;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -11,8 +12,9 @@ use super::support::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_is_evicted_and_rescheduled_after_its_node_loses_a_label() {
     let world = World::start(3, 1).await;
-    let listen = Some("127.0.0.1:0".parse().unwrap());
-    let enforcer = world.enforce(EnforcerOptions { listen, ..hasty() }).await;
+    let http = Some("127.0.0.1:0".parse().unwrap());
+    let serving = ServingOptions { http, ..ServingOptions::default() };
+    let enforcer = world.enforce(EnforcerOptions { serving, ..hasty() }).await;
     for node in ["node-1", "node-2"] {
         world.label_node(node, "disk", json!("ssd")).await;
     }

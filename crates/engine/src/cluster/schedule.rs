@@ -1,5 +1,7 @@
 //! Schedule: where a pod goes, why not elsewhere, and what could change that.
 
+use core::time::Duration;
+
 use berth_api::object::Pod;
 
 use super::{Caches, Cluster};
@@ -12,6 +14,7 @@ use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
 use crate::preemption::{DisruptionBudget, Preemption, Victims, candidates, preempt};
 use crate::state::prepared::PreparedPod;
+use crate::timing::{self, StageTime};
 use crate::verdict::Verdict;
 use crate::wake::{ClusterChange, WakeConditions};
 
@@ -44,6 +47,12 @@ impl Cluster {
     /// Decides, and reports what was found on every node.
     pub fn evaluate(&self, pod: &PreparedPod) -> Evaluation {
         decision::evaluate(&self.state, &self.nominations, pod)
+    }
+
+    /// The time of each plugin for a pod, by the clock that is passed in: the decision is made once more, by every rule on
+    /// every node.
+    pub fn stage_times(&self, pod: &PreparedPod, clock: &mut dyn FnMut() -> Duration) -> Vec<StageTime> {
+        timing::stage_times(&self.state, &self.nominations, pod, clock)
     }
 
     /// Whether a pod fits on any node now. By the view of its rules this costs what changed since they were

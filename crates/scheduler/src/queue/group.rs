@@ -25,6 +25,10 @@ impl<F> Group<F> {
         Group { failure, ready: BTreeSet::new(), backoff: BTreeSet::new(), is_out: false, idle_since: now }
     }
 
+    fn len(&self) -> usize {
+        self.ready.len() + self.backoff.len()
+    }
+
     pub(super) fn insert(&mut self, id: PodId, rank: Rank, not_before: Option<Instant>) {
         match not_before {
             Some(at) => _ = self.backoff.insert((at, ranked(id, rank))),
@@ -101,6 +105,11 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
     {
         self.groups.entry(key.clone()).or_insert_with(|| Group::new(failure.clone(), now));
         self.move_to(id, Place::Unschedulable(key));
+    }
+
+    /// The failures of all groups, each with the number of its pods.
+    pub(crate) fn unschedulable(&self) -> impl Iterator<Item = (&F, usize)> {
+        self.groups.values().map(|group| (&group.failure, group.len()))
     }
 
     /// The groups of which no pod is being decided, with their failures.

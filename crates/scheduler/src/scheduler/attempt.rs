@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use berth_api::config::Plugin;
 use berth_engine::{Outcome, Preemption, Victims};
 use tokio::time::Instant;
 
@@ -45,9 +46,12 @@ impl Scheduler {
             self.report_failure(id, &key, &failure);
             return;
         }
+        self.sample(id, now);
         let Some(queued) = self.pods.get_mut(id) else { return };
+        let now = Instant::now();
         queued.attempts += 1;
         queued.decided_at = now;
+        self.instruments.decided(&queued.pod);
         let metadata = &queued.pod.metadata;
         let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned);
         // If the pod fits on the node it is nominated to, other nodes are not considered.
@@ -61,8 +65,8 @@ impl Scheduler {
         match outcome {
             Outcome::Placed { node, .. } => self.bind(id, &node, now),
             Outcome::Gated { .. } => self.queue.gate(id, now),
-            Outcome::Unschedulable { message } => self.preempt(id, message),
-            Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error),
+            Outcome::Unschedulable { message, plugins } => self.preempt(id, message, plugins),
+            Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error, Vec::new()),
         }
     }
 
@@ -78,12 +82,19 @@ impl Scheduler {
         self.binds.push(Binding { id, pod: queued.pod.clone(), node, abandoned });
     }
 
-    fn preempt(&mut self, id: PodId, message: String) {
+    fn preempt(&mut self, id: PodId, message: String, plugins: Vec<Plugin>) {
         let Some(queued) = self.pods.get(id) else { return };
+        let began = Instant::now();
         if queued.pod.spec.preemption_policy.as_deref() != Some("Never") {
             self.metrics.preemption_attempts.inc();
         }
         let preemption = self.cluster.preempt(&queued.prepared, self.budgets.list());
+        let status = match &preemption {
+            Preemption::Victims(_) => "Success",
+            _ => "Unschedulable",
+        };
+        let profile = &queued.pod.spec.scheduler_name;
+        self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
         let message = match preemption.message() {
             Some(why) => format!("{message} {why}"),
             None => message,
@@ -97,11 +108,11 @@ impl Scheduler {
                 self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
             }
         }
-        self.fail(id, FailureReason::Unschedulable, message);
+        self.fail(id, FailureReason::Unschedulable, message, plugins);
     }
 
     /// Moves a pod that fits nowhere to the unschedulable pods.
-    fn fail(&mut self, id: PodId, reason: FailureReason, message: String) {
+    fn fail(&mut self, id: PodId, reason: FailureReason, message: String, plugins: Vec<Plugin>) {
         let now = Instant::now();
         // Changes made by earlier decisions affect the pods that are unschedulable already, not this one.
         self.wake_unschedulable(now);
@@ -109,6 +120,8 @@ impl Scheduler {
         let failure = GroupFailure {
             reason,
             message: message.into(),
+            plugins: plugins.into(),
+            profile: queued.pod.spec.scheduler_name.as_str().into(),
             bottleneck: None,
             wake: self.cluster.wake_conditions(&queued.prepared),
             epoch: self.cluster.signature_epoch(),

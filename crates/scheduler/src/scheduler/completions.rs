@@ -1,6 +1,7 @@
 //! Results of requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_client::call::CallError;
@@ -15,9 +16,21 @@ use crate::status::{FailureReason, ScheduledCondition, Victim};
 
 /// The result of a request.
 pub(crate) enum Completion {
-    Binding { binding: Binding, result: BindResult },
-    Status { id: PodId, written: ScheduledCondition, result: Result<(), CallError> },
-    Eviction { eviction: Eviction, failed: Option<CallError> },
+    /// With the time that the requests took.
+    Binding {
+        binding: Binding,
+        result: BindResult,
+        took: Duration,
+    },
+    Status {
+        id: PodId,
+        written: ScheduledCondition,
+        result: Result<(), CallError>,
+    },
+    Eviction {
+        eviction: Eviction,
+        failed: Option<CallError>,
+    },
 }
 
 pub(crate) type CompletionSender = mpsc::UnboundedSender<Completion>;
@@ -36,8 +49,13 @@ pub(crate) struct Eviction {
 impl Scheduler {
     pub(super) fn completed(&mut self, completion: Completion) {
         match completion {
-            Completion::Binding { binding, result } => {
+            Completion::Binding { binding, result, took } => {
                 self.binds.completed();
+                if matches!(result, BindResult::Bound | BindResult::Failed(_)) {
+                    let status = if matches!(result, BindResult::Bound) { "Success" } else { "Error" };
+                    let profile = &binding.pod.spec.scheduler_name;
+                    self.metrics.ran("DefaultBinder", "Bind", status, profile, took);
+                }
                 self.bind_completed(&binding, result);
             }
             Completion::Status { id, written, result } => {

@@ -3,6 +3,7 @@
 mod attempt;
 mod completions;
 mod failure_events;
+mod instruments;
 mod pod_status;
 mod queued_pods;
 mod reporter;
@@ -12,12 +13,14 @@ mod watch_events;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::config::Plugin;
 use berth_client::component::Sidecars;
+use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, Equivalence, WakeConditions};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
-use berth_serve::health;
+use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -28,10 +31,12 @@ use crate::bind::{BindResult, BindWorkers, Binder};
 use crate::metrics::Metrics;
 use crate::options::{SchedulerError, SchedulerOptions};
 use crate::queue::{PodId, Queue, QueueOptions};
+use crate::serving;
 use crate::status::FailureReason;
 use completions::Completions;
 pub(crate) use completions::{Completion, CompletionSender};
 use failure_events::FailureEvents;
+use instruments::Instruments;
 use pod_status::StatusWriter;
 use queued_pods::QueuedPods;
 use reporter::Reporter;
@@ -54,6 +59,9 @@ type GroupKey = (Equivalence, Option<PodId>);
 struct GroupFailure {
     reason: FailureReason,
     message: Arc<str>,
+    /// The plugins that reject the pods, and their profile.
+    plugins: Arc<[Plugin]>,
+    profile: Arc<str>,
     /// What excludes most nodes, once that was evaluated.
     bottleneck: Option<Arc<str>>,
     wake: WakeConditions,
@@ -80,6 +88,7 @@ struct Scheduler {
     look_again_at: Option<Instant>,
     next_flush: Instant,
     metrics: Arc<Metrics>,
+    instruments: Instruments,
     reporter: Reporter,
 }
 
@@ -89,28 +98,32 @@ pub(crate) async fn start(
     stop: CancellationToken,
 ) -> Result<Handle, SchedulerError> {
     let options = SchedulerOptions { settings: options.settings()?, ..options };
-    let client = berth_client::connect::client(config)?;
+    // Leader election and events have limits of their own.
+    let unlimited = berth_client::connect::client(config.clone())?;
+    let client = berth_client::connect::limited_client(config, options.rate_limit)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (reporter, snapshot) = Reporter::new();
     // Health is served and the lease is held until everything else has ended.
     let last = CancellationToken::new();
-    let http_address = match options.listen {
-        Some(address) => {
-            Some(health::serve(address, Arc::new(registry), snapshot.clone(), last.clone()).await?)
-        }
-        None => None,
+    let always_allowed = options.serving.always_allowed_paths();
+    let content = Content {
+        registry: Arc::new(registry),
+        state: snapshot.clone(),
+        pages: Some(serving::pages(&options.settings.config, client.clone())),
+        authorizer: DelegatedAuthorizer::new(unlimited.clone(), always_allowed).into_function(),
     };
+    let addresses = component::serve(&options.serving, content, last.clone()).await?;
     let (leadership, elector) = match &options.leader_election {
         Some(lease) => {
-            let (leadership, elector) = elect(client.clone(), lease.clone(), last.clone());
+            let (leadership, elector) = elect(unlimited.clone(), lease.clone(), last.clone());
             (leadership, Some(elector))
         }
         None => (Leadership::uncontested(), None),
     };
     let (completed, completions) = mpsc::unbounded_channel();
     let recording = RecorderOptions::new("berth", options.identity.clone());
-    let recorder = EventRecorder::start(client.clone(), recording, last.clone());
+    let recorder = EventRecorder::start(unlimited.clone(), recording, last.clone());
     let binder = Binder {
         client: client.clone(),
         leadership: leadership.clone(),
@@ -149,11 +162,12 @@ pub(crate) async fn start(
         look_again_at: None,
         next_flush: now + FLUSH_PERIOD.min(options.flush_after),
         metrics,
+        instruments: Instruments::new(now),
         reporter,
         options,
     };
     let task = tokio::spawn(scheduler.run(watch_events, completions, stop, Sidecars::new(last, elector)));
-    Ok(Handle::new(snapshot, http_address, task))
+    Ok(Handle::new(snapshot, addresses.http, addresses.https, task))
 }
 
 impl Scheduler {
@@ -213,6 +227,7 @@ impl Scheduler {
         self.statuses.write_some(&mut self.pods);
         self.explain_one();
         self.mirror.check_if_due(now);
+        self.count_if_due(now);
         self.report_if_due(now);
         has_more
     }
@@ -245,7 +260,11 @@ impl Scheduler {
     async fn stop(&mut self, completions: &mut Completions) {
         let deadline = Instant::now() + self.options.stop_timeout;
         for binding in self.binds.close() {
-            self.completed(Completion::Binding { binding, result: BindResult::NotSent });
+            self.completed(Completion::Binding {
+                binding,
+                result: BindResult::NotSent,
+                took: Duration::ZERO,
+            });
         }
         while self.binds.n_in_flight() > 0 {
             match tokio::time::timeout_at(deadline, completions.recv()).await {

@@ -145,7 +145,7 @@ impl Scheduler {
         }
     }
 
-    fn is_gated(&self, pod: &Pod) -> bool {
+    pub(super) fn is_gated(&self, pod: &Pod) -> bool {
         let profile = self.options.settings.config.profile(&pod.spec.scheduler_name);
         !pod.spec.scheduling_gates.is_empty() && profile.is_none_or(|p| p.scheduling_gates)
     }

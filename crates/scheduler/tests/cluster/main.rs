@@ -7,5 +7,6 @@ mod faults;
 mod leaders;
 mod placing;
 mod preempting;
+mod serving;
 mod support;
 mod waiting;

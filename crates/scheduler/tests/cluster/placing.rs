@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::json;
 
 use berth_scheduler::SchedulerOptions;
+use berth_serve::component::ServingOptions;
 
 use super::support::*;
 
@@ -120,8 +121,9 @@ async fn a_pod_recreated_under_the_same_name_is_another_pod() {
 async fn health_readiness_and_metrics_are_served() {
     let world = World::start().await;
     world.nodes(2, 1, 2).await;
-    let listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let scheduler = world.schedule(SchedulerOptions { listen, ..impatient() }).await;
+    let http = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let serving = ServingOptions { http, ..ServingOptions::default() };
+    let scheduler = world.schedule(SchedulerOptions { serving, ..impatient() }).await;
     scheduler.until("ready", |s| s.is_ready()).await;
     let address = scheduler.handle.http_address().unwrap();
     let client =

@@ -103,11 +103,9 @@ async fn an_unschedulable_pod_is_retried_after_a_toleration_is_added() {
 async fn the_cache_matches_fresh_lists() {
     let world = World::start().await;
     world.nodes(4, 2, 30).await;
-    let listen = Some(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)));
     let options = SchedulerOptions {
         resync_interval: Duration::from_millis(50),
         resync_grace: Duration::from_millis(500),
-        listen,
         ..impatient()
     };
     let scheduler = world.schedule(options).await;

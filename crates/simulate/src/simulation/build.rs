@@ -200,7 +200,7 @@ impl Simulation {
             Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
         } else {
             self.queue.push(self.pods.len());
-            Outcome::Unschedulable { message: String::new() }
+            Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }
         };
         self.pods.push(SimulatedPod { pod, workload, raw, was_running, outcome });
     }

@@ -63,7 +63,7 @@ pub fn placed(text: &str) -> String {
 /// What the engine is told of a profile and options of the naive evaluator.
 pub fn settings(profile: &Profile, options: &Options) -> Settings {
     Settings {
-        config: SchedulerConfig { profiles: vec![profile.clone()] },
+        config: SchedulerConfig { profiles: vec![profile.clone()], ..SchedulerConfig::default() },
         extensions: options.extensions,
         exempt_namespaces: options.exempt_namespaces.clone(),
         exempt_from_v1: options.exempt_for_v1,
