@@ -40,6 +40,7 @@ const STORAGE: &str = "storage.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
 
 resources! {
     /// `v1` Binding.

@@ -60,14 +60,18 @@ use crate::view::{
 };
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 9] = [
+static ONLY_OWNED: [&Resource; 13] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::SERVICES,
     &resource::PERSISTENT_VOLUMES,
     &resource::PERSISTENT_VOLUME_CLAIMS,
     &resource::PRIORITY_CLASSES,
+    &resource::CSI_DRIVERS,
+    &resource::CSI_NODES,
+    &resource::CSI_STORAGE_CAPACITIES,
     &resource::STORAGE_CLASSES,
+    &resource::VOLUME_ATTACHMENTS,
     &resource::MUTATING_WEBHOOK_CONFIGURATIONS,
     &resource::VALIDATING_WEBHOOK_CONFIGURATIONS,
 ];

@@ -83,7 +83,11 @@ pub(super) static KINDS: &[Kind] = &[
     kind::<rbac::Role>(),
     kind::<rbac::RoleBinding>(),
     kind::<scheduling::PriorityClass>(),
+    kind::<storage::CSIDriver>(),
+    kind::<storage::CSINode>(),
+    kind::<storage::CSIStorageCapacity>(),
     kind::<storage::StorageClass>(),
+    kind::<storage::VolumeAttachment>(),
 ];
 
 /// The definitions of the chosen kinds and of all that they refer to, by name. `common` adds what every

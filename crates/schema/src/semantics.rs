@@ -112,6 +112,8 @@ static FIELDS: &[Row] = &[
     ("api.batch.v1.UncountedTerminatedPods", "failed", SET),
     ("api.batch.v1.UncountedTerminatedPods", "succeeded", SET),
     ("api.policy.v1.PodDisruptionBudgetStatus", "conditions", by(TYPE)),
+    ("api.storage.v1.CSIDriverSpec", "volumeLifecycleModes", SET),
+    ("api.storage.v1.CSINodeSpec", "drivers", by(NAME)),
     ("api.admissionregistration.v1.MutatingWebhook", "matchConditions", by(NAME)),
     ("api.admissionregistration.v1.MutatingWebhookConfiguration", "webhooks", by(NAME)),
     ("api.admissionregistration.v1.ValidatingWebhook", "matchConditions", by(NAME)),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_schema::resource::PODS;
+use berth_schema::resource::{NODES, PODS};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::admission::{self, Act};
 use super::{sent, write_failed};
@@ -14,6 +14,8 @@ use crate::store::{Change, Write, WriteError};
 use crate::strategy::now;
 
 const ATTEMPTS: usize = 64;
+/// The labels of a node that its pods get.
+const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// Answers the creation of a `Binding`, under the pod or beside it.
 ///
@@ -25,6 +27,8 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
     sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
     let mut warnings = Vec::new();
     let act = Act::create(dry_run);
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+    add_topology_labels(shared, &node, &mut binding);
     admission::mutate(shared, request, act, Some(&mut binding), &mut warnings).await?;
     admission::validate(shared, request, act, Some(&binding), &mut warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -98,17 +102,45 @@ fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> 
         return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     pod["spec"]["nodeName"] = Value::from(node);
-    for field in ["annotations", "labels"] {
-        if let Some(added) = binding["metadata"][field].as_object() {
-            for (key, value) in added {
-                pod["metadata"][field][key] = value.clone();
-            }
+    if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
+        for (key, value) in annotations {
+            pod["metadata"]["annotations"][key] = value.clone();
         }
+    }
+    if let Some(labels) = binding["metadata"]["labels"].as_object() {
+        add_labels(pod, labels);
     }
     let condition =
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
     set_condition(pod, condition);
     Ok(())
+}
+
+/// Copies the topology labels of a node to an object that lacks them, as the admission plugin `PodTopologyLabels` does
+/// for bindings, and for pods that are created with a node.
+pub fn add_topology_labels(shared: &Shared, node: &str, object: &mut Value) {
+    let Some(node) = shared.store.get(&NODES, "", node) else { return };
+    let node = node.value();
+    let Some(labels) = node["metadata"]["labels"].as_object() else { return };
+    let is_copied = |key: &str| TOPOLOGY_LABELS.contains(&key);
+    let labels = labels.iter().filter(|(key, _)| is_copied(key));
+    add_labels(object, &labels.map(|(key, value)| (key.clone(), value.clone())).collect());
+}
+
+/// Adds the labels whose keys an object does not have.
+fn add_labels(object: &mut Value, labels: &Map<String, Value>) {
+    if labels.is_empty() {
+        return;
+    }
+    let existing = &mut object["metadata"]["labels"];
+    if !existing.is_object() {
+        *existing = Value::Object(Map::new());
+    }
+    if let Some(existing) = existing.as_object_mut() {
+        for (key, value) in labels {
+            existing.entry(key).or_insert_with(|| value.clone());
+        }
+    }
 }
 
 /// Sets a condition of a pod to `True`, unless it is already.

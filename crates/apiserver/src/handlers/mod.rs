@@ -7,6 +7,7 @@ mod delete;
 mod eviction;
 mod fields;
 pub use admission::Admission;
+pub use binding::add_topology_labels;
 pub use convert::stored_value;
 pub use delete::DeleteOptions;
 mod list;
@@ -47,7 +48,7 @@ pub async fn handle(shared: &Arc<Shared>, request: ApiRequest) -> Result<Reply, 
         (Verb::Get, "pods", "log") => log::log(shared, &request),
         (Verb::Get, _, "scale") => scale::get(shared, &request),
         (Verb::Update | Verb::Patch, _, "scale") => scale::change(shared, &request).await,
-        (Verb::Get, _, "" | "status" | "ephemeralcontainers") => get(shared, &request),
+        (Verb::Get, _, "" | "status" | "ephemeralcontainers" | "resize") => get(shared, &request),
         (Verb::List, ..) => list::list(shared, &request),
         (Verb::Create, _, "") => write::create(shared, &request).await,
         (Verb::Update | Verb::Patch, ..) => write::change(shared, &request).await,

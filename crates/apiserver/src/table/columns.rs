@@ -100,7 +100,11 @@ pub(super) fn printer(group: &str, kind: &str) -> &'static Printer {
         ("policy", "PodDisruptionBudget") => &workload::POD_DISRUPTION_BUDGET,
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => &rbac::BINDING,
         ("scheduling.k8s.io", "PriorityClass") => &config::PRIORITY_CLASS,
+        ("storage.k8s.io", "CSIDriver") => &storage::CSI_DRIVER,
+        ("storage.k8s.io", "CSINode") => &storage::CSI_NODE,
+        ("storage.k8s.io", "CSIStorageCapacity") => &storage::CSI_STORAGE_CAPACITY,
         ("storage.k8s.io", "StorageClass") => &storage::STORAGE_CLASS,
+        ("storage.k8s.io", "VolumeAttachment") => &storage::VOLUME_ATTACHMENT,
         _ => &ANY,
     }
 }

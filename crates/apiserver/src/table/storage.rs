@@ -101,6 +101,69 @@ pub(super) static STORAGE_CLASS: Printer = Printer::new(
     },
 );
 
+pub(super) static CSI_DRIVER: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("AttachRequired", "Whether volumes are attached before they are mounted."),
+        Column::text("PodInfoOnMount", "Whether the driver gets information about the pod."),
+        Column::text("StorageCapacity", "Whether the scheduler considers published capacities."),
+        Column::text("TokenRequests", "Audiences of the tokens that the driver gets."),
+        Column::text("RequiresRepublish", "Whether volumes are published periodically."),
+        Column::text("Modes", "Lifecycle modes of the volumes."),
+        AGE,
+    ],
+    |row| {
+        let flag = |field: &str| row.at(field).cloned().unwrap_or(Value::Bool(false));
+        let texts = |field: &str| {
+            let all: Vec<&str> = row.list(field).iter().filter_map(Value::as_str).collect();
+            Value::from(if all.is_empty() { UNSET.to_owned() } else { all.join(",") })
+        };
+        let requests = row.list("/spec/tokenRequests").iter().filter_map(|request| request["audience"].as_str());
+        let audiences = requests.collect::<Vec<_>>().join(",");
+        vec![
+            row.name(),
+            flag("/spec/attachRequired"),
+            flag("/spec/podInfoOnMount"),
+            flag("/spec/storageCapacity"),
+            if audiences.is_empty() { UNSET.into() } else { audiences.into() },
+            flag("/spec/requiresRepublish"),
+            texts("/spec/volumeLifecycleModes"),
+            row.age(),
+        ]
+    },
+);
+
+pub(super) static CSI_NODE: Printer =
+    Printer::new(&[NAME, Column::integer("Drivers", "How many drivers the node has."), AGE], |row| {
+        vec![row.name(), row.count("/spec/drivers").into(), row.age()]
+    });
+
+pub(super) static CSI_STORAGE_CAPACITY: Printer = Printer::new(
+    &[NAME, CLASS, Column::text("Capacity", "What is left in this topology."), AGE],
+    |row| vec![row.name(), row.text_or("/storageClassName", ""), amount(row, "/capacity"), row.age()],
+);
+
+pub(super) static VOLUME_ATTACHMENT: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Attacher", "Driver that attaches the volume."),
+        Column::text("PV", "Volume that is attached."),
+        Column::text("Node", "Node the volume is attached to."),
+        Column::text("Attached", "Whether it is attached."),
+        AGE,
+    ],
+    |row| {
+        vec![
+            row.name(),
+            row.text_or("/spec/attacher", ""),
+            row.text_or("/spec/source/persistentVolumeName", ""),
+            row.text_or("/spec/nodeName", ""),
+            row.at("/status/attached").cloned().unwrap_or(Value::Bool(false)),
+            row.age(),
+        ]
+    },
+);
+
 fn phase(row: &Row<'_>) -> Value {
     if row.is_deleted() { "Terminating".into() } else { row.text_or("/status/phase", "") }
 }

@@ -62,6 +62,7 @@ const POD_SUBRESOURCES: &[Subresource] = &[
     sub("ephemeralcontainers", "", "v1", "Pod", CHANGE),
     sub("eviction", "policy", "v1", "Eviction", CREATE),
     sub("log", "", "v1", "Pod", GET),
+    sub("resize", "", "v1", "Pod", CHANGE),
     status(names::PODS),
 ];
 
@@ -209,5 +210,9 @@ resources! {
     ROLE_BINDINGS: stored { create_on_update: true }
     ROLES: stored {}
     PRIORITY_CLASSES: stored { short_names: &["pc"] }
+    CSI_DRIVERS: stored {}
+    CSI_NODES: stored {}
+    CSI_STORAGE_CAPACITIES: stored {}
     STORAGE_CLASSES: stored { short_names: &["sc"] }
+    VOLUME_ATTACHMENTS: stored { subresources: &[status(names::VOLUME_ATTACHMENTS)] }
 }

@@ -1,6 +1,7 @@
 //! The strategies: one file for each resource with specific rules.
 
 mod config_map;
+mod csi;
 mod daemon_set;
 mod deployment;
 mod event;
@@ -20,6 +21,7 @@ mod secret;
 mod service;
 mod stateful_set;
 mod storage_class;
+mod volume;
 mod webhook_configuration;
 mod workload;
 
@@ -32,7 +34,7 @@ struct NoRules;
 
 impl Strategy for NoRules {}
 
-static STRATEGIES: [(&Resource, &dyn Strategy); 25] = [
+static STRATEGIES: [(&Resource, &dyn Strategy); 29] = [
     (&CONFIG_MAPS, &config_map::ConfigMap),
     (&EVENTS, &event::Event),
     (&NAMESPACES, &namespace::Namespace),
@@ -56,7 +58,11 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 25] = [
     (&ROLE_BINDINGS, &rbac::RoleBinding(&ROLE_BINDINGS)),
     (&ROLES, &rbac::Role(&ROLES)),
     (&PRIORITY_CLASSES, &priority_class::PriorityClass),
+    (&CSI_DRIVERS, &csi::CsiDriver),
+    (&CSI_NODES, &csi::CsiNode),
+    (&CSI_STORAGE_CAPACITIES, &csi::CsiStorageCapacity),
     (&STORAGE_CLASSES, &storage_class::StorageClass),
+    (&VOLUME_ATTACHMENTS, &csi::VolumeAttachment),
     (&CONTROLLER_REVISIONS, &NoRules),
 ];
 

@@ -1,9 +1,19 @@
 //! PersistentVolumeClaims.
 
+use std::cmp::Reverse;
+
+use berth_schema::resource::STORAGE_CLASSES;
 use serde_json::{Value, json};
 
-use crate::strategy::fields::{Causes, default_text, is_empty, object};
+use super::volume::{self, STORAGE};
+use crate::store::Filter;
+use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
 use crate::strategy::{Context, Strategy};
+
+/// Keeps a claim while pods use it. The PVC protection controller removes it.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub(super) struct PersistentVolumeClaim;
 
@@ -14,16 +24,108 @@ impl Strategy for PersistentVolumeClaim {
         }
     }
 
-    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
         value["status"] = json!({"phase": "Pending"});
+        volume::add_finalizer(value, PROTECTION);
+        let has_class = !value["spec"]["storageClassName"].is_null()
+            || !value["metadata"]["annotations"][BETA_CLASS].is_null();
+        if !has_class && let Some(class) = default_class(context) {
+            value["spec"]["storageClassName"] = class.into();
+        }
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        if is_empty(&value["spec"]["accessModes"]) {
-            causes.required("spec.accessModes", "at least 1 access mode is required");
-        }
-        if is_empty(&value["spec"]["resources"]["requests"]["storage"]) {
+        let spec = &value["spec"];
+        volume::validate_spec(spec, "at least 1 access mode is required", causes);
+        let amount = &spec["resources"]["requests"][STORAGE];
+        if is_empty(amount) {
             causes.required("spec.resources[storage]", "");
+        } else {
+            volume::validate_amount("spec.resources[storage]", amount, causes);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        let is_bound = old["status"]["phase"] == "Bound";
+        let (new, old) = (&new["spec"], &old["spec"]);
+        let mut allowed = new.clone();
+        // Binding sets the volume, the default class is set later, and a bound claim may grow.
+        for field in ["volumeName", "storageClassName"] {
+            if is_empty(&old[field]) && !(field == "storageClassName" && old[field] == "") {
+                copy(&mut allowed, old, field);
+            }
+        }
+        copy(&mut allowed, old, "volumeAttributesClassName");
+        if is_bound && let Some(resources) = allowed.get_mut("resources") {
+            let size = &old["resources"]["requests"][STORAGE];
+            resources["requests"][STORAGE] = size.clone();
+        }
+        if allowed != *old {
+            let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName \
+                       for bound claims";
+            causes.forbidden("spec", why);
+        }
+        let size = |spec: &Value| spec["resources"]["requests"][STORAGE].clone();
+        if volume::compare(&size(new), &size(old)).is_lt() {
+            let why = "field can not be less than previous value";
+            causes.forbidden("spec.resources.requests.storage", why);
+        }
+    }
+}
+
+fn copy(to: &mut Value, from: &Value, field: &str) {
+    let Some(fields) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => {
+            fields.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            fields.remove(field);
+        }
+    }
+}
+
+/// The name of the default storage class: of several, the newest, and of these the first by name.
+fn default_class(context: &Context<'_>) -> Option<String> {
+    let (_, classes) = context.shared.store.list(&STORAGE_CLASSES, &Filter::default());
+    let classes = classes.iter().map(|class| class.value());
+    let defaults = classes.filter(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true");
+    let ranked = defaults.map(|class| {
+        let of = |field: &str| text(&class["metadata"], field).to_owned();
+        (Reverse(of("/creationTimestamp")), of("/name"))
+    });
+    ranked.min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_fields_of_a_claim_may_change() {
+        let claim = |phase: &str, change: Value| {
+            let mut claim = json!({"spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": phase}});
+            json_patch::merge(&mut claim["spec"], &change);
+            claim
+        };
+        let size = |size: &str| json!({"resources": {"requests": {"storage": size}}});
+        for (phase, before, after, fields) in [
+            ("Pending", json!({}), json!({"volumeName": "v"}), vec![]),
+            ("Pending", json!({"volumeName": "v"}), json!({"volumeName": "w"}), vec!["spec"]),
+            ("Pending", json!({}), json!({"storageClassName": "s"}), vec![]),
+            ("Pending", json!({"storageClassName": ""}), json!({"storageClassName": "s"}), vec!["spec"]),
+            ("Pending", json!({"storageClassName": "r"}), json!({"storageClassName": "s"}), vec!["spec"]),
+            ("Pending", json!({}), json!({"accessModes": ["ReadOnlyMany"]}), vec!["spec"]),
+            ("Pending", json!({}), size("2Gi"), vec!["spec"]),
+            ("Bound", json!({}), size("2Gi"), vec![]),
+            ("Bound", json!({}), size("1Mi"), vec!["spec.resources.requests.storage"]),
+        ] {
+            let mut causes = Causes::default();
+            let (new, old) = (claim(phase, after.clone()), claim(phase, before.clone()));
+            PersistentVolumeClaim.validate_update(&new, &old, &mut causes);
+            let found: Vec<_> = causes.0.iter().map(|cause| cause.field.as_str()).collect();
+            assert_eq!(found, fields, "{phase} {before} {after}");
         }
     }
 }

@@ -8,6 +8,7 @@ use berth_schema::resource::{PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 
 use super::pod_update;
+use crate::handlers::add_topology_labels;
 use crate::server::status::{Cause, Status};
 use crate::store::Filter;
 use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, text};
@@ -24,7 +25,9 @@ impl Strategy for Pod {
         default_pod(value);
     }
 
-    fn prepare_create(&self, _context: &Context<'_>, pod: &mut Value) {
+    fn prepare_create(&self, context: &Context<'_>, pod: &mut Value) {
+        let node = text(pod, "/spec/nodeName").to_owned();
+        add_topology_labels(context.shared, &node, pod);
         let is_mirror = !pod["metadata"]["annotations"][MIRROR].is_null();
         if let Some(spec) = pod["spec"].as_object_mut().filter(|_| !is_mirror) {
             default_text(spec, "serviceAccountName", "default");

@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
-use crate::strategy::fields::{Causes, default_text, text};
+use crate::strategy::fields::{Causes, default_text, items, text};
 use crate::strategy::{Context, Strategy};
+
+const RECLAIM_POLICIES: [&str; 2] = ["Delete", "Retain"];
+const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 
 pub(super) struct StorageClass;
 
@@ -19,13 +22,34 @@ impl Strategy for StorageClass {
         if text(value, "/provisioner").is_empty() {
             causes.required("provisioner", "");
         }
+        for (field, supported) in
+            [("reclaimPolicy", RECLAIM_POLICIES), ("volumeBindingMode", BINDING_MODES)]
+        {
+            if !supported.contains(&text(value, &format!("/{field}"))) {
+                causes.not_supported(field, &value[field], &supported);
+            }
+        }
+        for (i, term) in items(value, "allowedTopologies").iter().enumerate() {
+            for (j, requirement) in items(term, "matchLabelExpressions").iter().enumerate() {
+                let field = format!("allowedTopologies[{i}].matchLabelExpressions[{j}]");
+                if text(requirement, "/key").is_empty() {
+                    causes.required(&format!("{field}.key"), "");
+                }
+                if items(requirement, "values").is_empty() {
+                    causes.required(&format!("{field}.values"), "");
+                }
+            }
+        }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        for field in ["parameters", "provisioner", "reclaimPolicy"] {
             if new[field] != old[field] {
                 causes.forbidden(field, &format!("updates to {field} are forbidden."));
             }
+        }
+        if new["volumeBindingMode"] != old["volumeBindingMode"] {
+            causes.immutable("volumeBindingMode", &new["volumeBindingMode"]);
         }
     }
 }
