@@ -6,6 +6,9 @@ use crate::quantity::Quantity;
 /// Ephemeral storage of each simulated node, in bytes. Every kubelet reports some; pods that request it should fit.
 const EPHEMERAL_STORAGE: i64 = 100 << 30;
 
+/// The CSI driver of simulated nodes, and the provisioner of the storage class `standard`.
+pub const CSI_DRIVER: &str = "csi.berth.dev";
+
 /// The number, zones and capacity of simulated nodes.
 #[derive(Clone, Debug)]
 pub struct SimulatedNodes {

@@ -17,6 +17,12 @@ pub(crate) enum Index {
     Orphans(String),
     /// Pods bound to a node.
     Node(String),
+    /// Pods that use a claim, or volumes that are bound to one or reserved for it.
+    Claim(NamespacedName),
+    /// Claims that are bound to a volume or ask for it.
+    Volume(String),
+    /// Volumes without claim, or claims that are not bound, of a storage class.
+    Class(String),
 }
 
 impl Index {

@@ -20,9 +20,11 @@ mod namespace;
 mod node_lifecycle;
 mod options;
 mod ownership;
+mod persistent_volume;
 mod pod_control;
 mod pod_events;
 mod pod_gc;
+mod provisioner;
 mod queue;
 mod replica_set;
 mod resources;
@@ -32,8 +34,10 @@ mod template;
 mod view;
 
 pub use options::ControllerOptions;
+pub use provisioner::{DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions};
 
 use berth_api::resource::{self, Resource};
+use berth_api::simulated_nodes::CSI_DRIVER;
 use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -51,26 +55,25 @@ use crate::informer::Informer;
 use crate::job::Jobs;
 use crate::namespace::{Namespace, Namespaces};
 use crate::node_lifecycle::{NodeLifecycle, TaintEviction};
+use crate::persistent_volume::{EphemeralVolumes, PersistentVolumes};
 use crate::pod_gc::PodGc;
+use crate::provisioner::Provisioner;
 use crate::replica_set::ReplicaSets;
 use crate::stateful_set::StatefulSets;
 use crate::view::{
-    ControllerRevision, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata, Pod,
-    PodDisruptionBudget, ReplicaSet, StatefulSet,
+    ControllerRevision, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet, StorageClass,
 };
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 13] = [
+static ONLY_OWNED: [&Resource; 10] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::SERVICES,
-    &resource::PERSISTENT_VOLUMES,
-    &resource::PERSISTENT_VOLUME_CLAIMS,
     &resource::PRIORITY_CLASSES,
     &resource::CSI_DRIVERS,
     &resource::CSI_NODES,
     &resource::CSI_STORAGE_CAPACITIES,
-    &resource::STORAGE_CLASSES,
     &resource::VOLUME_ATTACHMENTS,
     &resource::MUTATING_WEBHOOK_CONFIGURATIONS,
     &resource::VALIDATING_WEBHOOK_CONFIGURATIONS,
@@ -99,6 +102,9 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let revisions = informer::<ControllerRevision>(&resource::CONTROLLER_REVISIONS);
     let mut jobs = informer::<Job>(&resource::JOBS);
     let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS);
+    let mut volumes = informer::<PersistentVolume>(&resource::PERSISTENT_VOLUMES);
+    let mut claims = informer::<PersistentVolumeClaim>(&resource::PERSISTENT_VOLUME_CLAIMS);
+    let mut classes = informer::<StorageClass>(&resource::STORAGE_CLASSES);
 
     let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
     let replica_set = ReplicaSets::new(
@@ -122,8 +128,14 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
         &mut replica_sets,
         &mut pods,
     );
-    let stateful_set =
-        StatefulSets::new(api, recorder("statefulset-controller"), &mut stateful_sets, &revisions, &mut pods);
+    let stateful_set = StatefulSets::new(
+        api,
+        recorder("statefulset-controller"),
+        &mut stateful_sets,
+        &revisions,
+        &claims,
+        &mut pods,
+    );
     let daemon_set = DaemonSets::new(
         api,
         recorder("daemonset-controller"),
@@ -157,6 +169,21 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     budget.follow_scale(&mut replication_controllers, ReplicaSet::replicas);
     budget.follow_scale(&mut stateful_sets, StatefulSet::replicas);
 
+    let volume = PersistentVolumes::new(
+        api,
+        recorder("persistentvolume-controller"),
+        &mut volumes,
+        &mut claims,
+        &mut classes,
+        &mut pods,
+    );
+    let ephemeral =
+        EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut claims, &mut pods);
+    let provisioner = options.provisioner.clone().map(|options| {
+        let recorder = recorder(CSI_DRIVER);
+        Provisioner::new(api, recorder, options, &mut volumes, &mut claims, &classes, &nodes)
+    });
+
     let garbage_collector = GarbageCollector::new(api);
     tasks.follow_owned(&garbage_collector, &resource::PODS, pods);
     tasks.follow_owned(&garbage_collector, &resource::NODES, nodes);
@@ -171,6 +198,9 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.follow_owned(&garbage_collector, &resource::CONTROLLER_REVISIONS, revisions);
     tasks.follow_owned(&garbage_collector, &resource::JOBS, jobs);
     tasks.follow_owned(&garbage_collector, &resource::POD_DISRUPTION_BUDGETS, budgets);
+    tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUMES, volumes);
+    tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUME_CLAIMS, claims);
+    tasks.follow_owned(&garbage_collector, &resource::STORAGE_CLASSES, classes);
     for kind in ONLY_OWNED {
         tasks.follow_owned(&garbage_collector, kind, informer::<PartialObjectMetadata>(kind));
     }
@@ -191,6 +221,11 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.work(|stop| taint_eviction.run(n, stop));
     tasks.work(|stop| pod_gc.run(stop));
     tasks.work(|stop| budget.run(n, stop));
+    tasks.work(|stop| volume.run(n, stop));
+    tasks.work(|stop| ephemeral.run(n, stop));
+    if let Some(provisioner) = provisioner {
+        tasks.work(|stop| provisioner.run(n, stop));
+    }
     // Many small concurrent requests.
     tasks.work(|stop| garbage_collector.run(4 * n, stop));
     tasks.end().await;

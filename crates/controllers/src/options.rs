@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::provisioner::ProvisionerOptions;
+
 /// Options of [`run`](super::run). The defaults are those of kube-controller-manager where it has them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -26,6 +28,8 @@ pub struct ControllerOptions {
     pub pod_gc_quarantine: Duration,
     /// Interval of the pod garbage collection.
     pub pod_gc_period: Duration,
+    /// The simulated provisioner of volumes; by default none runs.
+    pub provisioner: Option<ProvisionerOptions>,
 }
 
 impl Default for ControllerOptions {
@@ -41,6 +45,7 @@ impl Default for ControllerOptions {
             terminated_pod_threshold: 12_500,
             pod_gc_quarantine: Duration::from_secs(40),
             pod_gc_period: Duration::from_secs(20),
+            provisioner: None,
         }
     }
 }

@@ -118,7 +118,8 @@ pub(super) static CSI_DRIVER: Printer = Printer::new(
             let all: Vec<&str> = row.list(field).iter().filter_map(Value::as_str).collect();
             Value::from(if all.is_empty() { UNSET.to_owned() } else { all.join(",") })
         };
-        let requests = row.list("/spec/tokenRequests").iter().filter_map(|request| request["audience"].as_str());
+        let requests =
+            row.list("/spec/tokenRequests").iter().filter_map(|request| request["audience"].as_str());
         let audiences = requests.collect::<Vec<_>>().join(",");
         vec![
             row.name(),
@@ -138,10 +139,10 @@ pub(super) static CSI_NODE: Printer =
         vec![row.name(), row.count("/spec/drivers").into(), row.age()]
     });
 
-pub(super) static CSI_STORAGE_CAPACITY: Printer = Printer::new(
-    &[NAME, CLASS, Column::text("Capacity", "What is left in this topology."), AGE],
-    |row| vec![row.name(), row.text_or("/storageClassName", ""), amount(row, "/capacity"), row.age()],
-);
+pub(super) static CSI_STORAGE_CAPACITY: Printer =
+    Printer::new(&[NAME, CLASS, Column::text("Capacity", "What is left in this topology."), AGE], |row| {
+        vec![row.name(), row.text_or("/storageClassName", ""), amount(row, "/capacity"), row.age()]
+    });
 
 pub(super) static VOLUME_ATTACHMENT: Printer = Printer::new(
     &[

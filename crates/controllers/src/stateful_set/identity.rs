@@ -1,13 +1,13 @@
 //! The identity of a StatefulSet pod: name, labels, host name and claims.
 
-use berth_api::resource::STATEFUL_SETS;
+use berth_api::resource::{PODS, STATEFUL_SETS};
 use serde_json::{Map, Value, json};
 
 use super::plan::{POD_INDEX_LABEL, POD_NAME_LABEL};
 use crate::ownership::Owner;
 use crate::pod_control::{object_at, pod_from_template};
 use crate::revisions::REVISION_LABEL;
-use crate::view::StatefulSet;
+use crate::view::{ObjectMeta, OwnerReference, StatefulSet};
 
 /// Name of the pod of an ordinal.
 pub(super) fn pod_name(set: &StatefulSet, ordinal: i64) -> String {
@@ -54,6 +54,43 @@ pub(super) fn claim_names(set: &StatefulSet, ordinal: i64) -> impl Iterator<Item
     names.map(move |volume| (volume, format!("{volume}-{pod}")))
 }
 
+/// The owner of a claim by the retention policy: the pod that is deleted because its ordinal is no longer wanted
+/// (`condemned`), the StatefulSet, or none. The claim is deleted with its owner.
+pub(super) fn claim_owner(set: &StatefulSet, condemned: Option<&ObjectMeta>) -> Option<OwnerReference> {
+    let policy = &set.spec.persistent_volume_claim_retention_policy;
+    match condemned {
+        Some(pod) if policy.when_scaled == "Delete" => Some(Owner { kind: &PODS, meta: pod }.reference()),
+        _ if policy.when_deleted == "Delete" => {
+            Some(Owner { kind: &STATEFUL_SETS, meta: &set.metadata }.reference())
+        }
+        _ => None,
+    }
+}
+
+/// The owner references that a claim must have instead of its own; `None` if they are right, or another controller
+/// manages the claim.
+pub(super) fn claim_owners(
+    set: &StatefulSet,
+    pod: &ObjectMeta,
+    is_condemned: bool,
+    claim: &ObjectMeta,
+) -> Option<Vec<OwnerReference>> {
+    let is_ours = |owner: &OwnerReference| owner.uid == set.metadata.uid || owner.uid == pod.uid;
+    if claim.controller().is_some_and(|controller| !is_ours(controller)) {
+        return None;
+    }
+    let wanted = claim_owner(set, is_condemned.then_some(pod));
+    let uids = |owners: &[OwnerReference]| owners.iter().map(|owner| owner.uid.clone()).collect::<Vec<_>>();
+    let others = claim.owner_references.iter().filter(|owner| !is_ours(owner)).cloned();
+    let owners: Vec<OwnerReference> = others.chain(wanted).collect();
+    (uids(&owners) != uids(&claim.owner_references)).then_some(owners)
+}
+
+/// Whether a claim is that of an earlier pod and will be deleted: a new pod waits for that.
+pub(super) fn is_stale(claim: &ObjectMeta) -> bool {
+    claim.is_deleting() || claim.controller().is_some_and(|controller| controller.kind == PODS.kind)
+}
+
 /// The claims of the pod of an ordinal. The StatefulSet owns them only if its retention policy says so.
 pub(super) fn claims(set: &StatefulSet, ordinal: i64) -> Vec<Value> {
     let pod = pod_name(set, ordinal);
@@ -70,9 +107,7 @@ pub(super) fn claims(set: &StatefulSet, ordinal: i64) -> Vec<Value> {
         for (key, value) in &set.spec.selector.written.match_labels {
             labels.insert(key.clone(), value.as_str().into());
         }
-        if set.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete" {
-            let owner = json!({"apiVersion": STATEFUL_SETS.api_version(), "kind": STATEFUL_SETS.kind,
-                "name": set.metadata.name, "uid": set.metadata.uid});
+        if let Some(owner) = claim_owner(set, None) {
             metadata.insert("ownerReferences".to_owned(), json!([owner]));
         }
         Some(Value::Object(claim))
@@ -114,5 +149,39 @@ mod tests {
         assert_eq!(claim["metadata"]["name"], "data-db-3");
         assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(claim["spec"], json!({"x": 1}));
+    }
+
+    #[test]
+    fn the_retention_policy_decides_who_owns_a_claim() {
+        let meta = |uid: &str, owners: &[(&str, &str)]| -> ObjectMeta {
+            let owners: Vec<_> = owners
+                .iter()
+                .map(|(kind, uid)| json!({"kind": kind, "uid": uid, "controller": kind != &"Other"}))
+                .collect();
+            serde_json::from_value(json!({"name": uid, "uid": uid, "ownerReferences": owners})).unwrap()
+        };
+        let (set, pod, other) = (("StatefulSet", "set"), ("Pod", "pod"), ("Other", "other"));
+        for (deleted, scaled, is_condemned, owners, wanted) in [
+            ("Retain", "Retain", false, vec![], None),
+            ("Retain", "Retain", true, vec![set], Some(vec![])),
+            ("Delete", "Retain", false, vec![], Some(vec!["set"])),
+            ("Delete", "Retain", true, vec![set], None),
+            ("Retain", "Delete", false, vec![pod], Some(vec![])),
+            ("Retain", "Delete", true, vec![other], Some(vec!["other", "pod"])),
+            ("Delete", "Delete", false, vec![pod], Some(vec!["set"])),
+            ("Delete", "Delete", true, vec![set], Some(vec!["pod"])),
+            ("Delete", "Delete", false, vec![("Database", "other")], None),
+        ] {
+            let policy = json!({"whenDeleted": deleted, "whenScaled": scaled});
+            let mut stateful: StatefulSet =
+                serde_json::from_value(json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}}))
+                    .unwrap();
+            stateful.metadata = meta("set", &[]);
+            let found = claim_owners(&stateful, &meta("pod", &[]), is_condemned, &meta("claim", &owners));
+            let found = found.map(|owners| owners.into_iter().map(|owner| owner.uid).collect::<Vec<_>>());
+            let wanted = wanted.map(|uids| uids.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(found, wanted, "{deleted} {scaled} {is_condemned} {owners:?}");
+        }
+        assert!(is_stale(&meta("claim", &[pod])) && !is_stale(&meta("claim", &[set])));
     }
 }

@@ -1,7 +1,7 @@
 //! StatefulSets: create, replace and delete named pods in order.
 //!
-//! The controller applies the retention policy of claims when it creates a claim (`whenDeleted`) and when it scales
-//! down (`whenScaled`). A later policy change does not affect existing claims.
+//! The retention policy decides who owns the claims: a claim is deleted with its owner. Claims without owner are kept,
+//! and the next pod of the same ordinal uses them again.
 
 mod identity;
 mod plan;
@@ -25,11 +25,13 @@ use super::ownership::{Owner, claim};
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
 use super::revisions::{History, REVISION_LABEL, history, truncate};
-use super::view::{ControllerRevision, PartialObjectMetadata, Pod, StatefulSet};
+use super::view::{ControllerRevision, PartialObjectMetadata, PersistentVolumeClaim, Pod, StatefulSet};
 use berth_client::call::CallError;
 
 /// Batching window: pod events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(10);
+/// Interval between two checks of a claim that is being deleted.
+const CLAIM_CHECK: Duration = Duration::from_millis(200);
 
 /// The controller.
 pub(crate) struct StatefulSets {
@@ -37,6 +39,7 @@ pub(crate) struct StatefulSets {
     recorder: Recorder,
     sets: Arc<Cache<StatefulSet>>,
     revisions: Arc<Cache<ControllerRevision>>,
+    claims: Arc<Cache<PersistentVolumeClaim>>,
     pods: Arc<Cache<Pod>>,
     queue: Arc<Queue<NamespacedName>>,
 }
@@ -48,6 +51,7 @@ impl StatefulSets {
         recorder: Recorder,
         sets: &mut Informer<StatefulSet>,
         revisions: &Informer<ControllerRevision>,
+        claims: &Informer<PersistentVolumeClaim>,
         pods: &mut Informer<Pod>,
     ) -> Self {
         let controller = StatefulSets {
@@ -55,6 +59,7 @@ impl StatefulSets {
             recorder,
             sets: sets.cache(),
             revisions: revisions.cache(),
+            claims: claims.cache(),
             pods: pods.cache(),
             queue: Arc::default(),
         };
@@ -109,12 +114,21 @@ impl StatefulSets {
         let names = (&current.metadata.name, &update.metadata.name);
         let Plan { actions, mut status, look_again } = plan(&set, &pods, names.0, names.1, Timestamp::now());
         status.collision_count = history.collisions;
+        self.own_claims(&set, &pods).await?;
+        let mut waits_for_claim = false;
         let mut result = Ok(());
         for action in actions {
+            if let Action::Create(ordinal, _) = action
+                && self.has_stale_claim(&set, ordinal)
+            {
+                // In order, no later pod may be created first.
+                waits_for_claim = true;
+                break;
+            }
             result = match action {
                 Action::Create(ordinal, Revision::Current) => self.create(&set, ordinal, current).await,
                 Action::Create(ordinal, Revision::Update) => self.create(&set, ordinal, update).await,
-                Action::Delete { pod, condemned } => self.delete(&set, &pod, condemned).await,
+                Action::Delete(pod) => self.delete(&set, &pod).await,
                 Action::Label(pod, ordinal) => {
                     let labels =
                         json!({POD_NAME_LABEL: &*pod.metadata.name, POD_INDEX_LABEL: ordinal.to_string()});
@@ -135,7 +149,49 @@ impl StatefulSets {
         self.truncate(&set, &pods, &history).await?;
         result?;
         let now = Timestamp::now();
-        Ok(look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+        let next = look_again.map_or(Next::Wait, |at| Next::After(until(at, now)));
+        Ok(if waits_for_claim { Next::After(CLAIM_CHECK) } else { next })
+    }
+
+    /// Whether a claim of this ordinal will be deleted, so that its next pod must not use it.
+    fn has_stale_claim(&self, set: &StatefulSet, ordinal: i64) -> bool {
+        identity::claim_names(set, ordinal).any(|(_, name)| {
+            let claim = self.claims.get(&NamespacedName::new(&set.metadata.namespace, &name));
+            claim.is_some_and(|claim| identity::is_stale(&claim.metadata))
+        })
+    }
+
+    /// Applies the retention policy to the claims of these pods.
+    async fn own_claims(&self, set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), CallError> {
+        for pod in pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
+            let Some(ordinal) = set.ordinal_of(&pod.metadata.name) else { continue };
+            let is_condemned = !set.ordinals().contains(&ordinal);
+            for (_, name) in identity::claim_names(set, ordinal) {
+                let key = NamespacedName::new(&set.metadata.namespace, &name);
+                let meta = match self.claims.get(&key) {
+                    Some(claim) => claim.metadata.clone(),
+                    // The pod is deleted now: this is the last opportunity.
+                    None if is_condemned => {
+                        match self.api.get::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, &key).await? {
+                            Some(claim) => claim.metadata,
+                            None => continue,
+                        }
+                    }
+                    None => continue,
+                };
+                let Some(owners) = identity::claim_owners(set, &pod.metadata, is_condemned, &meta) else {
+                    continue;
+                };
+                let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
+                    "ownerReferences": owners}});
+                let kind = &PERSISTENT_VOLUME_CLAIMS;
+                match self.api.patch::<PartialObjectMetadata>(kind, &key, "", &patch).await {
+                    Err(error) if error.is_not_found() => {}
+                    result => drop(result?),
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn create(
@@ -179,29 +235,8 @@ impl StatefulSets {
         }
     }
 
-    async fn delete(&self, set: &StatefulSet, pod: &Pod, condemned: bool) -> Result<(), CallError> {
+    async fn delete(&self, set: &StatefulSet, pod: &Pod) -> Result<(), CallError> {
         let key = pod.metadata.namespaced_name();
-        let ordinal = set.ordinal_of(key.name());
-        if let Some(ordinal) = ordinal
-            && condemned
-            && set.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete"
-        {
-            // The pod owns its claims from now on.
-            let owner = json!({"apiVersion": PODS.api_version(), "kind": PODS.kind, "name": key.name(),
-                "uid": pod.metadata.uid});
-            let patch = json!({"metadata": {"ownerReferences": [owner]}});
-            for (_, name) in identity::claim_names(set, ordinal) {
-                let claim = NamespacedName::new(key.namespace(), &name);
-                match self
-                    .api
-                    .patch::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, &claim, "", &patch)
-                    .await
-                {
-                    Err(error) if error.is_not_found() => {}
-                    result => drop(result?),
-                }
-            }
-        }
         match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
             Err(error) if error.is_stale() => Ok(()),
             Err(error) => Err(error),

@@ -25,8 +25,8 @@ pub(super) enum Revision {
 pub(super) enum Action {
     /// Create the claims of an ordinal, then its pod.
     Create(i64, Revision),
-    /// Delete a pod. `condemned` when its ordinal is no longer wanted.
-    Delete { pod: Arc<Pod>, condemned: bool },
+    /// Delete a pod.
+    Delete(Arc<Pod>),
     /// Restore the identity labels of an adopted pod.
     Label(Arc<Pod>, i64),
 }
@@ -97,7 +97,7 @@ impl Steps<'_> {
                 // Deleted first; the next sync creates it again.
                 Some(pod) if pod.is_terminal() => {
                     if !pod.metadata.is_deleting() {
-                        self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: false });
+                        self.actions.push(Action::Delete(Arc::clone(pod)));
                     }
                     true
                 }
@@ -117,7 +117,7 @@ impl Steps<'_> {
         for (_, pod) in condemned {
             if !pod.metadata.is_deleting() {
                 // In order, the highest unhealthy pod waits for no lower pod: it is deleted first.
-                self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: true });
+                self.actions.push(Action::Delete(Arc::clone(pod)));
             }
             if ordered {
                 return;
@@ -147,7 +147,7 @@ impl Steps<'_> {
                 continue;
             };
             if pod.metadata.label(REVISION_LABEL) != Some(self.update) && !pod.metadata.is_deleting() {
-                self.actions.push(Action::Delete { pod: Arc::clone(pod), condemned: false });
+                self.actions.push(Action::Delete(Arc::clone(pod)));
                 left -= 1;
             } else if !self.is_available(pod) {
                 left -= 1;
@@ -251,7 +251,7 @@ mod tests {
         let shown = plan.actions.iter().map(|action| match action {
             Action::Create(ordinal, Revision::Current) => format!("make {ordinal} of 1"),
             Action::Create(ordinal, Revision::Update) => format!("make {ordinal}"),
-            Action::Delete { pod, .. } => format!("delete {}", pod.metadata.name),
+            Action::Delete(pod) => format!("delete {}", pod.metadata.name),
             Action::Label(pod, _) => format!("label {}", pod.metadata.name),
         });
         shown.collect()

@@ -13,6 +13,7 @@ mod pod;
 mod replica_set;
 mod selector;
 mod stateful_set;
+mod volume;
 
 pub(crate) use berth_api::object::{
     Condition, ObjectMeta, OwnerReference, PartialObjectMetadata, find_condition, nullable, remove_condition,
@@ -27,3 +28,4 @@ pub(crate) use pod::*;
 pub(crate) use replica_set::*;
 pub(crate) use selector::*;
 pub(crate) use stateful_set::*;
+pub(crate) use volume::*;

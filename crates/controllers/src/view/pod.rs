@@ -1,10 +1,10 @@
 //! Pods.
 
-use berth_api::object::{SelectorRequirement, Toleration};
+use berth_api::object::{NamespacedName, SelectorRequirement, Toleration};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::{Condition, ObjectMeta, find_condition, nullable, time};
+use super::{Condition, ObjectMeta, PodVolume, find_condition, nullable, time};
 use crate::cache::{Cached, Index};
 
 /// A pod.
@@ -28,6 +28,16 @@ pub(crate) struct PodSpec {
     pub(crate) tolerations: Vec<Toleration>,
     #[serde(deserialize_with = "nullable")]
     affinity: Affinity,
+    /// Those that need a claim.
+    #[serde(deserialize_with = "volumes_with_claims")]
+    pub(crate) volumes: Vec<PodVolume>,
+}
+
+fn volumes_with_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PodVolume>, D::Error> {
+    let mut volumes: Vec<PodVolume> = nullable(deserializer)?;
+    volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+    volumes.shrink_to_fit();
+    Ok(volumes)
 }
 
 /// The parsed part of `affinity`: the node that a daemon pod is pinned to.
@@ -114,10 +124,17 @@ impl Cached for Pod {
         if !self.spec.node_name.is_empty() {
             add(Index::Node(self.spec.node_name.as_str().into()));
         }
+        self.claims().for_each(|claim| add(Index::Claim(claim)));
     }
 }
 
 impl Pod {
+    /// The claims that it uses.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = NamespacedName> + '_ {
+        let names = self.spec.volumes.iter().filter_map(|volume| volume.claim_name(&self.metadata.name));
+        names.map(|name| NamespacedName::new(&self.metadata.namespace, &name))
+    }
+
     /// Whether it has ended.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")

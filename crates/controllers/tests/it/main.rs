@@ -12,4 +12,5 @@ mod stateful;
 #[allow(dead_code, reason = "the tests of the API server use the rest")]
 #[path = "../../../apiserver/tests/it/support.rs"]
 mod support;
+mod volumes;
 mod world;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_apiserver::ApiServer;
-use berth_controllers::ControllerOptions;
+use berth_controllers::{ControllerOptions, ProvisionerOptions};
 use http::StatusCode;
 use kube::Client;
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ pub fn options() -> ControllerOptions {
     options.node_eviction_rate = 1000.0;
     options.pod_gc_quarantine = Duration::from_millis(100);
     options.pod_gc_period = Duration::from_millis(100);
+    options.provisioner = Some(ProvisionerOptions::default());
     options
 }
 
@@ -271,6 +272,58 @@ async fn heartbeat(client: &Client, node: &Value) {
     }
 }
 
+/// Selects a node for claims that wait for one, as a scheduler does. Once all claims of a pod are bound, returns the zone
+/// of their volumes, if they have one; a node of the simulation is named like its zone.
+async fn claims_ready(
+    client: &Client,
+    pod: &Value,
+    load: &BTreeMap<String, usize>,
+) -> Option<Option<String>> {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap();
+    let (mut zone, mut waits) = (None, Vec::new());
+    for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+        let claim = match volume["persistentVolumeClaim"]["claimName"].as_str() {
+            Some(claim) => claim.to_owned(),
+            None if volume["ephemeral"].is_null() => continue,
+            None => format!("{}-{}", name(pod), volume["name"].as_str().unwrap()),
+        };
+        let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
+        let (code, claim) = get(client, &path).await;
+        if code != StatusCode::OK || is_deleting(&claim) {
+            return None;
+        }
+        if claim["status"]["phase"] != "Bound" {
+            waits.push((path, claim));
+            continue;
+        }
+        let volume = claim["spec"]["volumeName"].as_str().unwrap();
+        let (_, volume) = get(client, &format!("/api/v1/persistentvolumes/{volume}")).await;
+        let value = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
+        zone = zone.or(volume.pointer(value).and_then(Value::as_str).map(str::to_owned));
+    }
+    if waits.is_empty() {
+        return Some(zone);
+    }
+    let node = zone.or_else(|| load.iter().min_by_key(|(_, n)| **n).map(|(node, _)| node.clone()))?;
+    for (path, claim) in waits {
+        const SELECTED: &str = "volume.kubernetes.io/selected-node";
+        let (_, class) = get(
+            client,
+            &format!(
+                "/apis/storage.k8s.io/v1/storageclasses/{}",
+                claim["spec"]["storageClassName"].as_str().unwrap_or("none")
+            ),
+        )
+        .await;
+        if class["volumeBindingMode"] == "WaitForFirstConsumer"
+            && claim["metadata"]["annotations"][SELECTED].is_null()
+        {
+            merge(client, &path, &json!({"metadata": {"annotations": {SELECTED: node}}})).await;
+        }
+    }
+    None
+}
+
 /// Moves a pod on by one step.
 async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<String, usize>) {
     let metadata = &pod["metadata"];
@@ -289,7 +342,11 @@ async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<Stri
     } else if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
         let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
         let pin = pod.pointer(&format!("{required}/nodeSelectorTerms/0/matchFields/0/values/0"));
-        let node = match pin.and_then(Value::as_str) {
+        let zone = match claims_ready(client, pod, load).await {
+            Some(zone) => zone,
+            None => return,
+        };
+        let node = match pin.and_then(Value::as_str).or(zone.as_deref()) {
             Some(node) => node.to_owned(),
             None => match load.iter_mut().min_by_key(|(_, n)| **n) {
                 Some((node, n)) => {

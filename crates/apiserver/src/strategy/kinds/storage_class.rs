@@ -22,8 +22,7 @@ impl Strategy for StorageClass {
         if text(value, "/provisioner").is_empty() {
             causes.required("provisioner", "");
         }
-        for (field, supported) in
-            [("reclaimPolicy", RECLAIM_POLICIES), ("volumeBindingMode", BINDING_MODES)]
+        for (field, supported) in [("reclaimPolicy", RECLAIM_POLICIES), ("volumeBindingMode", BINDING_MODES)]
         {
             if !supported.contains(&text(value, &format!("/{field}"))) {
                 causes.not_supported(field, &value[field], &supported);

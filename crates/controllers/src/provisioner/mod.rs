@@ -1,0 +1,310 @@
+//! A simulated CSI provisioner: it creates volumes for claims and deletes those that are released. No data is stored.
+//!
+//! It stands in for the provisioners of all classes except those of Kubernetes itself (`kubernetes.io/...`). A volume
+//! is accessible in one zone: that of the selected node, or one that the class allows. As an external provisioner does
+//! when a zone has no capacity left, it removes the selected node after a failure, and the scheduler tries again.
+
+mod topology;
+mod volume;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_api::object::NamespacedName;
+use berth_api::resource::{
+    CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Resource, STORAGE_CLASSES,
+};
+use berth_api::simulated_nodes::CSI_DRIVER;
+use berth_client::call::CallError;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::topology::{Segments, for_any_node, for_node};
+use super::api::{Api, DeleteOptions};
+use super::cache::Cache;
+use super::events::{Recorder, Reference};
+use super::informer::Informer;
+use super::persistent_volume::{PROVISIONED_BY, SELECTED_NODE};
+use super::queue::{Next, Queue, work};
+use super::view::{Node, PartialObjectMetadata, PersistentVolume, PersistentVolumeClaim, StorageClass};
+
+/// The class that a new cluster has.
+const STANDARD_CLASS: &str = "standard";
+/// Annotation of a claim: how many attempts to create its volume fail.
+pub const FAILURES_ANNOTATION: &str = "berth.dev/provisioning-failures";
+/// Annotation of a claim: how long an attempt to create its volume takes.
+pub const DELAY_ANNOTATION: &str = "berth.dev/provisioning-delay";
+/// Wait before the second attempt for a claim without selected node; it doubles with each failure.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// Options of the simulated provisioner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProvisionerOptions {
+    /// How long the creation of a volume takes.
+    pub delay: Duration,
+    /// Fraction of the attempts that fail, from 0 to 1, chosen at random.
+    pub failures: f64,
+}
+
+impl Default for ProvisionerOptions {
+    /// No delay, no failures.
+    fn default() -> Self {
+        ProvisionerOptions { delay: Duration::ZERO, failures: 0.0 }
+    }
+}
+
+/// The provisioner.
+pub(crate) struct Provisioner {
+    api: Api,
+    recorder: Recorder,
+    options: ProvisionerOptions,
+    volumes: Arc<Cache<PersistentVolume>>,
+    claims: Arc<Cache<PersistentVolumeClaim>>,
+    classes: Arc<Cache<StorageClass>>,
+    nodes: Arc<Cache<Node>>,
+    claim_queue: Arc<Queue<NamespacedName>>,
+    volume_queue: Arc<Queue<NamespacedName>>,
+    /// By the uid of the claim.
+    attempts: Arc<Mutex<HashMap<String, Attempt>>>,
+}
+
+/// The attempts to create the volume of a claim.
+#[derive(Clone, Debug, Default)]
+struct Attempt {
+    /// When the current one ends.
+    ends: Option<Instant>,
+    n_failed: u32,
+}
+
+/// Why no volume can be created.
+enum Failure {
+    /// Another node may be better: the scheduler selects one.
+    Reschedule(String),
+    /// Only a change of the class or of nodes helps.
+    Wait(String),
+}
+
+impl Provisioner {
+    /// Creates a provisioner and registers its handlers with these informers.
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        options: ProvisionerOptions,
+        volumes: &mut Informer<PersistentVolume>,
+        claims: &mut Informer<PersistentVolumeClaim>,
+        classes: &Informer<StorageClass>,
+        nodes: &Informer<Node>,
+    ) -> Self {
+        let provisioner = Provisioner {
+            api: api.clone(),
+            recorder,
+            options,
+            volumes: volumes.cache(),
+            claims: claims.cache(),
+            classes: classes.cache(),
+            nodes: nodes.cache(),
+            claim_queue: Arc::default(),
+            volume_queue: Arc::default(),
+            attempts: Arc::default(),
+        };
+        let (queue, attempts) = (provisioner.claim_queue.clone(), provisioner.attempts.clone());
+        claims.on_change(move |change| match change.new {
+            Some(claim) if claim.spec.volume_name.is_empty() => queue.add(claim.metadata.namespaced_name()),
+            _ => {
+                let uid = change.latest().map(|claim| claim.metadata.uid.as_str()).unwrap_or_default();
+                attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+            }
+        });
+        let queue = provisioner.volume_queue.clone();
+        volumes.on_change(move |change| {
+            if let Some(volume) = change.new.filter(|volume| is_to_delete(volume)) {
+                queue.add(volume.metadata.namespaced_name());
+            }
+        });
+        provisioner
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+        while let Err(error) = self.install().await {
+            tracing::warn!(%error, "the storage class {STANDARD_CLASS} was not created, will be tried again");
+            tokio::select! {
+                () = tokio::time::sleep(FIRST_RETRY) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+        let (claims, volumes) = (self.claim_queue.clone(), self.volume_queue.clone());
+        tokio::join!(
+            work("provisioner", claims, n_workers, |key| self.sync_claim(key), stop.clone()),
+            work("provisioner", volumes, n_workers, |key| self.sync_volume(key), stop),
+        );
+    }
+
+    /// Creates the default class and the driver object. A cluster that has a default class keeps it.
+    async fn install(&self) -> Result<(), CallError> {
+        let driver = json!({"apiVersion": CSI_DRIVERS.api_version(), "kind": CSI_DRIVERS.kind,
+            "metadata": {"name": CSI_DRIVER}, "spec": {"attachRequired": false}});
+        self.create(&CSI_DRIVERS, &driver).await?;
+        if self.classes.all().iter().any(|class| class.is_default()) {
+            return Ok(());
+        }
+        let class = json!({"apiVersion": STORAGE_CLASSES.api_version(), "kind": STORAGE_CLASSES.kind,
+            "metadata": {"name": STANDARD_CLASS,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "provisioner": CSI_DRIVER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"});
+        self.create(&STORAGE_CLASSES, &class).await
+    }
+
+    /// Creates an object, unless it exists.
+    async fn create(&self, kind: &'static Resource, object: &Value) -> Result<(), CallError> {
+        match self.api.create::<PartialObjectMetadata>(kind, "", object.to_string().into_bytes()).await {
+            Err(error) if !error.is_already_exists() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn sync_claim(&self, key: NamespacedName) -> Result<Next, CallError> {
+        let Some(claim) = self.claims.get(&key) else { return Ok(Next::Wait) };
+        let name = volume::name(&claim);
+        let class = self.classes.get(&NamespacedName::new("", claim.class()));
+        let (false, Some(class)) = (claim.metadata.is_deleting(), class) else { return Ok(Next::Wait) };
+        let selected = claim.metadata.annotation(SELECTED_NODE);
+        if !claim.spec.volume_name.is_empty()
+            || !is_simulated(&class.provisioner)
+            // The controller of volumes names the provisioner when no existing volume fits.
+            || claim.metadata.annotation(volume::PROVISIONER) != Some(class.provisioner.as_str())
+            || class.waits_for_first_consumer() && selected.is_none()
+            || self.volumes.contains(&NamespacedName::new("", &name))
+        {
+            return Ok(Next::Wait);
+        }
+        let about = Reference::new(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata);
+        let ends = self.begin(&claim, || {
+            let message = format!("External provisioner is provisioning volume for claim \"{key}\"");
+            self.recorder.normal(&about, "Provisioning", message);
+        });
+        let left = ends.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return Ok(Next::After(left));
+        }
+        match self.attempt(&claim, &class) {
+            Ok(segments) => {
+                let object = volume::new_volume(&claim, &class, &segments).to_string().into_bytes();
+                match self.api.create::<PartialObjectMetadata>(&PERSISTENT_VOLUMES, "", object).await {
+                    Err(error) if error.is_already_exists() => {}
+                    result => {
+                        result?;
+                        let message = format!("Successfully provisioned volume {name}");
+                        self.recorder.normal(&about, "ProvisioningSucceeded", message);
+                    }
+                }
+                Ok(Next::Wait)
+            }
+            Err(failure) => {
+                let retry = self.failed(&claim);
+                let (why, reschedules) = match failure {
+                    Failure::Reschedule(why) => (why, true),
+                    Failure::Wait(why) => (why, false),
+                };
+                self.recorder.warning(&about, "ProvisioningFailed", why);
+                if reschedules && selected.is_some() {
+                    let patch = json!({"metadata": {"uid": claim.metadata.uid,
+                        "resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: null}}});
+                    self.api
+                        .patch::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, &key, "", &patch)
+                        .await?;
+                    return Ok(Next::Wait);
+                }
+                Ok(Next::After(retry))
+            }
+        }
+    }
+
+    /// When the current attempt ends; `announce` is called when it begins.
+    fn begin(&self, claim: &PersistentVolumeClaim, announce: impl FnOnce()) -> Instant {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let attempt = attempts.entry(claim.metadata.uid.clone()).or_default();
+        *attempt.ends.get_or_insert_with(|| {
+            announce();
+            Instant::now() + delay_of(claim).unwrap_or(self.options.delay)
+        })
+    }
+
+    /// Ends a failed attempt; returns the time until the next one.
+    fn failed(&self, claim: &PersistentVolumeClaim) -> Duration {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let attempt = attempts.entry(claim.metadata.uid.clone()).or_default();
+        attempt.ends = None;
+        attempt.n_failed = attempt.n_failed.saturating_add(1);
+        FIRST_RETRY.saturating_mul(1 << (attempt.n_failed - 1).min(6))
+    }
+
+    /// Where the volume is accessible, unless the attempt fails.
+    fn attempt(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<Segments, Failure> {
+        let wrapped = |why: &str| {
+            format!("failed to provision volume with StorageClass {:?}: {why}", class.metadata.name)
+        };
+        let segments = match claim.metadata.annotation(SELECTED_NODE) {
+            Some(node) => {
+                let found = self.nodes.get(&NamespacedName::new("", node)).ok_or_else(|| {
+                    Failure::Reschedule(format!("failed to get target node: nodes {node:?} not found"))
+                })?;
+                for_node(class, &found.metadata.labels).ok_or_else(|| {
+                    let why = format!(
+                        "error generating accessibility requirements: selected node {node:?} is not in the allowed \
+                         topologies"
+                    );
+                    Failure::Wait(wrapped(&why))
+                })?
+            }
+            None => {
+                let nodes = self.nodes.all();
+                for_any_node(class, nodes.iter().map(|node| &node.metadata.labels), &claim.metadata.name)
+                    .ok_or_else(|| {
+                        let why = "error generating accessibility requirements: no node is in the allowed topologies";
+                        Failure::Wait(wrapped(why))
+                    })?
+            }
+        };
+        let n_failed = {
+            let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+            attempts.get(&claim.metadata.uid).map_or(0, |attempt| attempt.n_failed)
+        };
+        let first_fail =
+            claim.metadata.annotation(FAILURES_ANNOTATION).and_then(|n| n.parse().ok()).unwrap_or(0);
+        if n_failed < first_fail || fastrand::f64() < self.options.failures {
+            let why = "rpc error: code = ResourceExhausted desc = simulated failure";
+            return Err(Failure::Reschedule(wrapped(why)));
+        }
+        Ok(segments)
+    }
+
+    async fn sync_volume(&self, key: NamespacedName) -> Result<Next, CallError> {
+        if let Some(volume) = self.volumes.get(&key).filter(|volume| is_to_delete(volume)) {
+            let options = DeleteOptions::of_uid(&volume.metadata.uid);
+            self.api.delete(&PERSISTENT_VOLUMES, &key, options).await?;
+        }
+        Ok(Next::Wait)
+    }
+}
+
+/// Whether this provisioner stands in for one of this name.
+fn is_simulated(provisioner: &str) -> bool {
+    !provisioner.starts_with("kubernetes.io/")
+}
+
+fn is_to_delete(volume: &PersistentVolume) -> bool {
+    volume.status.phase == "Released"
+        && volume.spec.persistent_volume_reclaim_policy == "Delete"
+        && !volume.metadata.is_deleting()
+        && volume.metadata.annotation(PROVISIONED_BY).is_some_and(is_simulated)
+}
+
+/// The delay that a claim asks for.
+fn delay_of(claim: &PersistentVolumeClaim) -> Option<Duration> {
+    let text = claim.metadata.annotation(DELAY_ANNOTATION)?;
+    text.parse::<SignedDuration>().ok()?.try_into().ok()
+}

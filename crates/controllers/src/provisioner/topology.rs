@@ -1,0 +1,91 @@
+//! Where a new volume is accessible: the labels that a node must have. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::object::StringMap;
+
+use crate::view::StorageClass;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Labels of the nodes that can access a volume; none means all nodes.
+pub(super) type Segments = BTreeMap<String, String>;
+
+/// The segments of a volume for a selected node: its zone, and the labels that the class restricts. `None` if the class
+/// does not allow the node.
+pub(super) fn for_node(class: &StorageClass, labels: &StringMap) -> Option<Segments> {
+    let keys: Vec<&str> = match class.allowed_topologies.as_slice() {
+        [] => vec![ZONE],
+        terms => {
+            let term = terms.iter().find(|term| term.matches(labels))?;
+            term.match_label_expressions.iter().map(|wanted| wanted.key.as_str()).chain([ZONE]).collect()
+        }
+    };
+    let pairs = keys.into_iter().filter_map(|key| labels.get_key_value(key));
+    Some(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+/// The segments of a volume without selected node: those of some node that the class allows. The claims of a StatefulSet
+/// are spread over the topologies by their ordinals. `None` if the class allows no node.
+pub(super) fn for_any_node<'a>(
+    class: &StorageClass,
+    nodes: impl Iterator<Item = &'a StringMap>,
+    claim: &str,
+) -> Option<Segments> {
+    let candidates: BTreeSet<Segments> = nodes.filter_map(|labels| for_node(class, labels)).collect();
+    if candidates.is_empty() && class.allowed_topologies.is_empty() {
+        return Some(Segments::new());
+    }
+    let (prefix, ordinal) = match claim.rsplit_once('-') {
+        Some((prefix, ordinal)) => (prefix, ordinal.parse().unwrap_or(0)),
+        None => (claim, 0_usize),
+    };
+    let hash =
+        prefix.bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    let chosen = hash.wrapping_add(ordinal).checked_rem(candidates.len())?;
+    candidates.into_iter().nth(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn class(allowed: Value) -> StorageClass {
+        serde_json::from_value(json!({"allowedTopologies": allowed})).unwrap()
+    }
+
+    fn labels(zone: &str, rack: &str) -> StringMap {
+        [(ZONE.to_owned(), zone.to_owned()), ("rack".to_owned(), rack.to_owned())].into()
+    }
+
+    #[test]
+    fn a_volume_is_in_the_zone_of_its_node_and_in_allowed_topologies() {
+        let zone = |values: Value| json!([{"matchLabelExpressions": [{"key": ZONE, "values": values}]}]);
+        let rack = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["1", "2"]}]}]);
+        for (allowed, wanted) in [
+            (json!([]), Some(json!({ZONE: "a"}))),
+            (zone(json!(["a", "b"])), Some(json!({ZONE: "a"}))),
+            (zone(json!(["b"])), None),
+            (rack, Some(json!({ZONE: "a", "rack": "1"}))),
+        ] {
+            let found = for_node(&class(allowed.clone()), &labels("a", "1"));
+            assert_eq!(found.map(|segments| json!(segments)), wanted, "{allowed}");
+        }
+        assert_eq!(for_node(&class(json!([])), &StringMap::new()), Some(Segments::new()));
+    }
+
+    #[test]
+    fn claims_without_node_are_spread_over_the_zones() {
+        let nodes = [labels("a", "1"), labels("b", "1"), labels("c", "1")];
+        let zones: BTreeSet<String> = ["data-db-0", "data-db-1", "data-db-2"]
+            .iter()
+            .map(|claim| for_any_node(&class(json!([])), nodes.iter(), claim).unwrap()[ZONE].clone())
+            .collect();
+        assert_eq!(zones.len(), 3);
+        assert_eq!(for_any_node(&class(json!([])), [].iter(), "c"), Some(Segments::new()));
+        let allowed = json!([{"matchLabelExpressions": [{"key": ZONE, "values": ["d"]}]}]);
+        assert_eq!(for_any_node(&class(allowed), nodes.iter(), "c"), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! The volume that the provisioner creates for a claim. Pure.
+
+use berth_api::resource::PERSISTENT_VOLUMES;
+use serde_json::{Value, json};
+
+use super::topology::Segments;
+use crate::persistent_volume::PROVISIONED_BY;
+use crate::view::{PersistentVolumeClaim, StorageClass};
+
+/// Annotation of a claim with the provisioner that creates its volume.
+pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+
+/// The name of the volume of a claim.
+pub(super) fn name(claim: &PersistentVolumeClaim) -> String {
+    format!("pvc-{}", claim.metadata.uid)
+}
+
+/// A volume that is accessible from nodes with these labels.
+pub(super) fn new_volume(claim: &PersistentVolumeClaim, class: &StorageClass, segments: &Segments) -> Value {
+    let (name, meta) = (name(claim), &claim.metadata);
+    let mut spec = json!({
+        "accessModes": claim.spec.access_modes,
+        "capacity": claim.requests(),
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace,
+            "name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version},
+        "csi": {"driver": class.provisioner, "volumeHandle": name},
+        "persistentVolumeReclaimPolicy": class.reclaim_policy,
+        "storageClassName": class.metadata.name,
+        "volumeMode": claim.spec.volume_mode,
+    });
+    if !class.mount_options.is_empty() {
+        spec["mountOptions"] = json!(class.mount_options);
+    }
+    if !segments.is_empty() {
+        let requirements: Vec<Value> = segments
+            .iter()
+            .map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}))
+            .collect();
+        spec["nodeAffinity"] =
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": requirements}]}});
+    }
+    json!({
+        "apiVersion": PERSISTENT_VOLUMES.api_version(),
+        "kind": PERSISTENT_VOLUMES.kind,
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: class.provisioner}},
+        "spec": spec,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_reserved_for_its_claim_and_restricted_to_its_zone() {
+        let claim = serde_json::from_value(json!({"metadata": {"name": "c", "namespace": "n", "uid": "u"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
+                "resources": {"requests": {"storage": "1Gi"}}}}))
+        .unwrap();
+        let class = json!({"metadata": {"name": "s"}, "provisioner": "p", "reclaimPolicy": "Retain"});
+        let class: StorageClass = serde_json::from_value(class).unwrap();
+        let volume = new_volume(&claim, &class, &[("zone".to_owned(), "a".to_owned())].into());
+        assert_eq!(volume["metadata"]["name"], "pvc-u");
+        assert_eq!(volume["spec"]["claimRef"]["uid"], "u");
+        assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Retain");
+        assert_eq!(volume["spec"]["capacity"], json!({"storage": "1Gi"}));
+        let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
+        let requirement = json!({"key": "zone", "operator": "In", "values": ["a"]});
+        assert_eq!(terms, &json!([{"matchExpressions": [requirement]}]));
+        assert!(new_volume(&claim, &class, &Segments::new())["spec"]["nodeAffinity"].is_null());
+    }
+}
