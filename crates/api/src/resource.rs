@@ -36,7 +36,6 @@ macro_rules! resources {
 }
 
 const REGISTRATION: &str = "admissionregistration.k8s.io";
-const STORAGE: &str = "storage.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -58,7 +58,7 @@ impl PodEvents {
     /// Records that a node rejected the pod.
     pub(crate) fn rejected(&self, pod: PodRef<'_>, rejection: &Rejection) {
         // Event reasons are a small fixed set, because users filter by them.
-        const KNOWN: [&str; 10] = [
+        const KNOWN: [&str; 11] = [
             "NodeAffinity",
             "NodePorts",
             "NodeName",
@@ -69,6 +69,7 @@ impl PodEvents {
             "OutOfmemory",
             "OutOfpods",
             "OutOfephemeral-storage",
+            "VolumeAttachmentLimitExceeded",
         ];
         let known = KNOWN.into_iter().find(|known| *known == rejection.reason);
         self.record(
@@ -78,6 +79,11 @@ impl PodEvents {
             "Admitting",
             || rejection.message.clone(),
         );
+    }
+
+    /// Records why the volumes of a pod are not mounted.
+    pub(crate) fn failed_mount(&self, pod: PodRef<'_>, why: &str) {
+        self.record(&pod, EventType::Warning, "FailedMount", "Mounting", || why.to_owned());
     }
 
     /// Records what changed since `before`.

@@ -15,6 +15,7 @@ mod pod;
 mod request;
 mod selector;
 mod timer;
+mod volume;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub use berth_client::connect::ConnectError;
 use self::agent::Agent;
 use self::control::{Command, Counts};
 pub use self::control::{ControlError, NodeControl, Snapshot};
-pub use self::node::{NodeTemplate, NodeTemplateError};
+pub use self::node::{CsiDriverTemplate, NodeTemplate, NodeTemplateError};
 pub use self::options::{Adopt, Heartbeat, KubeletOptions, NodeCredentials, PodTimings, TokenOf};
 pub use self::pod::annotation;
 use self::request::Caller;

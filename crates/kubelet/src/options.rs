@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use berth_engine::Settings;
 
-use crate::node::NodeTemplate;
+use crate::node::{CsiDriverTemplate, NodeTemplate};
 
 /// Settings of [`crate::Kubelet`].
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
     /// Templates of the nodes to register. A node of the same name that already exists is adopted as it is.
     pub templates: Vec<NodeTemplate>,
+    /// CSI drivers of all nodes. Without any, the nodes get no CSINode objects.
+    pub csi_drivers: Vec<CsiDriverTemplate>,
     /// Existing nodes to adopt besides those of the templates.
     pub adopt: Adopt,
     /// The credentials of requests.
@@ -39,6 +41,7 @@ impl Default for KubeletOptions {
     fn default() -> Self {
         KubeletOptions {
             templates: Vec::new(),
+            csi_drivers: Vec::new(),
             adopt: Adopt::default(),
             credentials: NodeCredentials::default(),
             heartbeat: Heartbeat::default(),

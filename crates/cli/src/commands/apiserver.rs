@@ -2,10 +2,10 @@
 
 use berth_apiserver::ApiServer;
 use berth_client::connect;
-use berth_controllers::ControllerOptions;
 use futures::FutureExt;
 
 use super::admission_args::{self, AdmissionArgs};
+use super::provisioner_args::ProvisionerArgs;
 use super::server_args::ServerArgs;
 use crate::ExitStatus;
 use crate::cluster::components::Components;
@@ -31,11 +31,13 @@ pub struct Args {
     server: ServerArgs,
     #[command(flatten)]
     admission: AdmissionArgs,
-    /// Run the controllers for Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, node lifecycle, garbage
+    /// Run the controllers for Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, volumes, node lifecycle, garbage
     /// collection and others
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     controllers: bool,
+    #[command(flatten)]
+    provisioner: ProvisionerArgs,
     /// Disable Berth's extensions: validate exactly as kube-apiserver does
     #[arg(long)]
     strict_v1: bool,
@@ -53,9 +55,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let mut components = Components::new(stop.child_token());
         if args.controllers {
             let client = connect::client(server.admin_config())?;
-            let running = |stop| {
-                berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>)
-            };
+            let controllers = args.provisioner.controllers();
+            let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
             components.start("controllers", running);
         }
         if let Some(admission) = follows {

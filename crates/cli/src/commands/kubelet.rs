@@ -44,6 +44,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let options = KubeletOptions {
         templates: args.nodes.map(|n_nodes| args.template.template(n_nodes)).into_iter().collect(),
         adopt: args.adopt.adopt(),
+        csi_drivers: args.template.csi_drivers(),
         ..args.timing.options()
     };
     runtime::run(async |stop| {

@@ -16,6 +16,7 @@ pub mod kubelet;
 mod lease_args;
 pub mod man;
 mod node_args;
+mod provisioner_args;
 pub mod replay;
 mod rules_args;
 pub mod scheduler;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_api::object::Taint;
 use berth_api::quantity::Quantity;
-use berth_kubelet::{Adopt, KubeletOptions, NodeTemplate, PodTimings};
+use berth_kubelet::{Adopt, CsiDriverTemplate, KubeletOptions, NodeTemplate, PodTimings};
 
 /// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;
@@ -38,6 +38,9 @@ pub struct NodeArgs {
     /// Label of all simulated nodes; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     node_label: Vec<(String, String)>,
+    /// CSI driver of all simulated nodes, with the number of volumes that a node can attach; can be repeated
+    #[arg(long, value_name = "NAME[=LIMIT]", value_parser = csi_driver)]
+    node_csi_driver: Vec<CsiDriverTemplate>,
     /// Taint of all simulated nodes; can be repeated
     #[arg(long, value_name = "KEY[=VALUE]:EFFECT", value_parser = taint)]
     node_taint: Vec<Taint>,
@@ -103,6 +106,13 @@ impl NodeArgs {
     }
 }
 
+impl NodeArgs {
+    /// The CSI drivers of the nodes.
+    pub fn csi_drivers(&self) -> Vec<CsiDriverTemplate> {
+        self.node_csi_driver.clone()
+    }
+}
+
 impl TimingArgs {
     /// Options with these durations and without nodes.
     pub fn options(&self) -> KubeletOptions {
@@ -130,7 +140,8 @@ fn amount(text: &str) -> Result<Quantity, String> {
     if quantity.is_negative() { Err("must not be negative".to_owned()) } else { Ok(quantity) }
 }
 
-fn fraction(text: &str) -> Result<f64, String> {
+/// Parses a number from 0 to 1.
+pub fn fraction(text: &str) -> Result<f64, String> {
     let fraction = text.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
     fraction.ok_or_else(|| "must be a number from 0 to 1".to_owned())
 }
@@ -140,6 +151,15 @@ fn label(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("must have the form KEY=VALUE, for example disk=ssd".to_owned()),
     }
+}
+
+fn csi_driver(text: &str) -> Result<CsiDriverTemplate, String> {
+    let expected = || "must have the form NAME[=LIMIT], for example csi.berth.dev=25".to_owned();
+    let (name, limit) = match text.split_once('=') {
+        Some((name, limit)) => (name, Some(limit.parse().map_err(|_| expected())?)),
+        None => (text, None),
+    };
+    if name.is_empty() { Err(expected()) } else { Ok(CsiDriverTemplate { name: name.to_owned(), limit }) }
 }
 
 fn taint(text: &str) -> Result<Taint, String> {

@@ -11,7 +11,6 @@ use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
-use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
@@ -23,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission_args::{self, AdmissionArgs};
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
+use super::provisioner_args::ProvisionerArgs;
 use super::rules_args::RulesArgs;
 use super::server_args::ServerArgs;
 use super::{enforcer, scheduler};
@@ -99,6 +99,8 @@ pub struct Args {
     admission: AdmissionArgs,
     #[command(flatten)]
     timing: TimingArgs,
+    #[command(flatten)]
+    provisioner: ProvisionerArgs,
     /// Do not show the live summary
     #[arg(long)]
     no_summary: bool,
@@ -211,13 +213,14 @@ fn start_components(
     components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(server.admin_config())?;
-    let running =
-        |stop| berth_controllers::run(client, ControllerOptions::default(), stop).map(Ok::<(), String>);
+    let controllers = args.provisioner.controllers();
+    let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
     components.start("controllers", running);
     let kubelet = KubeletOptions {
         templates: args.n_simulated_nodes().map(|n| args.template.template(n)).into_iter().collect(),
         // No other kubelet runs the nodes of a dump, of manifests, or of an earlier run.
         adopt: Adopt::All,
+        csi_drivers: args.template.csi_drivers(),
         credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),
         admission: settings,
         ..args.timing.options()

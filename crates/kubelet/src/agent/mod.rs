@@ -5,6 +5,7 @@
 
 mod failure_log;
 mod heartbeats;
+mod mounts;
 mod nodes;
 mod pods;
 mod recheck;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::failure_log::FailureLog;
+use self::mounts::PendingMounts;
 use self::request_queue::{Completion, Job, RequestQueue};
 use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
 use crate::address::AddressPool;
@@ -37,6 +39,7 @@ use crate::pod::view::PodView;
 use crate::request::Caller;
 use crate::selector::NodeSelection;
 use crate::timer::Timers;
+use crate::volume::{ClaimView, CsiNodeView, VolumeView, Volumes};
 
 /// Events taken from one watch in one turn.
 const BATCH: usize = 256;
@@ -50,6 +53,8 @@ pub(crate) struct Agent {
     /// Pods that wait for their final check, oldest first.
     pending_rechecks: Vec<(NodeId, PodId)>,
     admission: NodeAdmission,
+    volumes: Volumes,
+    pending_mounts: PendingMounts,
     timers: Timers<Timer>,
     work: RequestQueue,
     leases: RequestQueue,
@@ -72,6 +77,8 @@ enum Timer {
     NodeStatus(NodeId, u32),
     /// The next stage of the pod, or its final check.
     Pod(PodId, u32),
+    /// The next event about a pod that waits for its volumes.
+    Mount(PodId),
     /// Retry of a failed request.
     Retry(Job),
 }
@@ -92,6 +99,8 @@ impl Agent {
             pods: Pods::default(),
             pending_rechecks: Vec::new(),
             admission: NodeAdmission::new(options.admission.clone()),
+            volumes: Volumes::default(),
+            pending_mounts: PendingMounts::default(),
             timers: Timers::new(),
             work: RequestQueue::new(limit),
             leases: RequestQueue::new(limit.div_ceil(4)),
@@ -119,6 +128,16 @@ impl Agent {
         let mut namespaces =
             watch::<Namespace>(client.clone(), WatchOptions::new(resource::NAMESPACES.path("")));
         let mut nodes = watch::<NodeView>(client.clone(), WatchOptions::new(resource::NODES.path("")));
+        // Only pods with claims wait for these.
+        let mut claims = watch::<ClaimView>(
+            client.clone(),
+            WatchOptions::new(resource::PERSISTENT_VOLUME_CLAIMS.path("")),
+        );
+        let mut volumes =
+            watch::<VolumeView>(client.clone(), WatchOptions::new(resource::PERSISTENT_VOLUMES.path("")));
+        let mut csi_nodes =
+            watch::<CsiNodeView>(client.clone(), WatchOptions::new(resource::CSI_NODES.path("")));
+        let (mut claim_events, mut volume_events, mut csi_node_events) = (Vec::new(), Vec::new(), Vec::new());
         let mut pods: Option<WatchStream<PodView>> = None;
         let mut ready = Ready { namespaces: false, nodes: false };
         let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());
@@ -146,6 +165,18 @@ impl Agent {
                         ready.nodes |= matches!(event, Event::Restarted(_));
                         self.node_event(event);
                     }
+                }
+                n = claims.next_many(&mut claim_events, BATCH) => {
+                    running = n > 0;
+                    claim_events.drain(..).for_each(|event| self.claim_event(event));
+                }
+                n = volumes.next_many(&mut volume_events, BATCH) => {
+                    running = n > 0;
+                    volume_events.drain(..).for_each(|event| self.volume_event(event));
+                }
+                n = csi_nodes.next_many(&mut csi_node_events, BATCH) => {
+                    running = n > 0;
+                    csi_node_events.drain(..).for_each(|event| self.csi_node_event(event));
                 }
                 n = next_of(&mut pods, &mut pod_events) => {
                     running = n > 0;
@@ -181,6 +212,7 @@ impl Agent {
             Timer::Lease(node, epoch) => self.lease_due(node, epoch),
             Timer::NodeStatus(node, epoch) => self.status_due(node, epoch),
             Timer::Pod(pod, epoch) => self.pod_due(pod, epoch),
+            Timer::Mount(pod) => self.mount_due(pod),
             Timer::Retry(job) => self.push(job),
         }
     }
@@ -206,6 +238,7 @@ impl Agent {
             Job::Register(node)
             | Job::NodeStatus(node)
             | Job::NodeLabels(node)
+            | Job::CsiNode(node)
             | Job::Lease(node)
             | Job::ListPods(node) => self.start_node_job(job, node),
             Job::Pod(pod) => self.start_pod_write(pod),
@@ -218,6 +251,7 @@ impl Agent {
             Job::Register(node) => self.registration_completed(node, done.result),
             Job::NodeStatus(node) => self.status_written(node, done.result),
             Job::NodeLabels(node) => self.labels_written(node, done.result),
+            Job::CsiNode(node) => self.csi_node_created(node, done.result),
             Job::Lease(node) => self.lease_written(node, done.kind, done.result),
             Job::ListPods(node) => self.pods_listed(node, done.result),
             Job::Pod(pod) => self.pod_written(pod, done.kind, done.result),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use berth_api::object::{Node, ObjectMeta};
-use berth_api::resource::{LEASES, NODES, PODS, percent_encoded};
+use berth_api::resource::{CSI_NODES, LEASES, NODES, PODS, percent_encoded};
 use berth_client::Event;
 use berth_client::call::{self, CallError};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use super::store::{NodeEntry, NodeId, NodeState};
 use super::{Agent, now};
 use crate::node::{
     LEASE_NAMESPACE, NodeTemplate, NodeView, heartbeat_status, may_set_own_labels, missing_labels,
-    needs_status, new_lease, new_node, renewal,
+    needs_status, new_csi_node, new_lease, new_node, renewal,
 };
 use crate::request::{self, MERGE, STRATEGIC_MERGE};
 
@@ -112,6 +112,7 @@ impl Agent {
                 entry.view = Some(view);
                 if changed {
                     self.recheck_pending(id);
+                    self.retry_mounts_of(id);
                 }
                 if lacks {
                     self.correct_status(id);
@@ -153,6 +154,9 @@ impl Agent {
         }
         if lacks_status {
             self.report_status(id, Duration::ZERO);
+        }
+        if !self.options.csi_drivers.is_empty() {
+            self.push(Job::CsiNode(id));
         }
         if self.follows_pods {
             self.push(Job::ListPods(id));
@@ -227,6 +231,10 @@ impl Agent {
                 let path = NODES.object_path("", &name);
                 missing_labels(view).map(|labels| request::patch(&path, MERGE, &labels))
             }
+            (Job::CsiNode(_), _) if entry.state == NodeState::Running => {
+                let csi_node = new_csi_node(&name, entry.uid(), &self.options.csi_drivers);
+                Some(request::create(&CSI_NODES.path(""), &csi_node))
+            }
             (Job::Lease(_), _) if entry.state == NodeState::Running && entry.lease_exists => {
                 let renewal = renewal(&name, heartbeat.lease_duration, now());
                 Some(request::patch(&LEASES.object_path(LEASE_NAMESPACE, &name), MERGE, &renewal))
@@ -300,6 +308,14 @@ impl Agent {
             && !error.is_not_found()
         {
             self.node_request_failed(Job::NodeLabels(id), id, "label", &error);
+        }
+    }
+
+    pub(super) fn csi_node_created(&mut self, id: NodeId, result: Answer) {
+        if let Err(error) = result
+            && !error.is_already_exists()
+        {
+            self.node_request_failed(Job::CsiNode(id), id, "create the CSINode of", &error);
         }
     }
 

@@ -114,6 +114,7 @@ impl Agent {
             timer_epoch: 0,
             fingerprint: None,
             counted: Counted::default(),
+            mounted: Vec::new(),
         });
         self.count_pod(id);
         id
@@ -151,6 +152,7 @@ impl Agent {
             entry.fingerprint = Some(self.admission.accept(pod));
             let node = entry.node;
             self.recheck_pending(node);
+            self.mount_volumes(id, pod);
         }
         self.pod_changed(id, pod);
     }
@@ -215,7 +217,8 @@ impl Agent {
             }
             if entry.fingerprint.take().is_some() {
                 self.admission.release(&entry.key);
-                let node = entry.node;
+                let (node, mounted) = (entry.node, std::mem::take(&mut entry.mounted));
+                self.unmount_volumes(id, node, &mounted);
                 self.recheck_pending(node);
             }
         }
@@ -274,6 +277,7 @@ impl Agent {
         self.pending_rechecks.retain(|(_, pending)| *pending != id);
         if entry.fingerprint.is_some() {
             self.admission.release(&entry.key);
+            self.unmount_volumes(id, entry.node, &entry.mounted);
             self.recheck_pending(entry.node);
         }
     }

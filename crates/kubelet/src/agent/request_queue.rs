@@ -19,6 +19,8 @@ pub(super) enum Job {
     NodeStatus(NodeId),
     /// Set missing kubelet labels on an adopted node.
     NodeLabels(NodeId),
+    /// Create the node's CSINode.
+    CsiNode(NodeId),
     /// Renew the node's Lease, or create it.
     Lease(NodeId),
     /// List the pods of a node that was adopted or started after the pod watch.

@@ -11,6 +11,7 @@ use crate::admission::Fingerprint;
 use crate::node::NodeView;
 use crate::pod::lifecycle::PodLifecycle;
 use crate::pod::view::PodView;
+use crate::volume::Handle;
 
 /// Index of a node, in the order in which the agent got to know the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +106,8 @@ pub(super) struct PodEntry {
     pub(super) timer_epoch: u32,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) counted: Counted,
+    /// CSI volumes that count for the limits of the node.
+    pub(super) mounted: Vec<Handle>,
 }
 
 pub(super) enum PodState {

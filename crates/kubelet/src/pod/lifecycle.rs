@@ -36,6 +36,8 @@ pub(crate) struct PodLifecycle {
     /// When the containers became ready or stopped being so.
     pub(super) ready_changed: Timestamp,
     pub(super) passes_readiness_gates: bool,
+    /// The volumes are not mounted yet, so that no container can be created.
+    awaits_volumes: bool,
     /// The pod is being deleted: the agent removes it from the API when it has ended.
     deleted: bool,
     /// Counts changes of the status.
@@ -160,6 +162,7 @@ impl PodLifecycle {
             last_end: None,
             ready_changed: now,
             passes_readiness_gates: true,
+            awaits_volumes: false,
             deleted: false,
             version: 0,
         }
@@ -205,6 +208,33 @@ impl PodLifecycle {
             }
         }
         self.advance(now);
+    }
+
+    /// No container is created until the volumes are mounted.
+    pub(crate) fn await_volumes(&mut self) {
+        self.awaits_volumes = self.stage == Stage::Creating;
+    }
+
+    /// Whether the pod waits for its volumes.
+    pub(crate) fn awaits_volumes(&self) -> bool {
+        self.awaits_volumes && self.stage == Stage::Creating
+    }
+
+    /// The wait takes long enough to be reported (`ContainerCreating`).
+    pub(crate) fn announce(&mut self) {
+        self.version = self.version.max(1);
+    }
+
+    /// The volumes are mounted: containers are created from now on.
+    pub(crate) fn volumes_mounted(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.awaits_volumes) && self.stage == Stage::Creating {
+            self.entered = now;
+        }
+    }
+
+    /// The node cannot attach the volumes: the phase is `Failed`.
+    pub(crate) fn reject_mount(&mut self, rejection: Rejection, now: Timestamp) {
+        self.change(Stage::Ended(Outcome::Rejected(rejection)), now);
     }
 
     /// Sets whether the conditions of the pod's readiness gates are true.
@@ -270,6 +300,7 @@ impl PodLifecycle {
     fn stage_length(&self) -> Option<Duration> {
         let plan = &self.plan;
         match self.stage {
+            Stage::Creating if self.awaits_volumes => None,
             Stage::Creating => Some(plan.start_after),
             Stage::Initializing => Some(plan.init_run_for),
             Stage::Started => Some(plan.ready_after.min(plan.run_for.unwrap_or(Duration::MAX))),

@@ -1,12 +1,14 @@
 //! The fields of a pod that a node reads.
 
 use berth_api::object::{
-    Affinity, Condition, Container, ObjectMeta, Pod, PodSpec, ResourceList, ResourceRequirements, StringMap,
-    Toleration, find_condition, nullable, time,
+    Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodSpec, ResourceList,
+    ResourceRequirements, StringMap, Toleration, find_condition, nullable, time,
 };
 use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use serde::Deserialize;
+
+use crate::volume::ClaimVolume;
 
 /// The fields of a pod that a node reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -47,7 +49,30 @@ pub(crate) struct Spec {
     pub(crate) active_deadline_seconds: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) readiness_gates: Vec<ReadinessGate>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) volumes: Vec<PodVolume>,
 }
+
+/// A volume; only what names its claim.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodVolume {
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+    persistent_volume_claim: Option<ClaimSource>,
+    ephemeral: Option<IgnoredTemplate>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSource {
+    #[serde(deserialize_with = "nullable")]
+    claim_name: String,
+}
+
+/// The claim of a generic ephemeral volume is named after the pod and the volume.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+struct IgnoredTemplate {}
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -128,6 +153,20 @@ impl PodView {
     /// Whether every readiness gate's condition is true.
     pub(crate) fn passes_readiness_gates(&self) -> bool {
         self.spec.readiness_gates.iter().all(|gate| self.has_condition(&gate.condition_type))
+    }
+
+    /// The volumes with claims.
+    pub(crate) fn claim_volumes(&self) -> Vec<ClaimVolume> {
+        let volumes = self.spec.volumes.iter().filter_map(|volume| {
+            let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {
+                (Some(claim), _) => claim.claim_name.clone(),
+                (None, Some(_)) => format!("{}-{}", self.metadata.name, volume.name),
+                (None, None) => return None,
+            };
+            let claim = NamespacedName::new(&self.metadata.namespace, &claim);
+            Some(ClaimVolume { name: volume.name.clone(), claim })
+        });
+        volumes.collect()
     }
 
     /// The pod for the engine, without spread constraints and scheduling gates: they do not apply to a bound pod.

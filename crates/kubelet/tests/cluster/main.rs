@@ -5,4 +5,5 @@
 mod admission;
 mod lifecycles;
 mod nodes;
+mod volumes;
 mod world;

@@ -1,0 +1,33 @@
+//! Arguments of the simulated provisioner of volumes.
+
+use std::time::Duration;
+
+use berth_controllers::{ControllerOptions, ProvisionerOptions};
+
+use super::node_args::{duration, fraction};
+
+/// How volumes are provisioned.
+#[derive(Debug, clap::Args)]
+pub struct ProvisionerArgs {
+    /// Do not simulate a provisioner of volumes, and do not create the storage class `standard`
+    #[arg(long, conflicts_with_all = ["provisioner_delay", "provisioner_failures"])]
+    no_provisioner: bool,
+    /// Time that the provisioning of a volume takes
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration)]
+    provisioner_delay: Duration,
+    /// Attempts to provision a volume that fail, as a fraction from 0 to 1
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
+    provisioner_failures: f64,
+}
+
+impl ProvisionerArgs {
+    /// Options of the controllers with this provisioner.
+    pub fn controllers(&self) -> ControllerOptions {
+        let mut options = ControllerOptions::default();
+        options.provisioner = (!self.no_provisioner).then_some(ProvisionerOptions {
+            delay: self.provisioner_delay,
+            failures: self.provisioner_failures,
+        });
+        options
+    }
+}

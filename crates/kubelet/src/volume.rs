@@ -1,0 +1,375 @@
+//! Whether a node can mount the volumes of a pod: the claims are bound, the node can access the volumes, and the driver's
+//! limit is not reached. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use berth_api::object::{NamespacedName, NodeSelector, ObjectMeta, nullable};
+use berth_api::rules::{Dialect, NodeSelectorRule};
+use berth_client::watch::KubeObject;
+use serde::Deserialize;
+
+use crate::pod::lifecycle::Rejection;
+
+/// A claim.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClaimView {
+    pub(crate) metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable")]
+    spec: ClaimSpec,
+    #[serde(deserialize_with = "nullable")]
+    status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSpec {
+    #[serde(deserialize_with = "nullable")]
+    volume_name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct ClaimStatus {
+    #[serde(deserialize_with = "nullable")]
+    phase: String,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeView {
+    pub(crate) metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable")]
+    spec: VolumeSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeSpec {
+    claim_ref: Option<ClaimReference>,
+    #[serde(deserialize_with = "nullable")]
+    node_affinity: VolumeNodeAffinity,
+    csi: Option<CsiSource>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct ClaimReference {
+    #[serde(deserialize_with = "nullable")]
+    namespace: String,
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct VolumeNodeAffinity {
+    required: Option<NodeSelector>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CsiSource {
+    #[serde(deserialize_with = "nullable")]
+    driver: String,
+    #[serde(deserialize_with = "nullable")]
+    volume_handle: String,
+}
+
+/// The drivers of a node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CsiNodeView {
+    pub(crate) metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable")]
+    spec: CsiNodeSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct CsiNodeSpec {
+    #[serde(deserialize_with = "nullable")]
+    drivers: Vec<Driver>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Driver {
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+    #[serde(deserialize_with = "nullable")]
+    allocatable: Allocatable,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Allocatable {
+    count: Option<i64>,
+}
+
+macro_rules! kube_objects {
+    ($($view:ty),*) => {
+        $(impl KubeObject for $view {
+            fn resource_version(&self) -> &str {
+                &self.metadata.resource_version
+            }
+
+            fn key(&self) -> (&str, &str) {
+                (&self.metadata.namespace, &self.metadata.name)
+            }
+        })*
+    };
+}
+
+kube_objects!(ClaimView, VolumeView, CsiNodeView);
+
+impl VolumeView {
+    /// The claim that it is bound to.
+    pub(crate) fn claim(&self) -> Option<NamespacedName> {
+        self.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
+    }
+}
+
+/// A volume of a pod that needs a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimVolume {
+    /// The name in the pod.
+    pub(crate) name: String,
+    pub(crate) claim: NamespacedName,
+}
+
+/// A CSI volume: the driver, and the driver's name of the volume.
+pub(crate) type Handle = (String, String);
+
+/// Whether the volumes of a pod can be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mount {
+    /// They are mounted; these count for the limits of drivers.
+    Mounted(Vec<Handle>),
+    /// The pod waits; the text is that of the event.
+    Waiting(String),
+    /// The node rejects the pod.
+    Rejected(Rejection),
+}
+
+/// The node of a pod, as far as volumes depend on it.
+pub(crate) struct MountNode<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) labels: &'a berth_api::object::StringMap,
+}
+
+/// The claims, volumes and limits of drivers, and the volumes that are mounted on the nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    claims: HashMap<NamespacedName, ClaimView>,
+    volumes: HashMap<String, VolumeView>,
+    /// Limits by node and driver.
+    limits: HashMap<String, BTreeMap<String, i64>>,
+    /// How many pods use a volume, by node.
+    mounted: HashMap<String, BTreeMap<Handle, usize>>,
+}
+
+impl Volumes {
+    pub(crate) fn set_claim(&mut self, claim: ClaimView) {
+        self.claims.insert(claim.metadata.namespaced_name(), claim);
+    }
+
+    pub(crate) fn remove_claim(&mut self, key: &NamespacedName) {
+        self.claims.remove(key);
+    }
+
+    pub(crate) fn retain_claims(&mut self, keep: impl Fn(&NamespacedName) -> bool) {
+        self.claims.retain(|key, _| keep(key));
+    }
+
+    pub(crate) fn set_volume(&mut self, volume: VolumeView) {
+        self.volumes.insert(volume.metadata.name.clone(), volume);
+    }
+
+    pub(crate) fn remove_volume(&mut self, name: &str) {
+        self.volumes.remove(name);
+    }
+
+    pub(crate) fn retain_volumes(&mut self, keep: impl Fn(&str) -> bool) {
+        self.volumes.retain(|name, _| keep(name));
+    }
+
+    pub(crate) fn set_csi_node(&mut self, node: &CsiNodeView) {
+        let limits = node.spec.drivers.iter();
+        let limits = limits.filter_map(|d| Some((d.name.clone(), d.allocatable.count?))).collect();
+        self.limits.insert(node.metadata.name.clone(), limits);
+    }
+
+    pub(crate) fn remove_csi_node(&mut self, name: &str) {
+        self.limits.remove(name);
+    }
+
+    /// Whether the volumes of a pod can be mounted on its node.
+    pub(crate) fn check(&self, node: MountNode<'_>, volumes: &[ClaimVolume]) -> Mount {
+        let mut handles = BTreeSet::new();
+        for ClaimVolume { name, claim } in volumes {
+            let failed = |why: String| {
+                Mount::Waiting(format!(
+                    "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], failed to \
+                     process volumes=[{name}]: error processing PVC {claim}: {why}"
+                ))
+            };
+            let Some(found) = self.claims.get(claim) else {
+                let why = format!(
+                    "failed to fetch PVC from API server: persistentvolumeclaims {:?} not found",
+                    claim.name()
+                );
+                return failed(why);
+            };
+            if found.metadata.is_deleting() {
+                return failed("can't start pod because PVC is being deleted".to_owned());
+            }
+            if found.status.phase != "Bound" || found.spec.volume_name.is_empty() {
+                return failed("PVC is not bound".to_owned());
+            }
+            let volume = &found.spec.volume_name;
+            let Some(found) = self.volumes.get(volume) else {
+                let why = format!(
+                    "failed to fetch PV {volume:?} from API server: persistentvolumes {volume:?} not found"
+                );
+                return failed(why);
+            };
+            if let Some(required) = &found.spec.node_affinity.required
+                && !NodeSelectorRule::parse(required, String::new(), Dialect::V1, false)
+                    .matches(node.name, node.labels)
+            {
+                return Mount::Waiting(format!(
+                    "MountVolume.NodeAffinity check failed for volume {volume:?} : no matching NodeSelectorTerms"
+                ));
+            }
+            if let Some(csi) = &found.spec.csi {
+                handles.insert((csi.driver.clone(), csi.volume_handle.clone()));
+            }
+        }
+        if self.exceeds_limit(node.name, &handles) {
+            return Mount::Rejected(Rejection {
+                reason: "VolumeAttachmentLimitExceeded".to_owned(),
+                message: "Node has reached its volume attachment limit, rejecting pod".to_owned(),
+            });
+        }
+        Mount::Mounted(handles.into_iter().collect())
+    }
+
+    /// A volume that several pods of a node use counts once.
+    fn exceeds_limit(&self, node: &str, handles: &BTreeSet<Handle>) -> bool {
+        let Some(limits) = self.limits.get(node) else { return false };
+        let none = BTreeMap::new();
+        let mounted = self.mounted.get(node).unwrap_or(&none);
+        limits.iter().any(|(driver, limit)| {
+            let of_driver = |handle: &&Handle| handle.0 == *driver;
+            let n_new =
+                handles.iter().filter(of_driver).filter(|handle| !mounted.contains_key(*handle)).count();
+            let n_mounted = mounted.keys().filter(of_driver).count();
+            n_new > 0 && i64::try_from(n_mounted + n_new).unwrap_or(i64::MAX) > *limit
+        })
+    }
+
+    /// Counts the volumes of a pod on its node.
+    pub(crate) fn mount(&mut self, node: &str, handles: &[Handle]) {
+        if handles.is_empty() {
+            return;
+        }
+        let mounted = self.mounted.entry(node.to_owned()).or_default();
+        for handle in handles {
+            *mounted.entry(handle.clone()).or_default() += 1;
+        }
+    }
+
+    /// The pod has ended.
+    pub(crate) fn unmount(&mut self, node: &str, handles: &[Handle]) {
+        let Some(mounted) = self.mounted.get_mut(node) else { return };
+        for handle in handles {
+            if let Some(n_pods) = mounted.get_mut(handle) {
+                *n_pods -= 1;
+                if *n_pods == 0 {
+                    mounted.remove(handle);
+                }
+            }
+        }
+        if mounted.is_empty() {
+            self.mounted.remove(node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn volumes() -> Volumes {
+        let mut volumes = Volumes::default();
+        let claim = |name: &str, phase: &str| {
+            json!({"metadata": {"name": name, "namespace": "n"}, "spec": {"volumeName": format!("pv-{name}")},
+                "status": {"phase": phase}})
+        };
+        for name in ["a", "b", "c", "far"] {
+            volumes.set_claim(serde_json::from_value(claim(name, "Bound")).unwrap());
+            let zone = if name == "far" { "z2" } else { "z1" };
+            let requirement = json!({"key": "zone", "operator": "In", "values": [zone]});
+            let volume = json!({"metadata": {"name": format!("pv-{name}")}, "spec": {
+                "csi": {"driver": "d", "volumeHandle": name},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}}});
+            volumes.set_volume(serde_json::from_value(volume).unwrap());
+        }
+        volumes.set_claim(serde_json::from_value(claim("pending", "Pending")).unwrap());
+        volumes
+    }
+
+    fn check(volumes: &Volumes, claims: &[&str]) -> Mount {
+        let labels = [("zone".to_owned(), "z1".to_owned())].into();
+        let of = |claim: &&str| ClaimVolume { name: "v".to_owned(), claim: NamespacedName::new("n", claim) };
+        let claims: Vec<_> = claims.iter().map(of).collect();
+        volumes.check(MountNode { name: "node", labels: &labels }, &claims)
+    }
+
+    fn handles(names: &[&str]) -> Vec<Handle> {
+        names.iter().map(|name| ("d".to_owned(), (*name).to_owned())).collect()
+    }
+
+    #[test]
+    fn pods_wait_for_bound_claims_and_accessible_volumes() {
+        let volumes = volumes();
+        assert_eq!(check(&volumes, &["a", "b"]), Mount::Mounted(handles(&["a", "b"])));
+        for (claim, why) in [
+            ("pending", "PVC is not bound"),
+            ("absent", "persistentvolumeclaims \"absent\" not found"),
+            (
+                "far",
+                "MountVolume.NodeAffinity check failed for volume \"pv-far\" : no matching NodeSelectorTerms",
+            ),
+        ] {
+            let Mount::Waiting(message) = check(&volumes, &["a", claim]) else { panic!("{claim} waits") };
+            assert!(message.ends_with(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn volumes_beyond_the_limit_of_a_driver_are_rejected() {
+        let mut volumes = volumes();
+        let limit = |count: Value| {
+            serde_json::from_value(json!({"metadata": {"name": "node"},
+                "spec": {"drivers": [{"name": "d", "allocatable": {"count": count}}]}}))
+            .unwrap()
+        };
+        volumes.set_csi_node(&limit(json!(2)));
+        volumes.mount("node", &handles(&["a", "b"]));
+        volumes.mount("node", &handles(&["a"]));
+        assert!(matches!(check(&volumes, &["a", "b"]), Mount::Mounted(_)), "shared volumes count once");
+        assert!(matches!(check(&volumes, &["c"]), Mount::Rejected(_)));
+        volumes.unmount("node", &handles(&["a"]));
+        assert!(matches!(check(&volumes, &["c"]), Mount::Rejected(_)), "another pod uses it");
+        volumes.unmount("node", &handles(&["a", "b"]));
+        assert!(matches!(check(&volumes, &["c"]), Mount::Mounted(_)) && volumes.mounted.is_empty());
+        volumes.set_csi_node(&limit(json!(null)));
+        volumes.mount("node", &handles(&["a", "b"]));
+        assert!(matches!(check(&volumes, &["c"]), Mount::Mounted(_)), "no limit");
+    }
+}
