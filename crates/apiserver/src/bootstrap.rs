@@ -47,7 +47,7 @@ pub(crate) async fn bootstrap(store: &Store) -> Result<(), WriteError> {
         });
         ensure(store, class).await?;
     }
-    for role in roles() {
+    for role in roles().into_iter().chain(volume_roles()) {
         ensure(store, role).await?;
     }
     Ok(())
@@ -113,6 +113,7 @@ fn roles() -> Vec<Value> {
             "poddisruptionbudgets",
             "pods",
             "pods/eviction",
+            "pods/resize",
             "replicasets",
             "replicasets/scale",
             "replicationcontrollers",
@@ -139,6 +140,73 @@ fn roles() -> Vec<Value> {
             "metadata": {"name": "cluster-admin", "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:masters"}]}),
+    ]
+}
+
+/// The roles of the components that handle volumes, with Kubernetes' names.
+fn volume_roles() -> Vec<Value> {
+    const READ: &[&str] = &["get", "list", "watch"];
+    const CHANGE: &[&str] = &["get", "list", "watch", "patch", "update"];
+    const EVENT: &[&str] = &["create", "patch", "update"];
+    type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+    let role = |name: &str, rules: &[Rule]| {
+        let rules: Vec<Value> = rules
+            .iter()
+            .map(|(group, resources, verbs)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}))
+            .collect();
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}, "rules": rules})
+    };
+    let events: Rule = ("", &["events"], EVENT);
+    let new_events: Rule = ("events.k8s.io", &["events"], EVENT);
+    vec![
+        role(
+            "system:volume-scheduler",
+            &[
+                ("", &["persistentvolumeclaims", "persistentvolumes"], CHANGE),
+                ("storage.k8s.io", &["storageclasses"], READ),
+            ],
+        ),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "system:volume-scheduler",
+                "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "system:volume-scheduler"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-scheduler"}]}),
+        role(
+            "system:controller:persistent-volume-binder",
+            &[
+                (
+                    "",
+                    &["persistentvolumes"],
+                    &["create", "delete", "get", "list", "patch", "update", "watch"],
+                ),
+                ("", &["persistentvolumeclaims"], CHANGE),
+                ("", &["persistentvolumeclaims/status", "persistentvolumes/status"], &["patch", "update"]),
+                ("", &["pods"], READ),
+                ("storage.k8s.io", &["storageclasses"], READ),
+                events,
+                new_events,
+            ],
+        ),
+        role(
+            "system:controller:pvc-protection-controller",
+            &[("", &["persistentvolumeclaims"], CHANGE), ("", &["pods"], READ), events, new_events],
+        ),
+        role(
+            "system:controller:pv-protection-controller",
+            &[("", &["persistentvolumes"], CHANGE), events, new_events],
+        ),
+        role(
+            "system:controller:ephemeral-volume-controller",
+            &[
+                ("", &["persistentvolumeclaims"], &["create", "get", "list", "watch"]),
+                ("", &["pods"], READ),
+                ("", &["pods/finalizers"], &["update"]),
+                events,
+                new_events,
+            ],
+        ),
     ]
 }
 

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use berth_api::config::Plugin;
-use berth_api::object::Pod;
+use berth_api::object::{Pod, TOPOLOGY_LABELS};
 use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict, Witness};
 
 /// The label by which a Deployment distinguishes its revisions.
@@ -23,7 +23,7 @@ pub(crate) fn blocked_by_own_update<'a>(
     let other_revisions = pods.filter(|other| {
         other.metadata.namespace == metadata.namespace
             && other.metadata.labels.get(REVISION).is_some_and(|other| other != revision)
-            && without_revision(other).eq(without_revision(pod))
+            && labels_of_workload(other).eq(labels_of_workload(pod))
     });
     let other_revisions: HashSet<&str> = other_revisions.map(|p| p.metadata.name.as_str()).collect();
     let is_other_revision = |witness: &Witness| {
@@ -68,6 +68,8 @@ pub(crate) fn blocked_by_own_update<'a>(
     ))
 }
 
-fn without_revision(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
-    pod.metadata.labels.iter().filter(|(key, _)| *key != REVISION)
+/// The labels without those of the revision and of the node.
+fn labels_of_workload(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
+    let is_own = |key: &str| key == REVISION || TOPOLOGY_LABELS.contains(&key);
+    pod.metadata.labels.iter().filter(move |(key, _)| !is_own(key))
 }

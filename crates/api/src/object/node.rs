@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ObjectMeta, ResourceList, nullable};
 
+/// The labels of a node that the API server copies to a pod when the pod is bound (the admission plugin
+/// `PodTopologyLabels`).
+pub const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::object::TOPOLOGY_LABELS;
 use berth_schema::resource::{NODES, PODS};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -14,8 +15,6 @@ use crate::store::{Change, Write, WriteError};
 use crate::strategy::now;
 
 const ATTEMPTS: usize = 64;
-/// The labels of a node that its pods get.
-const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// Answers the creation of a `Binding`, under the pod or beside it.
 ///
@@ -122,8 +121,7 @@ pub fn add_topology_labels(shared: &Shared, node: &str, object: &mut Value) {
     let Some(node) = shared.store.get(&NODES, "", node) else { return };
     let node = node.value();
     let Some(labels) = node["metadata"]["labels"].as_object() else { return };
-    let is_copied = |key: &str| TOPOLOGY_LABELS.contains(&key);
-    let labels = labels.iter().filter(|(key, _)| is_copied(key));
+    let labels = labels.iter().filter(|(key, _)| TOPOLOGY_LABELS.contains(&key.as_str()));
     add_labels(object, &labels.map(|(key, value)| (key.clone(), value.clone())).collect());
 }
 

@@ -60,6 +60,9 @@ trait Strategy: Sync {
     /// Validates a change of everything but metadata.
     fn validate_update(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
+    /// Validates a change by the subresource `resize`.
+    fn validate_resize(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+
     /// Warns of fields that this server stores and ignores.
     fn warnings(&self, _value: &Value) -> Vec<String> {
         Vec::new()
@@ -202,9 +205,13 @@ pub fn admit_update(
     let mut causes = Causes::default();
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
-    if !matches!(subresource, "status" | "finalize" | "ephemeralcontainers") {
-        strategy.validate(context, new, &mut causes);
-        strategy.validate_update(new, old, &mut causes);
+    match subresource {
+        "status" | "finalize" | "ephemeralcontainers" => {}
+        "resize" => strategy.validate_resize(new, old, &mut causes),
+        _ => {
+            strategy.validate(context, new, &mut causes);
+            strategy.validate_update(new, old, &mut causes);
+        }
     }
     refuse(resource, new, causes)?;
     strategy.authorize(context, new)

@@ -10,6 +10,7 @@ mod nodes;
 mod pods;
 mod recheck;
 mod request_queue;
+mod resizes;
 mod store;
 mod writes;
 
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::failure_log::FailureLog;
 use self::mounts::PendingMounts;
 use self::request_queue::{Completion, Job, RequestQueue};
+use self::resizes::DeferredResize;
 use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
 use crate::address::AddressPool;
 use crate::admission::NodeAdmission;
@@ -55,6 +57,8 @@ pub(crate) struct Agent {
     admission: NodeAdmission,
     volumes: Volumes,
     pending_mounts: PendingMounts,
+    /// In the order of their requests.
+    deferred_resizes: Vec<DeferredResize>,
     timers: Timers<Timer>,
     work: RequestQueue,
     leases: RequestQueue,
@@ -101,6 +105,7 @@ impl Agent {
             admission: NodeAdmission::new(options.admission.clone()),
             volumes: Volumes::default(),
             pending_mounts: PendingMounts::default(),
+            deferred_resizes: Vec::new(),
             timers: Timers::new(),
             work: RequestQueue::new(limit),
             leases: RequestQueue::new(limit.div_ceil(4)),

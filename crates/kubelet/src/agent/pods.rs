@@ -149,7 +149,7 @@ impl Agent {
                 };
                 entry.ip = Some(ip);
             }
-            entry.fingerprint = Some(self.admission.accept(pod));
+            entry.fingerprint = Some(self.admission.accept(&lifecycle.as_allocated(pod)));
             let node = entry.node;
             self.recheck_pending(node);
             self.mount_volumes(id, pod);
@@ -165,6 +165,7 @@ impl Agent {
             // here, not the answer to the write: older events may still arrive.
             return self.forget_pod(id);
         }
+        self.resize(id, pod);
         let Some(entry) = self.pods.get_mut(id) else { return };
         match &mut entry.state {
             PodState::PendingRecheck(_) if is_deleted => {
@@ -181,7 +182,7 @@ impl Agent {
                     entry.written = 0;
                 }
                 if entry.fingerprint.is_some_and(|before| before != self.admission.fingerprint(pod)) {
-                    entry.fingerprint = Some(self.admission.accept(pod));
+                    entry.fingerprint = Some(self.admission.accept(&lifecycle.as_allocated(pod)));
                 }
                 lifecycle.set_readiness_gates(pod.passes_readiness_gates());
                 let before = Progress::of(lifecycle);
@@ -220,6 +221,7 @@ impl Agent {
                 let (node, mounted) = (entry.node, std::mem::take(&mut entry.mounted));
                 self.unmount_volumes(id, node, &mounted);
                 self.recheck_pending(node);
+                self.retry_resizes(node);
             }
         }
         let Some(entry) = self.pods.get_mut(id) else { return };
@@ -275,10 +277,12 @@ impl Agent {
         }
         self.recount(entry.counted, Counted::Nothing);
         self.pending_rechecks.retain(|(_, pending)| *pending != id);
+        self.deferred_resizes.retain(|deferred| deferred.id != id);
         if entry.fingerprint.is_some() {
             self.admission.release(&entry.key);
             self.unmount_volumes(id, entry.node, &entry.mounted);
             self.recheck_pending(entry.node);
+            self.retry_resizes(entry.node);
         }
     }
 

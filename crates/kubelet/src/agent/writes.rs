@@ -3,12 +3,13 @@
 use berth_api::resource::PODS;
 use berth_client::call::CallError;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Agent;
 use super::request_queue::{Completion, Job, RequestKind, retry_after};
 use super::store::{NodeState, PodId, PodState};
 use crate::event::Progress;
+use crate::pod::resize::RESIZE_CONDITIONS;
 use crate::pod::status::Addresses;
 use crate::request::{self, STRATEGIC_MERGE};
 
@@ -24,7 +25,10 @@ impl Agent {
         } else if lifecycle.version() > entry.written {
             let status = lifecycle.status(&entry.uid, Addresses { host: node.ip, pod: entry.ip });
             // The uid is a precondition: a new pod of the same name must not get this status.
-            let body = json!({ "metadata": { "uid": entry.uid }, "status": status });
+            let mut body = json!({ "metadata": { "uid": entry.uid }, "status": status });
+            if lifecycle.was_resized() {
+                remove_resize_conditions(&mut body["status"]["conditions"]);
+            }
             let request = request::patch(&format!("{path}/status"), STRATEGIC_MERGE, &body);
             (RequestKind::PodStatus(lifecycle.version()), request)
         } else if lifecycle.is_removable() && !entry.removed {
@@ -69,6 +73,16 @@ impl Agent {
                 self.failure_log.record(|| format!("pod {key} was not written: {error}"));
                 self.retry(Job::Pod(id), wait);
             }
+        }
+    }
+}
+
+/// Removes the conditions of a resize that has ended: a merge keeps them otherwise.
+fn remove_resize_conditions(conditions: &mut Value) {
+    let Some(list) = conditions.as_array_mut() else { return };
+    for gone in RESIZE_CONDITIONS {
+        if !list.iter().any(|condition| condition["type"] == gone) {
+            list.push(json!({ "$patch": "delete", "type": gone }));
         }
     }
 }

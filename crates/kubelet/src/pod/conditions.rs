@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::lifecycle::{Outcome, PodLifecycle, Stage};
+use super::resize::{PendingResize, RESIZE_CONDITIONS};
 
 /// The reason and message of a condition that is not true, or of an ended pod.
 struct Why {
@@ -25,7 +26,7 @@ impl PodLifecycle {
         let initialized_since = self.initialized_at.unwrap_or(self.start_time);
         let containers_ready = self.containers_ready();
         let ready = containers_ready && self.passes_readiness_gates;
-        vec![
+        let mut conditions = vec![
             self.condition("PodReadyToStartContainers", has_sandbox, sandbox_since, None),
             self.condition(
                 "Initialized",
@@ -40,7 +41,21 @@ impl PodLifecycle {
                 self.ready_changed,
                 self.why_containers_unready(containers_ready),
             ),
-        ]
+        ];
+        let since = self.resize.changed;
+        let [pending, in_progress] = RESIZE_CONDITIONS;
+        if let Some(resize) = &self.resize.pending {
+            let (reason, message) = match resize {
+                PendingResize::Infeasible(message) => ("Infeasible", message),
+                PendingResize::Deferred(message) => ("Deferred", message),
+            };
+            let why = Why { reason, message: Some(message.clone()) };
+            conditions.push(self.condition(pending, true, since, Some(why)));
+        }
+        if self.resize.in_force.is_some() {
+            conditions.push(self.condition(in_progress, true, since, None));
+        }
+        conditions
     }
 
     fn condition(&self, type_: &str, is_true: bool, since: Timestamp, why: Option<Why>) -> PodCondition {

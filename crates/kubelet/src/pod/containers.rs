@@ -1,9 +1,14 @@
 //! The statuses of a pod's containers.
 
+use std::collections::BTreeMap;
+
+use berth_api::object::{ResourceList, ResourceRequirements};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    self as core, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::lifecycle::{CompletedRun, InitRun, PodLifecycle, Stage};
@@ -11,10 +16,11 @@ use super::plan::ContainerPlan;
 
 impl PodLifecycle {
     pub(super) fn container_statuses(&self, uid: &str) -> Vec<ContainerStatus> {
-        self.plan.containers.iter().map(|container| self.container_status(container, uid)).collect()
+        let containers = self.plan.containers.iter().enumerate();
+        containers.map(|(i, container)| self.container_status(i, container, uid)).collect()
     }
 
-    fn container_status(&self, container: &ContainerPlan, uid: &str) -> ContainerStatus {
+    fn container_status(&self, i: usize, container: &ContainerPlan, uid: &str) -> ContainerStatus {
         let id = |restarts| container_id(uid, container, restarts);
         let runs = self.runs();
         let state = match (&self.stage, &self.last_end) {
@@ -45,7 +51,7 @@ impl PodLifecycle {
             started: Some(runs),
             state: Some(state),
             last_state: Some(last_state),
-            ..ContainerStatus::default()
+            ..with_resources(container, self.in_force(i, &container.resources))
         }
     }
 
@@ -61,7 +67,13 @@ impl PodLifecycle {
     pub(super) fn init_container_statuses(&self, uid: &str) -> Vec<ContainerStatus> {
         let containers = self.plan.init_containers.iter().enumerate();
         containers
-            .map(|(i, container)| init_container_status(container, self.init_runs.get(i), uid))
+            .map(|(i, container)| {
+                let in_force = self.in_force(self.plan.containers.len() + i, &container.resources);
+                ContainerStatus {
+                    resources: resources(in_force),
+                    ..init_container_status(container, self.init_runs.get(i), uid)
+                }
+            })
             .collect()
     }
 }
@@ -86,8 +98,29 @@ fn init_container_status(container: &ContainerPlan, run: Option<&InitRun>, uid: 
         started: Some(run.is_some_and(|run| run.ended.is_none())),
         state: Some(state),
         last_state: Some(ContainerState::default()),
+        ..with_resources(container, &container.resources)
+    }
+}
+
+/// A status with the allocated requests, and with the requests and limits in force.
+fn with_resources(container: &ContainerPlan, in_force: &ResourceRequirements) -> ContainerStatus {
+    let requests = &container.resources.requests;
+    ContainerStatus {
+        allocated_resources: (!requests.is_empty()).then(|| quantities(requests)),
+        resources: resources(in_force),
         ..ContainerStatus::default()
     }
+}
+
+fn resources(resources: &ResourceRequirements) -> Option<core::ResourceRequirements> {
+    let list = |list: &ResourceList| (!list.is_empty()).then(|| quantities(list));
+    let (requests, limits) = (list(&resources.requests), list(&resources.limits));
+    let any = requests.is_some() || limits.is_some();
+    any.then(|| core::ResourceRequirements { requests, limits, ..core::ResourceRequirements::default() })
+}
+
+fn quantities(list: &ResourceList) -> BTreeMap<String, Quantity> {
+    list.iter().map(|(name, amount)| (name.clone(), Quantity(amount.to_string()))).collect()
 }
 
 /// Unique for each run of each container, and stable over restarts of the agent.

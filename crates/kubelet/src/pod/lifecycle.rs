@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::Plan;
+use super::resize::Resize;
 use super::view::PodView;
 
 /// A start that takes longer than this gets a status of its own (`ContainerCreating`).
@@ -36,6 +37,7 @@ pub(crate) struct PodLifecycle {
     /// When the containers became ready or stopped being so.
     pub(super) ready_changed: Timestamp,
     pub(super) passes_readiness_gates: bool,
+    pub(super) resize: Resize,
     /// The volumes are not mounted yet, so that no container can be created.
     awaits_volumes: bool,
     /// The pod is being deleted: the agent removes it from the API when it has ended.
@@ -111,7 +113,22 @@ impl PodLifecycle {
     }
 
     /// A pod that already runs or has ended according to its status. No status is written until that changes.
-    pub(crate) fn resume(pod: &PodView, plan: Plan, now: Timestamp) -> PodLifecycle {
+    pub(crate) fn resume(pod: &PodView, mut plan: Plan, now: Timestamp) -> PodLifecycle {
+        // A resize that is pending has changed the spec only.
+        for (plans, statuses) in [
+            (&mut plan.containers, &pod.status.container_statuses),
+            (&mut plan.init_containers, &pod.status.init_container_statuses),
+        ] {
+            for plan in plans {
+                let status = statuses.iter().find(|status| status.name == plan.name);
+                if let Some((allocated, status)) =
+                    status.and_then(|s| Some((s.allocated_resources.as_ref()?, s)))
+                {
+                    plan.resources.requests.clone_from(allocated);
+                    plan.resources.limits.clone_from(&status.resources.limits);
+                }
+            }
+        }
         if pod.is_terminal() {
             let end = if pod.status.phase == "Succeeded" { Outcome::Succeeded } else { Outcome::Failed };
             return PodLifecycle::new(plan, Stage::Ended(end), now);
@@ -162,6 +179,7 @@ impl PodLifecycle {
             last_end: None,
             ready_changed: now,
             passes_readiness_gates: true,
+            resize: Resize::default(),
             awaits_volumes: false,
             deleted: false,
             version: 0,
@@ -171,16 +189,15 @@ impl PodLifecycle {
     /// When the next change is due; none if only an event can change the pod.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let due = self.stage_length().map(|length| later(self.entered, length));
-        match (due, self.deadline()) {
-            (Some(due), Some(deadline)) => Some(due.min(deadline)),
-            (due, deadline) => due.or(deadline),
-        }
+        [due, self.deadline(), self.resize_due()].into_iter().flatten().min()
     }
 
     /// Makes every change that is due.
     pub(crate) fn advance(&mut self, now: Timestamp) {
         while self.due().is_some_and(|due| due <= now) {
-            if self.deadline().is_some_and(|deadline| deadline <= now) {
+            if self.resize_due().is_some_and(|due| due <= now) {
+                self.end_resize();
+            } else if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.end_run(137, now);
                 self.end(Outcome::DeadlineExceeded, now);
             } else {
@@ -402,6 +419,11 @@ impl PodLifecycle {
         }
     }
 
+    /// The status has changed within a stage.
+    pub(super) fn count_change(&mut self) {
+        self.version += 1;
+    }
+
     fn change(&mut self, stage: Stage, now: Timestamp) {
         self.version += 1;
         self.enter(stage, now);
@@ -414,6 +436,6 @@ impl PodLifecycle {
 }
 
 /// Saturates at the largest timestamp.
-fn later(time: Timestamp, duration: Duration) -> Timestamp {
+pub(super) fn later(time: Timestamp, duration: Duration) -> Timestamp {
     time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }

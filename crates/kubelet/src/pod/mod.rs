@@ -5,6 +5,7 @@ mod conditions;
 mod containers;
 pub(crate) mod lifecycle;
 pub(crate) mod plan;
+pub(crate) mod resize;
 pub(crate) mod status;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use berth_api::object::ResourceRequirements;
+
 use super::annotation::{PodBehavior, RunFor};
 use super::view::{PodView, RestartPolicy};
 use crate::options::PodTimings;
@@ -34,11 +36,13 @@ pub(crate) struct Plan {
     pub(crate) generation: Option<i64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ContainerPlan {
     pub(crate) name: String,
     pub(crate) image: String,
     pub(crate) is_sidecar: bool,
+    /// The resources that the node has allocated.
+    pub(crate) resources: ResourceRequirements,
 }
 
 impl Plan {
@@ -58,6 +62,7 @@ impl Plan {
             name: c.name.clone(),
             image: c.image.clone(),
             is_sidecar: c.is_sidecar(),
+            resources: c.resources.clone(),
         };
         let ends = spec.restart_policy != RestartPolicy::Always;
         Plan {

@@ -102,12 +102,19 @@ pub(crate) struct Status {
     pub(crate) start_time: Option<Timestamp>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) container_statuses: Vec<ContainerState>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) init_container_statuses: Vec<ContainerState>,
 }
 
 /// The part of a container's status that an agent needs to resume the pod after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerState {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) name: String,
+    pub(crate) allocated_resources: Option<ResourceList>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) resources: ResourceRequirements,
     #[serde(deserialize_with = "nullable")]
     pub(crate) restart_count: i32,
     #[serde(deserialize_with = "nullable")]

@@ -208,3 +208,43 @@ async fn many_pods_on_many_nodes_settle_with_addresses_of_their_own() {
     let snapshot = world.control().snapshot();
     assert_eq!((snapshot.pods_ready, snapshot.nodes_ready), (N_PODS, 50), "{snapshot:?}");
 }
+
+#[tokio::test]
+async fn a_resize_is_allocated_or_deferred_or_infeasible() {
+    let mut options = quick(1);
+    options.pods.start_after = Duration::from_millis(300);
+    let world = World::with_nodes(options).await;
+    let cpu = |cpu: &str| json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]});
+    world.bind("p", "node-1", json!({}), cpu("1")).await;
+    world.bind("other", "node-1", json!({}), cpu("2")).await;
+    let container = |pod: &Value| pod["status"]["containerStatuses"][0].clone();
+    let running = world.pod_in_phase("p", "Running").await;
+    world.pod_in_phase("other", "Running").await;
+    assert_eq!(container(&running)["allocatedResources"], json!({"cpu": "1"}));
+    assert_eq!(container(&running)["resources"], json!({"requests": {"cpu": "1"}}));
+    let resize = async |cpu: &str| {
+        let path = format!("{}/resize", pod("p"));
+        let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]);
+        world.patch(&path, json!({"spec": {"containers": containers}})).await
+    };
+    let is = |pod: &Value, reason: &str, message: &str| {
+        condition(pod, "PodResizePending").is_some_and(|c| c["reason"] == reason && c["message"] == message)
+    };
+    resize("8").await;
+    let why = "Node didn't have enough capacity: cpu, requested: 8000, capacity: 4000";
+    let infeasible = world.pod_when("p", "infeasible", |pod| is(pod, "Infeasible", why)).await;
+    assert_eq!(container(&infeasible)["allocatedResources"], json!({"cpu": "1"}));
+    assert_eq!(infeasible["status"]["observedGeneration"], infeasible["metadata"]["generation"]);
+    let resized = resize("3").await;
+    assert_eq!(resized["spec"]["containers"][0]["resources"]["requests"]["cpu"], "3");
+    let why = "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000";
+    world.pod_when("p", "deferred", |pod| is(pod, "Deferred", why)).await;
+    world.delete_pod("other").await;
+    let in_progress = world.pod_when("p", "in progress", |pod| is_true(pod, "PodResizeInProgress")).await;
+    assert_eq!(container(&in_progress)["allocatedResources"], json!({"cpu": "3"}));
+    assert_eq!(container(&in_progress)["resources"], json!({"requests": {"cpu": "1"}}));
+    assert!(condition(&in_progress, "PodResizePending").is_none());
+    let done = world.pod_when("p", "resized", |pod| condition(pod, "PodResizeInProgress").is_none()).await;
+    assert_eq!(container(&done)["resources"], json!({"requests": {"cpu": "3"}}));
+    assert_eq!(container(&done)["restartCount"], 0);
+}

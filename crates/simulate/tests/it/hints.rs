@@ -34,8 +34,8 @@ fn a_rolling_update_that_blocks_itself_is_reported_as_one() {
     assert!(hint.starts_with("the rolling update blocks itself: on 2 nodes"), "{hint}");
     assert!(hint.contains("keeps later updates from blocking themselves"), "{hint}");
 
-    // Only the rule of the new pod excludes nodes: changing it helps at once.
-    let old = "pod default/o1 on a app=web pod-template-hash=1\npod default/o2 on b app=x cpu=64";
+    // Only the rule of the new pod excludes nodes: changing it helps at once. The binding has added the zone.
+    let old = "pod default/o1 on a app=web pod-template-hash=1 topology.kubernetes.io/zone=z\npod default/o2 on b app=x cpu=64";
     let hint = first_hint(&format!(
         "{nodes}\n{old}\npod default/n app=web pod-template-hash=2 cpu=1 anti(app=web @hostname)"
     ));

@@ -12,6 +12,7 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
+mod pod_resize;
 mod pod_update;
 mod priority_class;
 mod rbac;

@@ -7,7 +7,7 @@ use berth_api::quantity::Quantity;
 use berth_schema::resource::{PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 
-use super::pod_update;
+use super::{pod_resize, pod_update};
 use crate::handlers::add_topology_labels;
 use crate::server::status::{Cause, Status};
 use crate::store::Filter;
@@ -48,6 +48,10 @@ impl Strategy for Pod {
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
         causes.0.extend(pod_update::validate_update(new, old));
+    }
+
+    fn validate_resize(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        pod_resize::validate(new, old, causes);
     }
 
     /// Resolves the priority, adds tolerations, merges label keys into selectors, and validates, by `berth_api`.
@@ -312,7 +316,7 @@ fn parsed(value: &Value) -> Option<Quantity> {
 }
 
 /// The quality-of-service class, by which a node under memory pressure evicts.
-fn qos_class(pod: &Value) -> &'static str {
+pub(super) fn qos_class(pod: &Value) -> &'static str {
     let spec = &pod["spec"];
     let quantity = |container: &Value, list: &str, name: &str| {
         parsed(&container["resources"][list][name]).filter(|quantity| !quantity.is_zero())

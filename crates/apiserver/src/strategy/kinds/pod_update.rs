@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::pod::default_pod;
+use super::pod_resize;
 use crate::server::status::Cause;
 use crate::strategy::fields::{Causes, default, items, items_mut, text};
 use crate::strategy::template;
@@ -27,6 +28,7 @@ pub(super) fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             *new = kept;
             template::default_spec(&mut new["spec"]);
         }
+        "resize" => pod_resize::prepare(new, old),
         _ => {
             default_pod(new);
             let Some(spec) = new["spec"].as_object_mut() else { return };

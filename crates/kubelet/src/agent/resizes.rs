@@ -1,0 +1,91 @@
+//! Resizes of pods: the node allocates the resources if it has them.
+
+use berth_api::rules::PodRequests;
+
+use super::store::{NodeId, PodId, PodState};
+use super::{Agent, now};
+use crate::event::Progress;
+use crate::pod::resize::PendingResize;
+use crate::pod::view::PodView;
+
+/// A pod whose resize waits for resources of its node.
+pub(super) struct DeferredResize {
+    node: NodeId,
+    pub(super) id: PodId,
+    pod: Box<PodView>,
+}
+
+impl Agent {
+    /// Decides about a resize, if the pod asks for one.
+    pub(super) fn resize(&mut self, id: PodId, pod: &PodView) {
+        let Some(entry) = self.pods.get_mut(id) else { return };
+        let PodState::Decided(lifecycle) = &mut entry.state else { return };
+        if lifecycle.has_ended() || lifecycle.is_stopping() || entry.fingerprint.is_none() {
+            return;
+        }
+        if !lifecycle.is_resized_by(pod) {
+            lifecycle.end_pending(pod);
+            self.deferred_resizes.retain(|deferred| deferred.id != id);
+            return;
+        }
+        let node = entry.node;
+        let pending = match self.infeasible(node, pod) {
+            Some(why) => Some(PendingResize::Infeasible(why)),
+            None => self.deferred(pod),
+        };
+        let Some(entry) = self.pods.get_mut(id) else { return };
+        let PodState::Decided(lifecycle) = &mut entry.state else { return };
+        let is_deferred = matches!(pending, Some(PendingResize::Deferred(_)));
+        match pending {
+            Some(pending) => lifecycle.leave_pending(pod, pending, now()),
+            None => lifecycle.allocate(pod, now()),
+        }
+        entry.fingerprint = Some(self.admission.accept(&lifecycle.as_allocated(pod)));
+        self.deferred_resizes.retain(|deferred| deferred.id != id);
+        if is_deferred {
+            self.deferred_resizes.push(DeferredResize { node, id, pod: Box::new(pod.clone()) });
+        }
+    }
+
+    /// Why the node can never give a pod what it asks for. The words are the kubelet's.
+    fn infeasible(&self, node: NodeId, pod: &PodView) -> Option<String> {
+        let node = self.nodes.get(node).view.as_ref()?.to_node();
+        let allocatable = node.status.allocatable.unwrap_or_default();
+        let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
+        let requests = PodRequests::of(&pod.to_placed().spec);
+        let (cpu, memory) = (of("cpu").millis(), of("memory").units());
+        let why = if requests.memory > memory {
+            format!("memory, requested: {}, capacity: {memory}", requests.memory)
+        } else if requests.milli_cpu > cpu {
+            format!("cpu, requested: {}, capacity: {cpu}", requests.milli_cpu)
+        } else {
+            return None;
+        };
+        Some(format!("Node didn't have enough capacity: {why}"))
+    }
+
+    /// Why the node cannot give a pod what it asks for now.
+    fn deferred(&mut self, pod: &PodView) -> Option<PendingResize> {
+        self.admission.release(&pod.metadata.namespaced_name());
+        let rejection = self.admission.check(pod).err()?;
+        rejection.reason.starts_with("OutOf").then_some(PendingResize::Deferred(rejection.message))
+    }
+
+    /// Resources of a node may have become free.
+    pub(super) fn retry_resizes(&mut self, node: NodeId) {
+        let (here, elsewhere) =
+            std::mem::take(&mut self.deferred_resizes).into_iter().partition(|d| d.node == node);
+        self.deferred_resizes = elsewhere;
+        let here: Vec<DeferredResize> = here;
+        for DeferredResize { id, pod, .. } in here {
+            self.resize(id, &pod);
+            let unchanged = self.pods.get(id).and_then(|entry| match &entry.state {
+                PodState::Decided(lifecycle) => Some(Progress::of(lifecycle)),
+                PodState::PendingRecheck(_) => None,
+            });
+            if let Some(unchanged) = unchanged {
+                self.pod_advanced(id, unchanged);
+            }
+        }
+    }
+}
