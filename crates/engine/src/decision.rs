@@ -31,7 +31,7 @@ pub enum Outcome {
     Unschedulable {
         /// kube-scheduler's message.
         message: String,
-        /// The plugins that reject the pod or nodes, each once.
+        /// The plugins that reject the pod or nodes, each once, in default order.
         plugins: Vec<Plugin>,
     },
     /// The pod has scheduling gates.
@@ -334,6 +334,7 @@ impl<'a> Run<'a> {
             *histogram.entry(reason.into()).or_default() += self.not_considered.len();
         }
         let message = fit_error(n_nodes, histogram.into_iter());
+        plugins.sort_unstable();
         Outcome::Unschedulable { message, plugins }
     }
 

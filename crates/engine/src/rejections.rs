@@ -328,6 +328,7 @@ impl Rejections {
                 *histogram.entry(reason).or_default() += n_nodes;
             }
         }
+        plugins.sort_unstable();
         Some((fit_error(context.state.nodes.len(), histogram.into_iter()), plugins))
     }
 }

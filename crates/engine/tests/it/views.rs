@@ -29,3 +29,16 @@ fn a_node_with_the_id_of_a_removed_one_has_its_own_place_in_the_order_of_names()
         assert_eq!(decide(&mut cluster, &pod), names[0]);
     }
 }
+
+#[test]
+fn the_plugins_that_reject_a_pod_do_not_depend_on_what_was_decided_before() {
+    let pod = admitted(&text::world("pod default/a cpu=1").pods[0], true);
+    let mut cluster = Cluster::new(Settings::default());
+    let (cordoned, tainted) = ("unschedulable", "taint:dedicated=db:NoSchedule");
+    for (a, b) in [(tainted, cordoned), (cordoned, tainted), (tainted, cordoned)] {
+        cluster.set_node(&text::node(&format!("node a {a}")));
+        cluster.set_node(&text::node(&format!("node b {b}")));
+        let prepared = cluster.prepare(&pod);
+        assert_eq!(cluster.decide(&prepared), cluster.evaluate(&prepared).outcome);
+    }
+}
