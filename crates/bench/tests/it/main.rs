@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod enforce;
+mod preempt;
 mod scale;
 mod workloads;

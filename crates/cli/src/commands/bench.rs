@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use berth_bench::enforce::{self, Enforce};
 use berth_bench::load::Loader;
 use berth_bench::ops::{Bench, Op};
+use berth_bench::preempt::{self, Preempt};
 use berth_bench::scale::{self, Scale};
 use berth_bench::workload::{Status, WorkloadFile};
 use berth_bench::{dump, measure};
@@ -43,6 +44,7 @@ Examples:
   berth bench load dump.json
   berth bench ops --nodes 10000 --op decide --count 1000
   berth bench enforce --nodes 5000 --pods 50000 --changed 500
+  berth bench preempt --nodes 1000 --pods 1000
   berth bench bind --nodes 5000 --connections 16
   berth bench up --nodes 1000 --pods 10000
   berth bench webhook --connections 8
@@ -76,6 +78,7 @@ enum Command {
     Dump(DumpArgs),
     Ops(OpsArgs),
     Enforce(EnforceArgs),
+    Preempt(PreemptArgs),
     Bind(BindArgs),
     Up(UpArgs),
     Webhook(WebhookArgs),
@@ -211,6 +214,23 @@ struct EnforceArgs {
     output: OutputArgs,
 }
 
+/// Measure how fast pods of high priority preempt others in a full cluster
+///
+/// Every node is full of pods of low priority, and each incoming pod needs one of them to be evicted. The time of a pod is
+/// that of the decision that finds no node, the selection of the victim, its removal, and the second decision. The pods
+/// have no rules, inter-pod rules, victims with disruption budgets, or requests that differ from those of all other pods.
+#[derive(Debug, clap::Args)]
+struct PreemptArgs {
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
+    nodes: u32,
+    /// Number of incoming pods of each kind; at most one per node is sensible
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
+    pods: u32,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
 /// Runs a benchmark.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
@@ -224,6 +244,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         }
         (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
         (Some(Command::Enforce(args)), _) => enforce(&mut out, args)?,
+        (Some(Command::Preempt(args)), _) => preempt(&mut out, args)?,
         (Some(Command::Bind(args)), _) => bind(&mut out, args)?,
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
         (Some(Command::Webhook(args)), _) => bench_webhook::run(&mut out, args)?,
@@ -307,6 +328,16 @@ fn enforce(out: &mut impl Write, args: &EnforceArgs) -> Result<ExitStatus, CliEr
     progress.finish_and_clear();
     args.output.write(out, &report, |out| render::enforce(out, &report))?;
     Ok(if report.is_right { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+fn preempt(out: &mut impl Write, args: &PreemptArgs) -> Result<ExitStatus, CliError> {
+    let preempt = Preempt { nodes: args.nodes as usize, pods: args.pods as usize };
+    let progress = progress::of_pods();
+    progress.set_length((preempt.pods * preempt::Kind::ALL.len()) as u64);
+    let report = preempt::run(preempt, &mut |n_done| progress.set_position(n_done as u64));
+    progress.finish_and_clear();
+    args.output.write(out, &report, |out| render::preempt(out, &report))?;
+    Ok(ExitStatus::Success)
 }
 
 fn bind(out: &mut impl Write, args: &BindArgs) -> Result<ExitStatus, CliError> {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
-use berth_bench::{churn, enforce, load, scale};
+use berth_bench::{churn, enforce, load, preempt, scale};
 
 use super::names::{counted, grouped};
 use super::table::{Cell, Table};
@@ -129,6 +129,26 @@ pub fn churn(out: &mut impl Write, report: &churn::Report) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Preemption: one row for each kind of incoming pods.
+pub fn preempt(out: &mut impl Write, report: &preempt::Report) -> io::Result<()> {
+    let headings = ["INCOMING PODS", "PODS", "VICTIMS", "PDB VIOLATIONS", "UNPLACED"].into_iter();
+    let mut table = Table::new(headings.chain(FIGURES).chain(["FIRST US", "CHECKSUM"]));
+    for kind in &report.kinds {
+        let counts = [kind.figures.decisions, kind.victims, kind.pdb_violations, kind.unplaced];
+        let row = [Cell::from(kind.kind.name())].into_iter().chain(counts.map(|n| Cell::from(grouped(n))));
+        let last = [Cell::from(format!("{:.1}", kind.first_us)), Cell::from(&kind.checksum)];
+        table.row(row.chain(cells(&kind.figures)).chain(last));
+    }
+    table.write(out, "")?;
+    writeln!(
+        out,
+        "\n{} full of {} of low priority; peak memory {}",
+        counted(report.nodes, "node"),
+        counted(report.low_priority_pods, "pod"),
+        mebibytes(report.peak_rss_bytes)
+    )
 }
 
 /// The benchmark `enforce`.
