@@ -8,6 +8,7 @@ use berth_api::object::time::rfc3339;
 use berth_api::resource::PODS;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
+use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -79,18 +80,21 @@ impl ScheduledCondition {
     }
 }
 
-/// Patches a pod's status. A pod that was deleted, or replaced by another one of its name, is no error.
+/// Patches a pod's status; returns its resource version then. A pod that was deleted, or replaced by another one of its
+/// name, is no error.
 pub(crate) async fn patch_status(
     client: &kube::Client,
     namespace: &str,
     name: &str,
     patch: &Value,
-) -> Result<(), CallError> {
+) -> Result<Option<u64>, CallError> {
     let path = format!("{}/status", PODS.object_path(namespace, name));
     let body = patch.to_string().into_bytes();
     let request =
         || call::with_body(Method::PATCH, &path, "application/strategic-merge-patch+json", body.clone());
-    with_retries(client, request).await
+    let answer = with_retries(client, request).await?;
+    let pod: Option<Value> = answer.and_then(|answer| serde_json::from_slice(&answer).ok());
+    Ok(pod.and_then(|pod| pod["metadata"]["resourceVersion"].as_str()?.parse().ok()))
 }
 
 /// A pod that is preempted.
@@ -120,21 +124,24 @@ pub(crate) async fn evict(
     let path = PODS.object_path(namespace, name);
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
     let body = body.to_string().into_bytes();
-    with_retries(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await
+    with_retries(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await?;
+    Ok(())
 }
 
-/// Sends an idempotent request, with a few retries. A pod that was deleted or replaced counts as success.
+/// Sends an idempotent request, with a few retries. A pod that was deleted or replaced counts as success, without an
+/// answer.
 async fn with_retries(
     client: &kube::Client,
     request: impl Fn() -> http::Request<Vec<u8>>,
-) -> Result<(), CallError> {
+) -> Result<Option<Bytes>, CallError> {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
     loop {
-        let Err(error) = call::send(client, request(), TIMEOUT, call::MAX_OBJECT_BYTES).await else {
-            return Ok(());
+        let error = match call::send(client, request(), TIMEOUT, call::MAX_OBJECT_BYTES).await {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error) => error,
         };
         if error.is_not_found() || error.is_conflict() {
-            return Ok(());
+            return Ok(None);
         }
         let wait = backoff.failed(fastrand::f64());
         let is_final = error.is_refusal() && error.code() != Some(429);

@@ -101,6 +101,9 @@ fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> 
         return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     pod["spec"]["nodeName"] = Value::from(node);
+    if let Some(status) = pod["status"].as_object_mut() {
+        status.remove("nominatedNodeName");
+    }
     if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
         for (key, value) in annotations {
             pod["metadata"]["annotations"][key] = value.clone();

@@ -19,6 +19,11 @@ impl Cluster {
         self.state.nodes.len()
     }
 
+    /// Whether a node exists.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.state.find_node(name).is_some()
+    }
+
     /// Number of assigned pods, those on unknown nodes included.
     pub fn n_pods(&self) -> usize {
         self.state.pods.len()

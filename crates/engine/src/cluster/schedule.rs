@@ -12,7 +12,9 @@ use crate::equivalence::Equivalence;
 use crate::explain::{Explanation, explain};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
-use crate::preemption::{DisruptionBudget, Preemption, Victims, candidates, preempt};
+use crate::preemption::{
+    DisruptionBudget, Preemption, Victims, candidates, has_terminating_victims, preempt,
+};
 use crate::state::prepared::PreparedPod;
 use crate::timing::{self, StageTime};
 use crate::verdict::Verdict;
@@ -138,6 +140,12 @@ impl Cluster {
     /// already being removed does not preempt again. The state of the cluster is not changed.
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
         preempt(&self.state, &mut self.caches().rejections, &self.nominations, pod, budgets)
+    }
+
+    /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node.
+    pub fn awaits_victims(&self, pod: &PreparedPod) -> bool {
+        let node = self.nominations.node(pod.namespace, pod.name()).and_then(|n| self.state.nodes.find(n));
+        node.is_some_and(|node| has_terminating_victims(&self.state, node, pod.priority()))
     }
 
     /// What preemption would do on each node where it helps, by the name of the node, for a pod whose decision found

@@ -201,16 +201,14 @@ fn waits_for_victims(
     rejections: &Rejections,
 ) -> bool {
     let node = nominations.node(pod.namespace, &pod.name).and_then(|name| state.nodes.find(name));
-    let Some(node) = node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable)) else {
-        return false;
-    };
-    state
-        .nodes
-        .get(node)
-        .pods
-        .iter()
-        .map(|id| state.pods.get(*id).precedence)
-        .any(|precedence| precedence.priority < pod.precedence.priority && precedence.being_preempted)
+    let node = node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable));
+    node.is_some_and(|node| has_terminating_victims(state, node, pod.precedence.priority))
+}
+
+/// Whether pods of lower priority are being preempted on a node.
+pub(crate) fn has_terminating_victims(state: &State, node: NodeId, priority: i32) -> bool {
+    let mut pods = state.nodes.get(node).pods.iter().map(|id| state.pods.get(*id).precedence);
+    pods.any(|precedence| precedence.priority < priority && precedence.being_preempted)
 }
 
 fn victims(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use berth_api::config::Plugin;
-use berth_engine::{Outcome, Preemption, Victims};
+use berth_engine::{NotEligible, Outcome, Preemption, Victims};
 use tokio::time::Instant;
 
 use super::completions::Eviction;
@@ -51,6 +51,7 @@ impl Scheduler {
         let now = Instant::now();
         queued.attempts += 1;
         queued.decided_at = now;
+        queued.preemption = None;
         self.instruments.decided(&queued.pod);
         let metadata = &queued.pod.metadata;
         let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned);
@@ -102,7 +103,8 @@ impl Scheduler {
         match preemption {
             Preemption::Victims(victims) => self.evict(id, victims),
             // While victims of this pod terminate, its nomination stays.
-            Preemption::NotEligible(_) => {}
+            Preemption::NotEligible(NotEligible::VictimsTerminating) => self.await_victims(id, Vec::new()),
+            Preemption::NotEligible(NotEligible::PolicyNever) => {}
             Preemption::NoCandidate { .. } | Preemption::NotNeeded => {
                 let metadata = &queued.pod.metadata;
                 self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
@@ -179,7 +181,8 @@ impl Scheduler {
             let uid = self.mirror.uid(name.namespace(), name.name())?;
             Some(Victim { name, uid })
         });
-        let eviction = Eviction { id, pod, node: victims.node.into(), victims: found.collect() };
-        self.statuses.evict(eviction);
+        let found: Vec<_> = found.collect();
+        self.await_victims(id, found.clone());
+        self.statuses.evict(Eviction { id, pod, node: victims.node.into(), victims: found });
     }
 }

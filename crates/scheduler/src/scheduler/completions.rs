@@ -25,7 +25,7 @@ pub(crate) enum Completion {
     Status {
         id: PodId,
         written: ScheduledCondition,
-        result: Result<(), CallError>,
+        result: Result<Option<u64>, CallError>,
     },
     Eviction {
         eviction: Eviction,
@@ -159,6 +159,9 @@ impl Scheduler {
         if self.pods.get(eviction.id).is_some() {
             let now = Instant::now();
             self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+            if let Some(queued) = self.pods.get_mut(eviction.id) {
+                queued.preemption = None;
+            }
             self.write_status(eviction.id, |status| status.nominated_node.clear());
             self.queue.release_group(eviction.id, now);
             self.queue.activate(eviction.id, now);

@@ -4,6 +4,7 @@ mod attempt;
 mod completions;
 mod failure_events;
 mod instruments;
+mod nominations;
 mod pod_status;
 mod queued_pods;
 mod reporter;

@@ -15,7 +15,7 @@ use crate::queue::PodId;
 use crate::status::{self, ScheduledCondition};
 
 /// Status patches and evictions in flight.
-const WRITES_AT_ONCE: usize = 4;
+const WRITES_AT_ONCE: usize = 8;
 
 pub(super) struct StatusWriter {
     client: kube::Client,
@@ -147,12 +147,15 @@ impl Scheduler {
         &mut self,
         id: PodId,
         written: ScheduledCondition,
-        result: Result<(), CallError>,
+        result: Result<Option<u64>, CallError>,
     ) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.is_write_in_flight = false;
         match result {
-            Ok(()) => queued.written = written,
+            Ok(version) => {
+                queued.written = written;
+                queued.written_version = version.unwrap_or(queued.written_version);
+            }
             Err(error) => tracing::warn!(pod = queued.pod.key(), "status is not written: {error}"),
         }
         if queued.to_write.is_some() {

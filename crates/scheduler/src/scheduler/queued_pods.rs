@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use crate::queue::PodId;
-use crate::status::ScheduledCondition;
+use crate::status::{ScheduledCondition, Victim};
 
 /// A pod that is pending, or being bound.
 pub(super) struct QueuedPod {
@@ -24,6 +24,11 @@ pub(super) struct QueuedPod {
     pub(super) binding: Option<InFlightBinding>,
     /// The pod's status, or the status after the write in flight.
     pub(super) written: ScheduledCondition,
+    /// The pod's resource version after the last write; 0 before the first.
+    pub(super) written_version: u64,
+    /// Victims that are evicted for it; empty if others are being evicted from its node. It is decided again when they
+    /// are gone.
+    pub(super) preemption: Option<Vec<Victim>>,
     /// The wanted status, if it differs.
     pub(super) to_write: Option<ScheduledCondition>,
     pub(super) is_write_queued: bool,
@@ -46,6 +51,8 @@ impl QueuedPod {
             decided_at: now,
             binding: None,
             written: ScheduledCondition::of(&pod),
+            written_version: 0,
+            preemption: None,
             to_write: None,
             is_write_queued: false,
             is_write_in_flight: false,

@@ -33,6 +33,9 @@ impl Scheduler {
         for (key, event) in helped {
             self.evaluate_group(&key, event, now);
         }
+        if !changes.is_empty() {
+            self.activate_settled_nominations(now);
+        }
     }
 
     /// Wakes a group if its first pod fits on a node now.
@@ -52,7 +55,12 @@ impl Scheduler {
         let Some(first) = self.queue.first_of(key, now) else { return };
         let Some(queued) = self.pods.get(first) else { return };
         let began = Instant::now();
-        if self.cluster.fits_anywhere(&queued.prepared) {
+        let metadata = &queued.pod.metadata;
+        let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name);
+        // Most nominated pods fit on their node first: then the others need no look.
+        let fits = nominated.is_some_and(|node| self.cluster.fits_on(&queued.prepared, node))
+            || self.cluster.fits_anywhere(&queued.prepared);
+        if fits {
             if self.queue.wake(key, now).is_some() {
                 self.metrics.queued("active", event);
             }

@@ -163,11 +163,12 @@ impl Scheduler {
     }
 
     fn pod_updated(&mut self, id: PodId, pod: Arc<Pod>, is_changed: bool) {
+        let is_nominated = self.nominated_elsewhere(id, &pod);
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.pod = pod;
-        if is_changed && queued.binding.is_some() {
+        if (is_changed || is_nominated) && queued.binding.is_some() {
             queued.is_stale = true;
-        } else if is_changed {
+        } else if is_changed || is_nominated {
             self.requeue(id);
         }
     }

@@ -121,3 +121,138 @@ async fn a_budget_is_violated_only_if_there_is_no_other_victim() {
     scheduler.until("two pods are removed", |s| s.n_preempted == 2).await;
     scheduler.stopped().await;
 }
+
+fn with_cpu(mut pod: Value, cpu: &str) -> Value {
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    pod
+}
+
+/// A pod of low priority that takes its time to terminate.
+fn slow() -> Value {
+    let mut slow = of_class(pod("slow", "x"), "low");
+    slow["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    slow
+}
+
+impl World {
+    /// Waits until a pod has this `status.nominatedNodeName`; null for none.
+    async fn until_nominated(&self, name: &str, node: Value) {
+        until(&format!("{name} is nominated to {node}"), async || {
+            let pod = self.get(&format!("{PODS}/{name}")).await;
+            if pod["status"]["nominatedNodeName"] == node { Ok(()) } else { Err(pod["status"].clone()) }
+        })
+        .await;
+    }
+
+    async fn nominate(&self, name: &str, node: Value) {
+        let status = json!({"status": {"nominatedNodeName": node}});
+        self.send(Method::PATCH, &format!("{PODS}/{name}/status"), status).await.unwrap();
+    }
+}
+
+/// A node with a pod that is being deleted for a pod of middle priority, which is nominated there.
+async fn world_with_nomination(room: usize) -> World {
+    let world = World::start().await;
+    classes(&world).await;
+    let middle = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "middle"}, "value": 10});
+    world.create("/apis/scheduling.k8s.io/v1/priorityclasses", middle).await;
+    world.nodes(1, 1, room).await;
+    world
+}
+
+async fn preempted_by_middle(world: &World, cpu: &str) {
+    world.pod(slow()).await;
+    world.until_bound("slow").await;
+    world.pod(with_cpu(of_class(pod("middle", "x"), "middle"), cpu)).await;
+    world.until_nominated("middle", json!("n0")).await;
+}
+
+const FORCE: &str = "?gracePeriodSeconds=0";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nomination_is_cleared_after_a_pod_of_higher_priority_took_the_node_without_preemption() {
+    let world = world_with_nomination(2).await;
+    let scheduler = world.schedule(impatient()).await;
+    preempted_by_middle(&world, "200m").await;
+    world.pod(of_class(pod("high", "x"), "high")).await;
+    assert_eq!(world.until_bound("high").await, "n0");
+    world.delete(&format!("{PODS}/slow{FORCE}")).await;
+    world.until_nominated("middle", Value::Null).await;
+    assert_eq!(world.node_of("middle").await, "");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nomination_is_cleared_after_its_node_was_deleted() {
+    let world = world_with_nomination(1).await;
+    let scheduler = world.schedule(impatient()).await;
+    preempted_by_middle(&world, "100m").await;
+    world.delete(&format!("{NODES}/n0")).await;
+    world.delete(&format!("{PODS}/slow{FORCE}")).await;
+    world.until_nominated("middle", Value::Null).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nomination_is_cleared_if_no_candidate_remains() {
+    let world = world_with_nomination(1).await;
+    world.node("tainted", "z0", 1).await;
+    let taint = json!({"spec": {"taints": [{"key": "tainted", "value": "true", "effect": "NoSchedule"}]}});
+    world.send(Method::PATCH, &format!("{NODES}/tainted"), taint).await.unwrap();
+    let scheduler = world.schedule(impatient()).await;
+    preempted_by_middle(&world, "100m").await;
+    world.delete(&format!("{NODES}/n0")).await;
+    world.delete(&format!("{PODS}/slow{FORCE}")).await;
+    world.until_nominated("middle", Value::Null).await;
+    let condition = world.until_refused("middle").await;
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.ends_with("1 Preemption is not helpful for scheduling."), "{message}");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nomination_that_another_component_sets_is_honoured_for_a_queued_pod() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(1, 1, 2).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(of_class(pod("low", "x"), "low")).await;
+    world.until_bound("low").await;
+    // It needs the whole node, and may not preempt.
+    world.pod(with_cpu(of_class(pod("patient", "x"), "patient"), "200m")).await;
+    world.until_refused("patient").await;
+    world.nominate("patient", json!("n0")).await;
+    // The nomination arrives before the pod: both are read in the order of their writes.
+    world.pod(of_class(pod("late", "x"), "low")).await;
+    world.until_refused("late").await;
+    assert_eq!(world.node_of("late").await, "");
+
+    world.nominate("patient", Value::Null).await;
+    assert_eq!(world.until_bound("late").await, "n0");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_prefers_the_node_that_another_component_nominated() {
+    let world = World::start().await;
+    classes(&world).await;
+    let mut held = of_class(pod("held", "x"), "low");
+    held["spec"]["schedulingGates"] = json!([{"name": "example.com/hold"}]);
+    world.nodes(3, 1, 2).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(held).await;
+    // Without the nomination, the pod goes to the first of three equal nodes.
+    world.nominate("held", json!("n2")).await;
+    let open = json!({"spec": {"schedulingGates": null}});
+    world.send(Method::PATCH, &format!("{PODS}/held"), open).await.unwrap();
+    assert_eq!(world.until_bound("held").await, "n2");
+    world.until_nominated("held", Value::Null).await;
+
+    // A pod that does not fit on its nominated node loses the nomination.
+    world.pod(with_cpu(of_class(pod("large", "x"), "low"), "500m")).await;
+    world.until_refused("large").await;
+    world.nominate("large", json!("n0")).await;
+    world.until_nominated("large", Value::Null).await;
+    scheduler.stopped().await;
+}
