@@ -116,6 +116,8 @@ resources! {
     ROLE_BINDINGS = resource(RBAC, "RoleBinding", "rolebindings");
     /// `rbac.authorization.k8s.io/v1` Role.
     ROLES = resource(RBAC, "Role", "roles");
+    /// `resource.k8s.io/v1` DeviceClass.
+    DEVICE_CLASSES = cluster_scoped(resource("resource.k8s.io", "DeviceClass", "deviceclasses"));
     /// `scheduling.k8s.io/v1` PriorityClass.
     PRIORITY_CLASSES = cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses"));
     /// `storage.k8s.io/v1` CSIDriver.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
-    DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, REPLICA_SETS,
+    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, REPLICA_SETS,
     REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
@@ -23,7 +23,7 @@ const MAX_RESTARTS: usize = 3;
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 11] = [
+const RESOURCES: [(Resource, bool); 12] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
@@ -34,6 +34,7 @@ const RESOURCES: [(Resource, bool); 11] = [
     (STATEFUL_SETS, false),
     (DAEMON_SETS, false),
     (JOBS, false),
+    (DEVICE_CLASSES, false),
     (PODS, true),
 ];
 
@@ -109,6 +110,8 @@ impl LiveCluster {
         for (resource, required) in &RESOURCES {
             let objects = match list(&client, resource, progress).await {
                 Ok(objects) => objects,
+                // Without dynamic resource allocation there are none.
+                Err(error) if *resource == DEVICE_CLASSES && error.code() == Some(404) => continue,
                 Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
                     warnings.push(format!("{server}: {error}: continuing without these objects"));
                     continue;

@@ -28,6 +28,8 @@ struct PodReport<'a> {
     score: Option<i64>,
     domain: Option<&'a str>,
     message: String,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    unsupported: &'a [String],
 }
 
 /// Whether the pod has a node: from the input, from the simulation, or none.
@@ -58,6 +60,7 @@ impl<'a> Report<'a> {
                 score: p.score(),
                 domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
                 message: p.outcome.message().into_owned(),
+                unsupported: &p.unsupported,
             }
         };
         let pods = simulation.pods().iter().map(pod).collect();

@@ -21,6 +21,8 @@ pub struct Summary {
     pub n_placed: usize,
     /// Number of unplaced pods.
     pub n_unplaced: usize,
+    /// Number of pods with fields that decide about placement and that Berth does not support.
+    pub n_unsupported: usize,
     /// The node label whose values are the domains.
     pub topology_key: String,
     /// The values of the topology key on the nodes.
@@ -67,6 +69,7 @@ impl Summary {
             n_running: 0,
             n_placed: 0,
             n_unplaced: 0,
+            n_unsupported: simulation.unsupported_pods().count(),
             topology_key: topology_key.to_owned(),
             domains: simulation.domains(topology_key),
             workloads: Vec::new(),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::support::SuspectFields;
 use berth_api::object::{OwnerReference, Pod};
 use berth_client::events::ObjectReference;
 use jiff::{SignedDuration, Timestamp};
@@ -31,6 +32,8 @@ pub(crate) struct RunningPod {
     pub(crate) grace: Option<Duration>,
     /// When it was first seen; for pods older than this process, when the API server created it.
     pub(crate) seen_at: Timestamp,
+    /// Fields that decide about placement and that Berth may not support: where the pod fits is not known then.
+    pub(crate) suspect: SuspectFields,
     /// Whether it is being deleted. It does not count for its workload then.
     is_terminating: bool,
 }
@@ -98,12 +101,15 @@ impl Pods {
         let text = metadata.annotations.get(GRACE_ANNOTATION);
         let read = text.and_then(|text| grace(text));
         let workload = Workload::of(pod);
+        let suspect = SuspectFields::of(&pod.spec);
         let key = key(&metadata.namespace, &metadata.name);
         let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
         let grace_before = known.and_then(|known| known.grace);
         let is_terminating = metadata.deletion_timestamp.is_some();
-        let is_same =
-            |k: &RunningPod| *k.workload == workload && k.grace == read && k.is_terminating == is_terminating;
+        let is_same = |k: &RunningPod| {
+            (&*k.workload, &k.suspect) == (&workload, &suspect)
+                && (k.grace, k.is_terminating) == (read, is_terminating)
+        };
         if known.is_some_and(is_same) {
             return GraceChange::Unchanged;
         }
@@ -118,8 +124,8 @@ impl Pods {
             *self.workloads.entry(workload.clone()).or_default() += 1;
             self.n_running += 1;
         }
-        let facts =
-            RunningPod { uid: metadata.uid.as_str().into(), workload, grace: read, seen_at, is_terminating };
+        let uid = metadata.uid.as_str().into();
+        let facts = RunningPod { uid, workload, grace: read, seen_at, suspect, is_terminating };
         self.pods.insert(key, facts);
         match text {
             Some(text) if read.is_none() && (is_new || grace_before.is_some()) => {

@@ -52,6 +52,7 @@ impl ClusterChange {
             Change::NodeAdded(_) => "NodeAdd",
             Change::NodeChanged(_, parts) if parts.labels => "NodeLabelChange",
             Change::NodeChanged(_, parts) if parts.taints || parts.unschedulable => "NodeTaintChange",
+            Change::NodeChanged(_, parts) if parts.declared_features => "NodeDeclaredFeatureChange",
             Change::NodeChanged(..) => "NodeAllocatableChange",
             Change::NodeRemoved => "NodeDelete",
             Change::PodAttached(_) => "AssignedPodAdd",

@@ -111,11 +111,20 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
                     // Placement does not see the others, which change often.
                     let conditions = map.next_value::<Option<Vec<Condition<'de>>>>()?.unwrap_or_default();
                     for condition in
-                        conditions.iter().filter(|c| c.condition_type == placement::CONDITION_TYPE)
+                        conditions.iter().filter(|c| placement::CONDITION_TYPES.contains(&&*c.condition_type))
                     {
                         put_text(bytes, &condition.condition_type);
                         put_text(bytes, &condition.status);
                         put_text(bytes, condition.reason.as_deref().unwrap_or_default());
+                    }
+                }
+                (Section::Status, statuses) if placement::CONTAINER_STATUSES.contains(&statuses) => {
+                    let begin = bytes.len();
+                    put_text(bytes, statuses);
+                    let without_statuses = bytes.len();
+                    map.next_value_seed(ContainerStatuses(bytes))?;
+                    if bytes.len() == without_statuses {
+                        bytes.truncate(begin);
                     }
                 }
                 (section, field) if matters(section, field) => {
@@ -144,6 +153,53 @@ fn matters(section: Section, field: &str) -> bool {
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());
+}
+
+/// A list of container statuses, as bytes; statuses without resources do not matter.
+struct ContainerStatuses<'b>(&'b mut Vec<u8>);
+
+impl<'de> DeserializeSeed<'de> for ContainerStatuses<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// For the list, and for each status in it.
+impl<'de> Visitor<'de> for ContainerStatuses<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("container statuses")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(ContainerStatuses(&mut *self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let ContainerStatuses(bytes) = self;
+        let (begin, mut has_resources) = (bytes.len(), false);
+        while let Some(Text(key)) = map.next_key()? {
+            if placement::CONTAINER_STATUS_FIELDS.contains(&&*key) {
+                has_resources |= key != "name";
+                put_text(bytes, &key);
+                map.next_value_seed(Copied(&mut *bytes))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        if !has_resources {
+            bytes.truncate(begin);
+        }
+        Ok(())
+    }
 }
 
 /// Any value, as bytes.

@@ -188,7 +188,7 @@ mod tests {
         object["spec"]["nodeName"] = json!("node-1");
         object["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
         assert_eq!(read(&reader, Line::Changed, &object), PodDelta::Bound(reference("node-1", "2")));
-        object["status"]["containerStatuses"] = json!([{"name": "c", "ready": true}]);
+        object["status"]["containerStatuses"] = json!([{"name": "c", "ready": true, "restartCount": 1}]);
         assert_eq!(read(&reader, Line::Changed, &object), PodDelta::Same(reference("node-1", "2")));
     }
 
@@ -208,6 +208,14 @@ mod tests {
             ("/status/startTime", json!("2026-01-01T00:00:00Z")),
             ("/status/nominatedNodeName", json!("n")),
             ("/status/conditions", json!([{"type": "DisruptionTarget", "status": "True"}])),
+            ("/status/conditions", json!([{"type": "PodResizePending", "reason": "Infeasible"}])),
+            ("/status/containerStatuses", json!([{"name": "c", "allocatedResources": {"cpu": "1"}}])),
+            (
+                "/status/initContainerStatuses",
+                json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]),
+            ),
+            ("/status/resources", json!({"requests": {"cpu": "1"}})),
+            ("/status/allocatedResources", json!({"cpu": "1"})),
         ] {
             let (reader, mut object) = (PodReader::new(|_| true), pod());
             read(&reader, Line::Changed, &object);

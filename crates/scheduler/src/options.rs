@@ -49,6 +49,9 @@ pub struct SchedulerOptions {
     pub watch_idle_timeout: Duration,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
+    /// Whether pods with fields that Berth does not support are scheduled without these fields. If not, they are parked:
+    /// their condition and an event name the fields.
+    pub ignore_unsupported: bool,
 }
 
 impl Default for SchedulerOptions {
@@ -69,6 +72,7 @@ impl Default for SchedulerOptions {
             stop_timeout: Duration::from_secs(10),
             watch_idle_timeout: Duration::from_secs(90),
             identity: format!("berth-{:08x}", fastrand::u32(..)),
+            ignore_unsupported: false,
         }
     }
 }

@@ -18,6 +18,9 @@ pub struct PodExplanation {
     /// Places in the pod that Kubernetes' v1 fields and the proposals' fields read differently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dialect_notes: Vec<String>,
+    /// Fields that decide about placement and that Berth does not support: the explanation is without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsupported: Vec<String>,
     /// Changes that would let a pending pod fit; empty if it fits, and for running pods.
     pub hints: Vec<String>,
 }
@@ -38,6 +41,6 @@ impl PodExplanation {
         }
         let dialect_notes = dialect_notes(pod, extensions);
         let dialect_notes = dialect_notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect();
-        PodExplanation { explanation, dialect_notes, hints }
+        PodExplanation { explanation, dialect_notes, unsupported: Vec::new(), hints }
     }
 }

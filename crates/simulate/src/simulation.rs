@@ -10,7 +10,7 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::Pod;
+use berth_api::object::{DeviceResources, Pod};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, Outcome, Settings};
 use serde_json::Value;
@@ -41,6 +41,8 @@ pub struct SimulatedPod {
     pub was_running: bool,
     /// The decision, or the node on which it ran before.
     pub outcome: Outcome,
+    /// Fields that decide about placement and that Berth does not support: it decided without them.
+    pub unsupported: Vec<String>,
 }
 
 impl SimulatedPod {
@@ -103,6 +105,7 @@ pub struct Simulation {
     warnings: Vec<String>,
     workloads: Vec<(String, String)>,
     node_labels: BTreeMap<String, BTreeMap<String, String>>,
+    device_resources: DeviceResources,
 }
 
 impl Simulation {
@@ -180,6 +183,11 @@ impl Simulation {
         &self.warnings
     }
 
+    /// The pods with fields that decide about placement and that Berth does not support.
+    pub fn unsupported_pods(&self) -> impl Iterator<Item = &SimulatedPod> {
+        self.pods.iter().filter(|pod| !pod.unsupported.is_empty())
+    }
+
     /// Number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.cluster.n_nodes()
@@ -203,8 +211,10 @@ impl Simulation {
     /// Explains a pod in the current state; with `node`, the groups of nodes contain only that node. None if the
     /// pod does not exist.
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
-        let pod = &self.pods.iter().find(|p| p.is_named(namespace, name))?.pod;
+        let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
         let explanation = self.cluster.explain_assigned(pod, node);
-        Some(PodExplanation::new(explanation, pod, self.pods.iter().map(|p| &p.pod), self.extensions))
+        let pods = self.pods.iter().map(|p| &p.pod);
+        let unsupported = unsupported.clone();
+        Some(PodExplanation { unsupported, ..PodExplanation::new(explanation, pod, pods, self.extensions) })
     }
 }

@@ -19,7 +19,7 @@
 //!
 //! **Nodes**: `node NAME` with labels `key=value` and
 //! `cpu=4 mem=8Gi storage=50Gi pods=110` (these four have large defaults), `alloc:RESOURCE=N`,
-//! `taint:KEY=VALUE:EFFECT` (or `taint:KEY:EFFECT`), `image:NAME=SIZE`, `unschedulable`. The label
+//! `taint:KEY=VALUE:EFFECT` (or `taint:KEY:EFFECT`), `image:NAME=SIZE`, `feature:NAME` (declared), `unschedulable`. The label
 //! `kubernetes.io/hostname` is the name, except with `-hostname` or `hostname=...`.
 //!
 //! **Namespaces** `ns NAME key=value...`, **services** `svc NAMESPACE/NAME key=value...`, and **workloads**
@@ -31,7 +31,8 @@
 //! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `nominated NODE` (a nominated
 //! pod), `terminating`, `preempted` (terminating because of preemption), `priority:N`,
 //! `started:SECONDS` (into 2026), `never-preempts`, `gate:NAME`,
-//! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `image:NAME`,
+//! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `allocated:RESOURCE=N` (reserved
+//! by the node), `infeasible` (the node rejected a resize), `restarts-all` (containers), `image:NAME`, `image-volume:NAME`,
 //! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
 //! `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
 //! `rbd:IMAGE@MONITOR,...` (these four with `:ro` for read-only), and groups:
@@ -62,10 +63,11 @@
 mod terms;
 mod volumes;
 
+use berth_api::object::volume::{ImageVolume, Volume};
 use berth_api::object::{
-    Affinity, Condition, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node,
-    OwnerReference, Pod, PodDisruptionBudget, PodSchedulingGate, ResourceList, Service, StringMap, Taint,
-    Toleration,
+    Affinity, Condition, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
+    LabelSelector, Namespace, Node, OwnerReference, Pod, PodDisruptionBudget, PodSchedulingGate,
+    ResourceList, Service, StringMap, Taint, Toleration,
 };
 use berth_api::quantity::Quantity;
 
@@ -149,6 +151,8 @@ pub fn node(line: &str) -> Node {
             };
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             node.spec.taints.push(Taint { key: key.into(), value: value.into(), effect: effect.into() });
+        } else if let Some(feature) = word.strip_prefix("feature:") {
+            node.status.declared_features.push(feature.to_owned());
         } else if let Some(image) = word.strip_prefix("image:") {
             let (name, size) = pair(line, image);
             let size_bytes = quantity(line, &size).units();
@@ -200,6 +204,27 @@ pub fn pod(line: &str) -> Pod {
                 reason: "PreemptionByScheduler".to_owned(),
                 ..Condition::default()
             });
+        } else if word == "infeasible" {
+            pod.status.conditions.push(Condition {
+                condition_type: "PodResizePending".to_owned(),
+                status: "True".to_owned(),
+                reason: "Infeasible".to_owned(),
+                ..Condition::default()
+            });
+        } else if let Some(allocated) = word.strip_prefix("allocated:") {
+            let (resource, amount) = pair(line, allocated);
+            let amounts = ResourceList::from([(resource, quantity(line, &amount))]);
+            pod.status.container_statuses.push(ContainerStatus {
+                name: "c".to_owned(),
+                allocated_resources: Some(amounts),
+                resources: None,
+            });
+        } else if word == "restarts-all" {
+            let rule = ContainerRestartRule { action: "RestartAllContainers".to_owned() };
+            container.restart_policy_rules.push(rule);
+        } else if let Some(image) = word.strip_prefix("image-volume:") {
+            let image = Some(ImageVolume { reference: image.to_owned() });
+            pod.spec.volumes.push(Volume { name: "image".to_owned(), image, ..Volume::default() });
         } else if word == "never-preempts" {
             pod.spec.preemption_policy = Some("Never".to_owned());
         } else if let Some(priority) = word.strip_prefix("priority:") {

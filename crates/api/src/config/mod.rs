@@ -73,11 +73,13 @@ pub enum Plugin {
     NodeResourcesBalancedAllocation,
     /// Images present on the node.
     ImageLocality,
+    /// Features that the node's kubelet declares.
+    NodeDeclaredFeatures,
 }
 
 impl Plugin {
     /// All plugins, in default order.
-    pub const ALL: [Plugin; 12] = [
+    pub const ALL: [Plugin; 13] = [
         Plugin::SchedulingGates,
         Plugin::PrioritySort,
         Plugin::NodeUnschedulable,
@@ -90,6 +92,7 @@ impl Plugin {
         Plugin::InterPodAffinity,
         Plugin::NodeResourcesBalancedAllocation,
         Plugin::ImageLocality,
+        Plugin::NodeDeclaredFeatures,
     ];
 
     /// Its name in kube-scheduler.
@@ -107,6 +110,7 @@ impl Plugin {
             Plugin::InterPodAffinity => "InterPodAffinity",
             Plugin::NodeResourcesBalancedAllocation => "NodeResourcesBalancedAllocation",
             Plugin::ImageLocality => "ImageLocality",
+            Plugin::NodeDeclaredFeatures => "NodeDeclaredFeatures",
         }
     }
 }
@@ -150,7 +154,14 @@ impl Default for Profile {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             scheduling_gates: true,
             preemption: true,
-            pre_filter: vec![NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread, InterPodAffinity],
+            pre_filter: vec![
+                NodeAffinity,
+                NodePorts,
+                NodeResourcesFit,
+                PodTopologySpread,
+                InterPodAffinity,
+                NodeDeclaredFeatures,
+            ],
             filter: vec![
                 NodeUnschedulable,
                 NodeName,
@@ -160,6 +171,7 @@ impl Default for Profile {
                 NodeResourcesFit,
                 PodTopologySpread,
                 InterPodAffinity,
+                NodeDeclaredFeatures,
             ],
             pre_score: vec![
                 TaintToleration,

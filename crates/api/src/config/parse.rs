@@ -70,11 +70,12 @@ fn read_type(root: &mut Fields<'_>) -> bool {
 
 fn read_root(mut root: Fields<'_>) -> SchedulerConfig {
     let process = ProcessConfig::read(&mut root);
-    let extenders = root.items("extenders");
-    if !extenders.is_empty() {
-        let text = "Forbidden: Berth calls no extenders, so its decisions would not be those of this \
-                    configuration; remove them";
-        root.report.error(root.path_of("extenders"), text);
+    for extender in root.items("extenders") {
+        let url = extender.value.get("urlPrefix").and_then(Value::as_str).unwrap_or_default();
+        extender.error(format!(
+            "Forbidden: Berth calls no extenders, so its decisions would not be those of this configuration; \
+             remove {url:?}"
+        ));
     }
     let nodes = root.items("profiles");
     root.finish();

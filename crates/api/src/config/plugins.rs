@@ -9,15 +9,14 @@ use super::fields::{Fields, Node, suggestion};
 
 /// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
 /// binding they have no effect.
-const WITHOUT_EFFECT: [&str; 11] = [
+const WITHOUT_EFFECT: [&str; 10] = [
     DEFAULT_BINDER,
     DEFAULT_PREEMPTION,
     "DynamicResources",
     "GangScheduling",
-    "NodeDeclaredFeatures",
     "NodeVolumeLimits",
     "PodGroupPodsCount",
-    "TopologyPlacement",
+    "TopologyPlacementGenerator",
     "VolumeBinding",
     "VolumeRestrictions",
     "VolumeZone",
@@ -113,7 +112,7 @@ impl Plugin {
             Plugin::PrioritySort => &[QueueSort],
             Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
             Plugin::TaintToleration => &[Filter, PreScore, Score],
-            Plugin::NodePorts => &[PreFilter, Filter],
+            Plugin::NodePorts | Plugin::NodeDeclaredFeatures => &[PreFilter, Filter],
             Plugin::NodeAffinity
             | Plugin::NodeResourcesFit
             | Plugin::PodTopologySpread

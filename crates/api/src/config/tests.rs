@@ -155,7 +155,7 @@ fn filters_run_in_the_order_given() {
     assert_eq!(
         shown(&profile.filter),
         "InterPodAffinity NodePorts NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit \
-         PodTopologySpread"
+         PodTopologySpread NodeDeclaredFeatures"
     );
 }
 
@@ -241,8 +241,8 @@ fn findings_about_profiles_and_the_process() {
         ),
         (
             "extenders: [{urlPrefix: 'http://x'}]",
-            "extenders: Forbidden: Berth calls no extenders, so its decisions would not be those of this \
-             configuration; remove them",
+            "extenders[0]: Forbidden: Berth calls no extenders, so its decisions would not be those of this \
+             configuration; remove \"http://x\"",
         ),
         (
             "parallelism: 0\npercentageOfNodesToScore: 101\npodInitialBackoffSeconds: 20\nleaderElection: {leaderElect: yes please}",

@@ -16,6 +16,7 @@ mod name;
 mod node;
 pub mod placement;
 mod pod;
+pub mod support;
 pub mod time;
 pub mod volume;
 mod workload;
@@ -27,6 +28,7 @@ pub use meta::*;
 pub use name::NamespacedName;
 pub use node::*;
 pub use pod::*;
+pub use support::{DeviceClass, DeviceResources};
 pub use volume::{VolumeDecision, VolumeKind, VolumeObject};
 pub use workload::*;
 

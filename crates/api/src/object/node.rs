@@ -63,6 +63,9 @@ pub struct NodeStatus {
     /// Images present on the node.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ContainerImage>,
+    /// Features that the kubelet declares.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub declared_features: Vec<String>,
 }
 
 /// An image on a node.

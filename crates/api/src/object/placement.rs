@@ -10,7 +10,7 @@ pub const METADATA_FIELDS: [&str; 5] =
     ["labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp"];
 
 /// The fields of `spec` that placement or the scheduling queue reads, besides `nodeName`.
-pub const SPEC_FIELDS: [&str; 15] = [
+pub const SPEC_FIELDS: [&str; 18] = [
     "nodeSelector",
     "affinity",
     "tolerations",
@@ -26,14 +26,25 @@ pub const SPEC_FIELDS: [&str; 15] = [
     "overhead",
     "resources",
     "hostNetwork",
+    "hostUsers",
+    "resourceClaims",
+    "schedulingGroup",
 ];
 
 /// The fields of `status` that placement or the scheduling queue reads, besides `conditions`.
-pub const STATUS_FIELDS: [&str; 3] = ["phase", "startTime", "nominatedNodeName"];
+pub const STATUS_FIELDS: [&str; 5] =
+    ["phase", "startTime", "nominatedNodeName", "resources", "allocatedResources"];
 
-/// The type of the one condition that placement reads. The other conditions change often, and without effect on
+/// The lists of container statuses in `status`. Of each status, placement reads the [`CONTAINER_STATUS_FIELDS`]; the
+/// others change often, and without effect on placement.
+pub const CONTAINER_STATUSES: [&str; 2] = ["containerStatuses", "initContainerStatuses"];
+
+/// The fields of a container status that placement reads.
+pub const CONTAINER_STATUS_FIELDS: [&str; 3] = ["name", "allocatedResources", "resources"];
+
+/// The types of the conditions that placement reads. The other conditions change often, and without effect on
 /// placement.
-pub const CONDITION_TYPE: &str = "DisruptionTarget";
+pub const CONDITION_TYPES: [&str; 2] = ["DisruptionTarget", "PodResizePending"];
 
 impl Pod {
     /// The values that decide where the pod may run and what it does to other pods, apart from its node. Two pods in
@@ -42,7 +53,7 @@ impl Pod {
     /// The values depend only on fields that this module lists. They are coarser than those: `creationTimestamp` and
     /// `nominatedNodeName` matter to the scheduling queue alone, other annotations to nothing.
     pub fn placement_fields(&self) -> impl Serialize + PartialEq + std::fmt::Debug + '_ {
-        let Pod { metadata, spec, .. } = self;
+        let Pod { metadata, spec, status } = self;
         (
             (&metadata.labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
@@ -50,6 +61,9 @@ impl Pod {
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
             (self.started(), self.is_being_preempted(), &spec.volumes),
+            (spec.host_network, spec.host_users, !spec.resource_claims.is_empty(), &spec.scheduling_group),
+            (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
+            (&status.resources, &status.allocated_resources),
         )
     }
 }
@@ -63,7 +77,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::object::{ObjectMeta, PodSpec, PodStatus};
+    use crate::object::{ContainerStatus, ObjectMeta, PodSpec, PodStatus};
 
     /// Finds out which fields a type reads.
     struct FieldsOf<'a>(&'a mut Vec<&'static str>);
@@ -116,7 +130,8 @@ mod tests {
             ],
         );
         assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName"]);
-        assert_listed::<PodStatus>(&STATUS_FIELDS, &["conditions"]);
+        assert_listed::<PodStatus>(&[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(), &["conditions"]);
+        assert_listed::<ContainerStatus>(&CONTAINER_STATUS_FIELDS, &[]);
     }
 
     #[test]
@@ -147,7 +162,14 @@ mod tests {
             ("/status/phase", json!("Running"), false),
             ("/status/phase", json!("Failed"), true),
             ("/status/startTime", json!("2026-01-01T00:00:00Z"), true),
+            ("/spec/hostUsers", json!(false), true),
+            ("/spec/resourceClaims", json!([{"name": "gpu"}]), true),
+            ("/spec/schedulingGroup", json!({"podGroupName": "g"}), true),
+            ("/status/containerStatuses", json!([{"name": "c", "restartCount": 1}]), false),
+            ("/status/containerStatuses", json!([{"name": "c", "allocatedResources": {"cpu": "1"}}]), true),
+            ("/status/allocatedResources", json!({"cpu": "1"}), true),
             ("/status/conditions", json!([{"type": "Ready", "status": "True"}]), false),
+            ("/status/conditions", json!([{"type": "PodResizePending", "reason": "Infeasible"}]), true),
         ] {
             let mut changed = base.clone();
             let (section, field) = path.rsplit_once('/').unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::volume::{Volume, placement_volumes};
 use super::{Affinity, Condition, LabelSelector, ObjectMeta, StringMap, find_condition, nullable, time};
@@ -104,6 +104,33 @@ pub struct PodSpec {
     /// Whether the pod uses the node's network: its container ports are host ports.
     #[serde(deserialize_with = "nullable")]
     pub host_network: bool,
+    /// Whether the pod runs in the node's user namespace; true when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_users: Option<bool>,
+    /// Claims of devices.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claims: Vec<PodResourceClaim>,
+    /// The group of pods that it is scheduled with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_group: Option<PodSchedulingGroup>,
+}
+
+/// A claim of devices; its source does not matter here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodResourceClaim {
+    /// Name in the pod.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
+/// A group of pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSchedulingGroup {
+    /// Name of the PodGroup.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub pod_group_name: String,
 }
 
 /// The fields of a container that placement reads.
@@ -125,6 +152,18 @@ pub struct Container {
     /// `Always` on an init container makes it a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
+    /// What happens when the container exits.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub restart_policy_rules: Vec<ContainerRestartRule>,
+}
+
+/// What happens when a container exits; the exit codes do not matter here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerRestartRule {
+    /// `Restart` or `RestartAllContainers`.
+    #[serde(deserialize_with = "nullable")]
+    pub action: String,
 }
 
 impl Container {
@@ -135,7 +174,7 @@ impl Container {
 }
 
 /// Requests and limits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRequirements {
     /// The resources that the scheduler reserves.
@@ -243,4 +282,46 @@ pub struct PodStatus {
     /// Conditions.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// The resources of the containers; containers without any are not kept.
+    #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
+    pub container_statuses: Vec<ContainerStatus>,
+    /// The same of the init containers.
+    #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    /// Pod-level requests and limits in force on the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Pod-level requests that the node has reserved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_resources: Option<ResourceList>,
+}
+
+impl PodStatus {
+    /// Whether its node rejected the last resize for good: the condition `PodResizePending` has the reason `Infeasible`.
+    pub fn is_resize_infeasible(&self) -> bool {
+        let pending = find_condition(&self.conditions, "PodResizePending");
+        pending.is_some_and(|c| c.reason == "Infeasible")
+    }
+}
+
+/// The resources of a running container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// Name of the container.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Requests that the node has reserved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_resources: Option<ResourceList>,
+    /// Requests and limits in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+}
+
+/// Reads the statuses of containers and keeps those with resources.
+fn with_resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContainerStatus>, D::Error> {
+    let mut statuses: Vec<ContainerStatus> = nullable(deserializer)?;
+    statuses.retain(|status| status.allocated_resources.is_some() || status.resources.is_some());
+    Ok(statuses)
 }

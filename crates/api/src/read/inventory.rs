@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::manifest::{DEFAULT_NAMESPACE, display_name};
 use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
 use crate::object::{
-    CronJob, Job, Namespace, Node, ObjectMeta, Pod, PodDisruptionBudget, PriorityClass,
+    CronJob, DeviceClass, Job, Namespace, Node, ObjectMeta, Pod, PodDisruptionBudget, PriorityClass,
     ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
 };
 use crate::resource::group_of;
@@ -151,6 +151,8 @@ pub struct Inventory {
     pub priority_classes: Vec<Entry<PriorityClass>>,
     /// Pod disruption budgets.
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
+    /// Device classes.
+    pub device_classes: Vec<Entry<DeviceClass>>,
     /// Objects that decide where pods with volumes may run.
     pub volume_objects: Vec<Entry<VolumeObject>>,
     /// Scheduler configurations, as read.
@@ -231,6 +233,10 @@ impl Inventory {
             Kind::PodDisruptionBudget => {
                 let entry = self.take(kind, manifest, |o: &mut PodDisruptionBudget| &mut o.metadata)?;
                 self.pod_disruption_budgets.push(entry);
+            }
+            Kind::DeviceClass => {
+                let entry = self.take(kind, manifest, |o: &mut DeviceClass| &mut o.metadata)?;
+                self.device_classes.push(entry);
             }
             Kind::Volume(volume_kind) => {
                 let decoded = VolumeObject::decode(volume_kind, &manifest.value);

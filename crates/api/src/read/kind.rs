@@ -34,6 +34,8 @@ pub enum Kind {
     PodDisruptionBudget,
     /// An object that decides where pods with volumes may run.
     Volume(VolumeKind),
+    /// `resource.k8s.io` DeviceClass.
+    DeviceClass,
     /// `kubescheduler.config.k8s.io` KubeSchedulerConfiguration.
     KubeSchedulerConfiguration,
 }
@@ -57,6 +59,7 @@ impl Kind {
             ("batch", "CronJob") => Kind::CronJob,
             ("scheduling.k8s.io", "PriorityClass") => Kind::PriorityClass,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
+            ("resource.k8s.io", "DeviceClass") => Kind::DeviceClass,
             ("", "PersistentVolume") => Kind::Volume(VolumeKind::PersistentVolume),
             ("", "PersistentVolumeClaim") => Kind::Volume(VolumeKind::PersistentVolumeClaim),
             ("storage.k8s.io", "StorageClass") => Kind::Volume(VolumeKind::StorageClass),
@@ -85,6 +88,7 @@ impl Kind {
             Kind::CronJob => resource::CRON_JOBS,
             Kind::PriorityClass => resource::PRIORITY_CLASSES,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
+            Kind::DeviceClass => resource::DEVICE_CLASSES,
             Kind::Volume(kind) => kind.resource(),
             Kind::KubeSchedulerConfiguration => return None,
         })

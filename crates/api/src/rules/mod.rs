@@ -6,6 +6,7 @@
 //! an error.
 
 mod dialect;
+mod features;
 mod node;
 mod pod_term;
 mod resources;
@@ -15,6 +16,7 @@ mod spread;
 mod toleration;
 
 pub use dialect::{DialectNote, dialect_notes};
+pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
 pub use resources::{
@@ -64,8 +66,12 @@ pub struct PodRules {
     pub requests: PodRequests,
     /// Requested host ports.
     pub host_ports: Vec<HostPort>,
+    /// Features that the node must declare.
+    pub required_features: NodeFeatures,
     /// Images of all containers, init containers first, with their tags filled in.
     pub images: Vec<String>,
+    /// Images of volumes, with their tags filled in.
+    pub image_volumes: Vec<String>,
     /// The parse error of preferred node affinity: the pod cannot be scored.
     pub preferred_node_affinity_error: Option<String>,
     /// The parse error of pod terms: the pod cannot be filtered.
@@ -105,9 +111,11 @@ impl PodRules {
             node_selector: spec.node_selector.clone().into_iter().collect(),
             spread_constraints: spread::parse(pod),
             tolerations: spec.tolerations.iter().map(TolerationRule::parse).collect(),
-            requests: PodRequests::of(spec),
+            requests: PodRequests::of(pod),
+            required_features: NodeFeatures::required_by(spec),
             host_ports: host_ports(pod),
             images: images(pod),
+            image_volumes: image_volumes(pod),
             ..PodRules::default()
         };
         if let Some(affinity) = &spec.affinity {
@@ -175,6 +183,11 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
 fn images(pod: &Pod) -> Vec<String> {
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     containers.map(|c| normalized_image_name(&c.image)).collect()
+}
+
+fn image_volumes(pod: &Pod) -> Vec<String> {
+    let images = pod.spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
+    images.map(|image| normalized_image_name(&image.reference)).collect()
 }
 
 /// The image name as nodes report it: with `:latest` if it has no tag.

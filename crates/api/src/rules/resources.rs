@@ -1,8 +1,9 @@
 //! The requests of a pod, summed over its containers.
+//!
+//! While a pod is resized in place, its specification, what its node has reserved and what is in force differ. The
+//! largest of them counts, and without the specification if the node rejected the resize for good.
 
-use std::collections::BTreeMap;
-
-use crate::object::{Container, PodSpec, ResourceList};
+use crate::object::{Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceList};
 use crate::quantity::Quantity;
 
 /// Default CPU request of a container for scoring, in milli-CPU.
@@ -37,18 +38,18 @@ pub struct PodRequests {
 impl PodRequests {
     /// Sums the requests: the containers and sidecars, or the largest init container if it needs more. Pod-level requests
     /// replace the sum; overhead is added. Source of the rule: `PodRequests` in `k8s.io/component-helpers/resource`.
-    pub fn of(spec: &PodSpec) -> PodRequests {
-        let sum = total(spec, &ResourceList::new());
+    pub fn of(pod: &Pod) -> PodRequests {
+        let sum = total(&pod.spec, &pod.status, &ResourceList::new());
 
         let defaults = ResourceList::from([
             ("cpu".to_owned(), Quantity::from_millis(DEFAULT_MILLI_CPU_REQUEST)),
             ("memory".to_owned(), Quantity::from_units(DEFAULT_MEMORY_REQUEST)),
         ]);
-        let scoring = total(spec, &defaults);
-        let pod_level = pod_level_requests(spec).next().is_some();
+        let scoring = total(&pod.spec, &pod.status, &defaults);
+        let pod_level = pod_level_requests(&pod.spec).next().is_some();
         let missing =
             defaults.into_iter().filter(|(name, _)| !pod_level || !sum.contains_key(name)).collect();
-        let non_zero = total(spec, &missing);
+        let non_zero = total(&pod.spec, &pod.status, &missing);
 
         let mut requests = PodRequests {
             scoring_milli_cpu: get(&scoring, "cpu").millis(),
@@ -83,7 +84,7 @@ impl PodRequests {
 /// The requests of a pod as its spec has them, by resource. Source of the rule: `PodRequests` in
 /// `k8s.io/component-helpers/resource`.
 pub fn pod_requests(spec: &PodSpec) -> ResourceList {
-    total(spec, &ResourceList::new())
+    total(spec, &PodStatus::default(), &ResourceList::new())
 }
 
 /// The limits of a pod by resource: overhead counts only for resources that have a limit. Source of the rule: `PodLimits`.
@@ -96,7 +97,7 @@ pub fn pod_limits(spec: &PodSpec) -> ResourceList {
         resources.requests = std::mem::take(&mut resources.limits);
     }
     let overhead = std::mem::take(&mut limits.overhead);
-    let mut limits = total(&limits, &ResourceList::new());
+    let mut limits = total(&limits, &PodStatus::default(), &ResourceList::new());
     for (name, quantity) in &overhead {
         if let Some(limit) = limits.get_mut(name) {
             *limit += *quantity;
@@ -133,30 +134,68 @@ fn raise(into: &mut ResourceList, list: &ResourceList) {
     }
 }
 
-fn requests_of(container: &Container, defaults: &ResourceList) -> ResourceList {
-    let mut requests = container.resources.requests.clone();
-    for (name, quantity) in defaults {
-        requests.entry(name.clone()).or_insert(*quantity);
-    }
-    requests
-}
-
 /// The supported pod-level requests: CPU, memory and huge pages.
 fn pod_level_requests(spec: &PodSpec) -> impl Iterator<Item = (&String, &Quantity)> {
     let requests = spec.resources.iter().flat_map(|r| &r.requests);
-    requests.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-"))
+    requests.filter(|(name, _)| is_pod_level_resource(name))
 }
 
-fn total(spec: &PodSpec, defaults: &ResourceList) -> ResourceList {
-    let mut running = BTreeMap::new();
+fn is_pod_level_resource(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// What the requests of a container are read from.
+#[derive(Clone, Copy)]
+enum Requests {
+    /// The specification.
+    Desired,
+    /// What the node has reserved.
+    Allocated,
+    /// What is in force.
+    Actuated,
+}
+
+/// The requests of a container; the specification stands in for a status that is not reported.
+fn container_requests<'a>(
+    status: &'a PodStatus,
+    container: &'a Container,
+    read: Requests,
+) -> Option<&'a ResourceList> {
+    let desired = &container.resources.requests;
+    if matches!(read, Requests::Desired) {
+        return Some(desired);
+    }
+    let is_it = |status: &&ContainerStatus| status.name == container.name;
+    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let reported = { statuses }.find(is_it);
+    let actuated = || reported?.resources.as_ref().map(|r| &r.requests).filter(|list| !list.is_empty());
+    let in_force = matches!(read, Requests::Actuated).then(actuated).flatten();
+    let requests = in_force.or_else(|| reported?.allocated_resources.as_ref());
+    requests.or_else(|| (!status.is_resize_infeasible()).then_some(desired))
+}
+
+fn sum_of_containers(
+    spec: &PodSpec,
+    status: &PodStatus,
+    defaults: &ResourceList,
+    read: Requests,
+) -> ResourceList {
+    let requests_of = |container| {
+        let mut requests = container_requests(status, container, read).cloned().unwrap_or_default();
+        for (name, quantity) in defaults {
+            requests.entry(name.clone()).or_insert(*quantity);
+        }
+        requests
+    };
+    let mut running = ResourceList::new();
     for container in &spec.containers {
-        add(&mut running, &requests_of(container, defaults));
+        add(&mut running, &requests_of(container));
     }
     // The sidecars before an init container run at the same time.
-    let mut sidecars = BTreeMap::new();
-    let mut starting = BTreeMap::new();
+    let mut sidecars = ResourceList::new();
+    let mut starting = ResourceList::new();
     for container in &spec.init_containers {
-        let mut requests = requests_of(container, defaults);
+        let mut requests = requests_of(container);
         if container.is_sidecar() {
             add(&mut running, &requests);
             add(&mut sidecars, &requests);
@@ -167,9 +206,118 @@ fn total(spec: &PodSpec, defaults: &ResourceList) -> ResourceList {
         raise(&mut starting, &requests);
     }
     raise(&mut running, &starting);
-    for (name, quantity) in pod_level_requests(spec) {
-        running.insert(name.clone(), *quantity);
-    }
-    add(&mut running, &spec.overhead);
     running
+}
+
+/// Whether the containers' statuses agree with the specification, as they do except during a resize.
+fn is_as_desired(spec: &PodSpec, status: &PodStatus) -> bool {
+    let agrees = |container: &Container, status: &ContainerStatus| {
+        let desired = &container.resources.requests;
+        let in_force = status.resources.as_ref().map(|resources| &resources.requests);
+        status.allocated_resources.as_ref().is_none_or(|allocated| allocated == desired)
+            && in_force.is_none_or(|in_force| in_force.is_empty() || in_force == desired)
+    };
+    let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let containers = || spec.containers.iter().chain(&spec.init_containers);
+    !status.is_resize_infeasible()
+        && statuses.all(|s| containers().filter(|c| c.name == s.name).all(|c| agrees(c, s)))
+}
+
+fn total(spec: &PodSpec, status: &PodStatus, defaults: &ResourceList) -> ResourceList {
+    let mut sum = sum_of_containers(spec, status, defaults, Requests::Desired);
+    let actuated = status.resources.as_ref().map(|r| &r.requests).filter(|list| !list.is_empty());
+    // A pod-level status has the sums over the containers.
+    let reported = match (&status.allocated_resources, actuated) {
+        (Some(allocated), Some(actuated)) => Some([allocated.clone(), actuated.clone()]),
+        _ if is_as_desired(spec, status) => None,
+        _ => Some(
+            [Requests::Allocated, Requests::Actuated]
+                .map(|read| sum_of_containers(spec, status, defaults, read)),
+        ),
+    };
+    let is_infeasible = status.is_resize_infeasible();
+    if let Some(reported) = reported {
+        if is_infeasible {
+            sum.clear();
+        }
+        reported.iter().for_each(|list| raise(&mut sum, list));
+    }
+
+    let mut pod_level: ResourceList = pod_level_requests(spec).map(|(n, q)| (n.clone(), *q)).collect();
+    if let Some(resources) = status.resources.as_ref().filter(|_| !pod_level.is_empty()) {
+        if is_infeasible {
+            pod_level.clear();
+        }
+        raise(&mut pod_level, &resources.requests);
+        raise(&mut pod_level, status.allocated_resources.as_ref().unwrap_or(&ResourceList::new()));
+    }
+    sum.extend(pod_level.into_iter().filter(|(name, _)| is_pod_level_resource(name)));
+    add(&mut sum, &spec.overhead);
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Milli-CPU of a pod with one container that requests one CPU.
+    fn milli_cpu(pod_level: Value, status: Value) -> i64 {
+        let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]);
+        let pod = json!({"spec": {"containers": containers, "resources": pod_level, "overhead": {"cpu": "10m"}}, "status": status});
+        PodRequests::of(&serde_json::from_value(pod).unwrap()).milli_cpu
+    }
+
+    #[test]
+    fn a_resized_pod_requests_the_most_of_desired_allocated_and_actuated() {
+        let cpu = |cpu: &str| json!({"cpu": cpu});
+        let status = |allocated: Value, actuated: Value| json!([{"name": "c", "allocatedResources": allocated, "resources": actuated}]);
+        let pending =
+            |reason: &str| json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+        let requests = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        for (pod_level, pod_status, expected) in [
+            (json!(null), json!({}), 1010),
+            (json!(null), json!({"containerStatuses": status(cpu("2"), json!(null))}), 2010),
+            (json!(null), json!({"containerStatuses": status(cpu("500m"), requests("2"))}), 2010),
+            (json!(null), json!({"containerStatuses": status(cpu("500m"), requests("500m"))}), 1010),
+            // The specification does not count while the resize is infeasible, and does while it is deferred.
+            (
+                json!(null),
+                json!({"containerStatuses": status(cpu("500m"), requests("600m")), "conditions": pending("Infeasible")}),
+                610,
+            ),
+            (
+                json!(null),
+                json!({"containerStatuses": status(cpu("500m"), requests("600m")), "conditions": pending("Deferred")}),
+                1010,
+            ),
+            // Another container's status does not matter.
+            (
+                json!(null),
+                json!({"containerStatuses": [{"name": "d", "allocatedResources": cpu("2")}]}),
+                1010,
+            ),
+            // A pod-level status replaces those of the containers.
+            (
+                json!(null),
+                json!({"containerStatuses": status(cpu("4"), requests("4")), "allocatedResources": cpu("2"), "resources": requests("3")}),
+                3010,
+            ),
+            // Pod-level requests.
+            (requests("3"), json!({}), 3010),
+            (requests("3"), json!({"resources": requests("2"), "allocatedResources": cpu("4")}), 4010),
+            (
+                requests("3"),
+                json!({"resources": requests("2"), "allocatedResources": cpu("2"), "conditions": pending("Infeasible")}),
+                2010,
+            ),
+        ] {
+            assert_eq!(
+                milli_cpu(pod_level.clone(), pod_status.clone()),
+                expected,
+                "{pod_level} {pod_status}"
+            );
+        }
+    }
 }

@@ -36,6 +36,8 @@ impl Outcome {
                 n_running: 0,
                 n_placed: 0,
                 n_unplaced: 0,
+                // The scheduler parks such pods, and their condition says why.
+                n_unsupported: 0,
                 topology_key: topology_key.to_owned(),
                 domains: observed.nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
                 workloads: Vec::new(),

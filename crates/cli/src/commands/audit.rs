@@ -8,7 +8,7 @@ use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
-use crate::render::audit::{self, Audit, Summary};
+use crate::render::audit::{self, Audit, Summary, UnsupportedPod};
 use crate::render::progress;
 
 /// List the violated rules of running pods
@@ -46,6 +46,13 @@ pub struct Args {
 /// Checks the rules of running pods.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut simulation = args.cluster.simulation(false)?;
+    let running = simulation.unsupported_pods().filter(|pod| pod.was_running);
+    let unsupported = running.map(|pod| UnsupportedPod {
+        namespace: pod.pod.metadata.namespace.clone(),
+        name: pod.pod.metadata.name.clone(),
+        fields: pod.unsupported.clone(),
+    });
+    let unsupported: Vec<_> = unsupported.collect();
     let cluster = simulation.cluster();
     let violations = violations(cluster, args.executing_only);
     let executing: Vec<ViolationKey> =
@@ -54,9 +61,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     let remedies = cluster.remedy(&executing, &options);
     let size = (cluster.n_pods(), cluster.n_nodes());
-    let summary = Summary::new(size, &violations, &remedies, evict_without_target);
+    let summary = Summary::new(size, &violations, &remedies, &unsupported, evict_without_target);
     let Remedies { remedies, stays } = remedies;
-    let audit = Audit { violations, remedies, stays, summary, evict_without_target };
+    let audit = Audit { violations, remedies, stays, unsupported, summary, evict_without_target };
     let mut out = output::stdout();
     args.output.write(&mut out, &audit, |out| audit::write(out, &audit))?;
     out.flush()?;

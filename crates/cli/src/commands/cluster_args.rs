@@ -9,6 +9,7 @@ use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
 use super::rules_args::RulesArgs;
+use super::scheduler;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::live::LiveCluster;
@@ -51,6 +52,10 @@ pub struct ClusterArgs {
     context: Option<String>,
     #[command(flatten)]
     rules: RulesArgs,
+    /// Decide pods with this schedulerName, too, by the only profile; can be repeated [default: default-scheduler and berth, or
+    /// the profiles of --config]
+    #[arg(long, value_name = "NAME")]
+    scheduler_name: Vec<String>,
     /// Number of simulated nodes to add if the input has no nodes
     ///
     /// The nodes have the operating system linux, the architecture amd64 and 100Gi of ephemeral storage.
@@ -93,7 +98,8 @@ impl ClusterArgs {
                 output::note(&format!("--nodes is ignored: the input has {}", counted(n, "node")))
             }
         }
-        let settings = self.rules.settings(&inventory.scheduler_configurations)?;
+        let mut settings = self.rules.settings(&inventory.scheduler_configurations)?;
+        scheduler::add_names(&mut settings, &self.scheduler_name)?;
         let simulated_nodes = self.nodes.map(|n_nodes| SimulatedNodes {
             n_nodes: n_nodes as usize,
             n_zones: self.size.zones as usize,

@@ -4,6 +4,7 @@ use berth_api::config::{ClientConnectionConfig, DEFAULT_SCHEDULER_NAME, Profile}
 use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
+use clap::ValueEnum;
 
 use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
@@ -41,6 +42,9 @@ pub struct Args {
     scheduler_name: Vec<String>,
     #[command(flatten)]
     rules: RulesArgs,
+    /// What to do with pods that have fields that Berth does not support
+    #[arg(long, value_enum, default_value_t = Unsupported::Park, value_name = "ACTION")]
+    unsupported: Unsupported,
     /// Number of concurrent bind requests, each over its own connection
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
@@ -52,12 +56,22 @@ pub struct Args {
     log: LogArgs,
 }
 
+/// What the scheduler does with pods that have fields that decide about placement and that Berth does not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Unsupported {
+    /// Do not schedule them; a condition and an event name the fields
+    Park,
+    /// Schedule them without these fields
+    Ignore,
+}
+
 /// Schedules until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let settings = args.rules.settings(&[])?;
     let is_configured = args.rules.is_configured();
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
+    options.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     options.bind_concurrency = args.bind_concurrency.into();
     options.serving = args.serving.options("berth-scheduler")?;
     let process = options.settings.config.process.clone();
@@ -90,15 +104,7 @@ pub fn options(
         names => names.iter().map(String::as_str).collect(),
     };
     if !names.is_empty() {
-        let [profile] = settings.config.profiles.as_slice() else {
-            let profiles: Vec<_> =
-                settings.config.profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
-            return Err(CliError::Usage(format!(
-                "--scheduler-name requires a configuration with one profile, but it has several ({}): remove the option or the \
-                 other profiles",
-                profiles.join(", ")
-            )));
-        };
+        let profile = only_profile(&settings).map_err(CliError::Usage)?;
         let named = |name: &str| Profile { scheduler_name: name.to_owned(), ..profile.clone() };
         settings.config.profiles = names.into_iter().map(named).collect();
     } else if let Some(profile) = alias(&settings) {
@@ -119,6 +125,37 @@ fn rate_limit(connection: &ClientConnectionConfig) -> Option<RateLimit> {
     // As in client-go: the default burst.
     let burst = connection.burst.unwrap_or(100);
     connection.qps.map(|qps| RateLimit { qps, burst })
+}
+
+/// Adds profiles with these scheduler names, and with the name `berth`, to those of the settings: copies of the only
+/// profile.
+///
+/// # Errors
+/// Names without a profile are given, and the configuration has several profiles.
+pub fn add_names(settings: &mut Settings, names: &[String]) -> Result<(), CliError> {
+    let base = only_profile(settings).cloned();
+    settings.config.profiles.extend(alias(settings));
+    for name in names {
+        if settings.config.profile(name).is_none() {
+            let profile = base.as_ref().map_err(|error| CliError::Usage(error.clone()))?;
+            settings.config.profiles.push(Profile { scheduler_name: name.clone(), ..profile.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The only profile, or what is wrong.
+fn only_profile(settings: &Settings) -> Result<&Profile, String> {
+    let profiles = &settings.config.profiles;
+    if let [profile] = profiles.as_slice() {
+        return Ok(profile);
+    }
+    let names: Vec<_> = profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
+    Err(format!(
+        "--scheduler-name requires a configuration with one profile, but it has several ({}): remove the option or the \
+         other profiles",
+        names.join(", ")
+    ))
 }
 
 /// A copy of the default profile with the name `berth`, unless the configuration has a profile of that name.
@@ -145,6 +182,22 @@ mod tests {
         let named = |name: &&str| Profile { scheduler_name: (*name).to_owned(), ..profile.clone() };
         settings.config.profiles = names.iter().map(named).collect();
         settings
+    }
+
+    #[test]
+    fn a_simulation_adds_the_names_given_and_berth() {
+        let added = |mut settings: Settings, names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|n| (*n).to_owned()).collect();
+            add_names(&mut settings, &names).map_err(|e| e.to_string())?;
+            Ok::<_, String>(
+                settings.config.profiles.into_iter().map(|p| p.scheduler_name).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(added(Settings::default(), &[]).unwrap(), ["default-scheduler", "berth"]);
+        assert_eq!(added(Settings::default(), &["a"]).unwrap(), ["default-scheduler", "berth", "a"]);
+        assert_eq!(added(with_profiles(&["x"]), &["a", "x"]).unwrap(), ["x", "a"]);
+        assert_eq!(added(with_profiles(&["x", "y"]), &["y"]).unwrap(), ["x", "y"]);
+        assert!(added(with_profiles(&["x", "y"]), &["a"]).unwrap_err().contains("(x, y)"));
     }
 
     #[test]

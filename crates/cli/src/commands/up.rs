@@ -24,6 +24,7 @@ use super::admission_args::{self, AdmissionArgs};
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
 use super::rules_args::RulesArgs;
+use super::scheduler::Unsupported;
 use super::server_args::ServerArgs;
 use super::{enforcer, scheduler};
 use crate::ExitStatus;
@@ -88,6 +89,9 @@ pub struct Args {
     /// --config]
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
+    /// What to do with pods that have fields that Berth does not support
+    #[arg(long, value_enum, default_value_t = Unsupported::Park, value_name = "ACTION")]
+    unsupported: Unsupported,
     /// Do not run the enforcer
     #[arg(long)]
     no_enforcer: bool,
@@ -157,12 +161,13 @@ async fn up(
 ) -> Result<ExitStatus, CliError> {
     let Input { settings, is_configured, dump, manifests } = input;
     let names = &args.scheduler_name;
-    let scheduler = scheduler::options(
+    let mut scheduler = scheduler::options(
         settings.clone(),
         names,
         is_configured,
         &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
     )?;
+    scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     let mut server = args.server.options(settings.extensions);
     let follows = args.admission.put_into(&mut server, settings.extensions)?;
     let server = ApiServer::start(server).await?;

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use berth_api::object::support::unsupported_message;
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
 use super::names::{abbreviated, counted, grouped};
+use super::placement::write_unsupported;
 use super::table::{Cell, Table};
 use crate::output::{BAD, BOLD, DIM, GOOD};
 
@@ -23,11 +25,34 @@ pub struct Audit {
     pub remedies: Vec<Remedy>,
     /// Violated rules required during execution that cause no eviction.
     pub stays: Vec<Stays>,
+    /// Running pods with fields that Berth does not support: the enforcer does not evict them.
+    pub unsupported: Vec<UnsupportedPod>,
     /// Counts.
     pub summary: Summary,
     /// Whether pods are evicted even where no feasible node exists.
     #[serde(skip)]
     pub evict_without_target: bool,
+}
+
+/// A running pod with fields that decide about placement and that Berth does not support.
+#[derive(Debug, Serialize)]
+pub struct UnsupportedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Paths of the fields.
+    pub fields: Vec<String>,
+}
+
+impl Audit {
+    /// The unsupported fields of the pod that would be evicted.
+    fn unsupported_fields(&self, remedy: &Remedy) -> Option<&[String]> {
+        let is_it = |pod: &&UnsupportedPod| {
+            (&pod.namespace, &pod.name) == (&remedy.victim.namespace, &remedy.victim.name)
+        };
+        self.unsupported.iter().find(is_it).map(|pod| pod.fields.as_slice())
+    }
 }
 
 /// Counts of an audit.
@@ -46,6 +71,8 @@ pub struct Summary {
     n_evictions: usize,
     /// Victims without a feasible node; they are evicted only with `evict_without_target`.
     n_without_target: usize,
+    /// Running pods with fields that Berth does not support.
+    n_unsupported: usize,
 }
 
 impl Summary {
@@ -54,19 +81,23 @@ impl Summary {
         (n_pods, n_nodes): (usize, usize),
         violations: &[Violation],
         found: &Remedies,
+        unsupported: &[UnsupportedPod],
         evict_without_target: bool,
     ) -> Summary {
         let pods: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
-        let n_without_target =
-            found.remedies.iter().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
+        let unsupported_keys: BTreeSet<_> = unsupported.iter().map(|p| (&p.namespace, &p.name)).collect();
+        let is_supported = |r: &&Remedy| !unsupported_keys.contains(&(&r.victim.namespace, &r.victim.name));
+        let victims = || found.remedies.iter().filter(is_supported);
+        let n_without_target = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
         Summary {
             n_nodes,
             n_pods,
             n_pods_with_violations: pods.len(),
             n_violations: violations.len(),
             n_executing_violations: violations.iter().filter(|v| v.required_during_execution).count(),
-            n_evictions: found.remedies.len() - if evict_without_target { 0 } else { n_without_target },
+            n_evictions: victims().count() - if evict_without_target { 0 } else { n_without_target },
             n_without_target,
+            n_unsupported: unsupported.len(),
         }
     }
 }
@@ -93,7 +124,8 @@ pub fn write(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     if !audit.violations.is_empty() {
         writeln!(out)?;
     }
-    write_summary(out, &audit.summary, audit.evict_without_target)
+    write_summary(out, &audit.summary, audit.evict_without_target)?;
+    write_unsupported(out, audit.summary.n_unsupported)
 }
 
 /// Writes what the enforcer would do about a rule.
@@ -102,6 +134,14 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
     let owner = format!("{}/{}", key.namespace, key.name);
     for remedy in audit.remedies.iter().filter(|r| r.cures.contains(key)) {
         let victim = if named(remedy) == owner { "the pod".to_owned() } else { named(remedy) };
+        if let Some(fields) = audit.unsupported_fields(remedy) {
+            let why = unsupported_message(fields);
+            writeln!(
+                out,
+                "      {BAD}required during execution{BAD:#}: the enforcer would not evict {victim}: {why}"
+            )?;
+            continue;
+        }
         match &remedy.target {
             Target::Node(node) => {
                 writeln!(
@@ -137,6 +177,9 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     for remedy in &audit.remedies {
         let victim = &remedy.victim;
         let target = match &remedy.target {
+            _ if audit.unsupported_fields(remedy).is_some() => {
+                Cell::styled("<unsupported>: not evicted", DIM)
+            }
             Target::Node(node) => Cell::styled(node, GOOD),
             Target::Nowhere(_) if audit.evict_without_target => Cell::styled("<none>", BAD),
             Target::Nowhere(_) => Cell::styled("<none>: not evicted", DIM),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use berth_api::object::support::unsupported_message;
 use berth_engine::{
     Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
     Verdict, Witness,
@@ -27,8 +28,15 @@ pub fn write(
     only: Option<&str>,
     is_node_known: bool,
 ) -> io::Result<()> {
-    let PodExplanation { explanation, dialect_notes, hints } = explained;
+    let PodExplanation { explanation, dialect_notes, unsupported, hints } = explained;
     write_outcome(out, explanation)?;
+    if !unsupported.is_empty() {
+        writeln!(
+            out,
+            "{ATTENTION}{}: ignored in this explanation{ATTENTION:#}",
+            unsupported_message(unsupported)
+        )?;
+    }
     write_running(out, explanation, is_node_known)?;
     write_terms(out, explanation)?;
     match only {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::explanation;
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
-use crate::output::{BAD, BOLD, DIM, GOOD};
+use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// Maximum number of domains with a column each.
@@ -146,7 +146,7 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
 }
 
 fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    let Summary { n_nodes, n_running, n_placed, n_unplaced, .. } = summary;
+    let Summary { n_nodes, n_running, n_placed, n_unplaced, n_unsupported, .. } = summary;
     let style = if *n_unplaced == 0 { GOOD } else { BAD };
     let running = if *n_running > 0 { format!("{} running, ", grouped(*n_running)) } else { String::new() };
     writeln!(
@@ -156,5 +156,18 @@ fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         grouped(*n_placed),
         grouped(*n_unplaced),
         counted(*n_nodes, "node"),
-    )
+    )?;
+    write_unsupported(out, *n_unsupported)
+}
+
+/// Writes how many pods have unsupported fields, if any.
+pub fn write_unsupported(out: &mut impl Write, n_pods: usize) -> io::Result<()> {
+    match n_pods {
+        0 => Ok(()),
+        n => writeln!(
+            out,
+            "{ATTENTION}{} with fields that Berth does not support{ATTENTION:#}",
+            counted(n, "pod")
+        ),
+    }
 }

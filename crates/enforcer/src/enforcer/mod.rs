@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::DeviceResources;
 use berth_client::Backoff;
 use berth_client::component::Sidecars;
 use berth_client::delegated::DelegatedAuthorizer;
@@ -77,6 +78,7 @@ struct Enforcer {
     cluster: Cluster,
     mirror: Mirror,
     pods: Pods,
+    devices: DeviceResources,
     /// Whether all sources were listed once. Before that, violations mean nothing.
     is_complete: bool,
     leadership: Leadership,
@@ -170,6 +172,7 @@ pub(crate) async fn start(
         cluster,
         mirror,
         pods: Pods::default(),
+        devices: DeviceResources::default(),
         is_complete: false,
         // Without an election, there is no beginning of a leadership after which pods are listed again.
         led_before: elector.is_none(),

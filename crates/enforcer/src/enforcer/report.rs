@@ -1,6 +1,7 @@
 //! Events: why a pod is evicted, and why a due pod is not. Each reason is reported once, until it changes.
 
 use berth_api::object::Pod;
+use berth_api::object::support::unsupported_message;
 use berth_client::call::CallError;
 use berth_client::events::{EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
@@ -86,6 +87,12 @@ impl Enforcer {
             "no_target",
             &format!("Not evicted: no feasible node: {why}"),
         );
+    }
+
+    pub(super) fn report_unsupported(&mut self, remedy: &Remedy, workload: &Workload, fields: &[String]) {
+        let why =
+            format!("Not evicted: {}, so it is not known where the pod fits", unsupported_message(fields));
+        self.report_not_evicted(remedy, workload, "unsupported", &why);
     }
 
     pub(super) fn report_delayed(&mut self, remedy: &Remedy, workload: &Workload, throttled: &Throttled) {

@@ -138,6 +138,12 @@ impl Enforcer {
             }
             // Deleted or replaced since.
             let Some(victim) = self.victim(&remedy) else { continue };
+            let unsupported = self.unsupported_fields(&remedy);
+            if !unsupported.is_empty() {
+                delays.add("unsupported", look_again);
+                self.report_unsupported(&remedy, &victim.workload, &unsupported);
+                continue;
+            }
             if let Target::Nowhere(why) = &remedy.target
                 && !self.options.evict_without_target
             {
@@ -159,6 +165,12 @@ impl Enforcer {
             candidates.push((remedy, victim));
         }
         candidates
+    }
+
+    /// The fields of a victim that decide where it fits and that Berth does not support.
+    fn unsupported_fields(&self, remedy: &Remedy) -> Vec<String> {
+        let pod = self.pods.get(&remedy.victim.namespace, &remedy.victim.name);
+        pod.map(|pod| pod.suspect.unsupported(&self.devices)).unwrap_or_default()
     }
 
     fn victim(&self, remedy: &Remedy) -> Option<Victim> {

@@ -179,3 +179,21 @@ async fn a_dry_run_writes_nothing() {
     assert!(!proxy.forwarded().is_empty() && world.events().await.is_empty());
     assert_eq!(world.journal.ended().len(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_with_unsupported_fields_are_not_evicted() {
+    let world = World::start(2, 1).await;
+    let enforcer = world.enforce(hasty()).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    let claims = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    let bound = with(pod("web", "web"), "nodeName", json!("node-1"));
+    world.run(with(on_nodes_with(bound, "disk", "ssd"), "resourceClaims", claims)).await;
+    enforcer.until("aware of it", |s| s.n_pods == 1).await;
+    world.label_node("node-2", "disk", json!("ssd")).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    enforcer.until("holding it", |s| s.held.get("unsupported") == Some(&1)).await;
+    let event = world.until_event("Pod", "web", "EvictionHeld").await;
+    assert!(event["note"].as_str().unwrap().contains("does not support spec.resourceClaims"), "{event}");
+    assert_eq!((world.journal.n_ended("web"), enforcer.shows().n_evicted), (0, 0));
+    enforcer.stopped().await;
+}

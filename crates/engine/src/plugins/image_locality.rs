@@ -32,12 +32,14 @@ impl ImageLocality<'_> {
 
 impl Scorer for ImageLocality<'_> {
     fn score(&self, node: NodeRef<'_>) -> i64 {
-        let images = &self.context.rule_set.images;
-        if node.record.images.is_empty() || images.is_empty() {
+        let rule_set = self.context.rule_set;
+        let n_containers = rule_set.rules().images.len();
+        if node.record.images.is_empty() || n_containers == 0 {
             return 0;
         }
-        let sum: i64 = images.iter().filter_map(|i| self.scaled_bytes(node, *i)).sum();
-        let max_threshold = MAX_CONTAINER_THRESHOLD * images.len() as i64;
+        let sum: i64 = rule_set.images.iter().filter_map(|i| self.scaled_bytes(node, *i)).sum();
+        // Images of volumes count in the sum, and not in the threshold.
+        let max_threshold = MAX_CONTAINER_THRESHOLD * n_containers as i64;
         let sum = sum.clamp(MIN_THRESHOLD, max_threshold);
         MAX_NODE_SCORE * (sum - MIN_THRESHOLD) / (max_threshold - MIN_THRESHOLD)
     }

@@ -17,6 +17,7 @@ use crate::verdict::{Rejection, Verdict};
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources;
@@ -133,6 +134,7 @@ pub(crate) fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn
         Plugin::NodeResourcesFit => node_resources::filter(context),
         Plugin::PodTopologySpread => pod_topology_spread::filter(context),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(context),
+        Plugin::NodeDeclaredFeatures => node_declared_features::filter(context),
         Plugin::SchedulingGates
         | Plugin::PrioritySort
         | Plugin::NodeResourcesBalancedAllocation

@@ -32,6 +32,7 @@ pub(crate) struct NodeParts {
     pub(crate) taints: bool,
     pub(crate) allocatable: bool,
     pub(crate) unschedulable: bool,
+    pub(crate) declared_features: bool,
     /// Not a change: whether pods were on it.
     pub(crate) has_pods: bool,
 }
@@ -39,7 +40,7 @@ pub(crate) struct NodeParts {
 impl NodeParts {
     /// Whether anything changed that rules look at.
     pub(crate) fn any(self) -> bool {
-        self.labels || self.taints || self.allocatable || self.unschedulable
+        self.labels || self.taints || self.allocatable || self.unschedulable || self.declared_features
     }
 }
 

@@ -55,7 +55,7 @@ impl State {
         let rules = &key.rules;
         let symbols = &mut self.symbols;
         let requests = Resources::of_pod(symbols, &rules.requests);
-        let images = rules.images.iter().map(|i| symbols.intern(i)).collect();
+        let images = rules.images.iter().chain(&rules.image_volumes).map(|i| symbols.intern(i)).collect();
         let node_selector =
             rules.node_selector.iter().map(|(k, v)| (symbols.intern(k), symbols.intern(v))).collect();
         let required_node_affinity = rules

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::ResourceList;
-use berth_api::rules::{HostPort, PodRequests, TaintEffect};
+use berth_api::rules::{HostPort, NodeFeatures, PodRequests, TaintEffect};
 use rustc_hash::FxHashMap;
 
 use super::image::NodeImages;
@@ -102,6 +102,7 @@ pub(crate) struct NodeRecord {
     pub(crate) name: Symbol,
     pub(crate) labels: Labels,
     pub(crate) unschedulable: bool,
+    pub(crate) declared_features: NodeFeatures,
     pub(crate) taints: Box<[TaintRecord]>,
     pub(crate) allocatable: Arc<Allocatable>,
     pub(crate) allocatable_id: Id<Arc<Allocatable>>,

@@ -59,6 +59,7 @@ pub(crate) struct RuleSet {
     /// Matchers, counters and topologies that it uses.
     pub(super) uses: Box<[Use]>,
     pub(crate) requests: Resources,
+    /// Of containers, then of volumes.
     pub(crate) images: Box<[Symbol]>,
     pub(crate) node_selector: Box<[(Symbol, Symbol)]>,
     pub(crate) required_node_affinity: Box<[NodeSelectorMatcher]>,

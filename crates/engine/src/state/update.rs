@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use berth_api::object::{Namespace, Node, Pod, Service};
-use berth_api::rules::{Requirement, Selector, TaintEffect};
+use berth_api::rules::{NodeFeatures, Requirement, Selector, TaintEffect};
 
 use super::State;
 use super::change::{Change, NodeParts, PodAt, TrackedChange};
@@ -135,6 +135,7 @@ impl State {
                 taints: before.taints != record.taints,
                 allocatable: before.allocatable_id != record.allocatable_id,
                 unschedulable: before.unschedulable != record.unschedulable,
+                declared_features: before.declared_features != record.declared_features,
                 has_pods: !before.pods.is_empty(),
             };
             if before.images != record.images {
@@ -198,6 +199,7 @@ impl State {
             name,
             labels,
             unschedulable: node.spec.unschedulable,
+            declared_features: NodeFeatures::declared(&node.status.declared_features),
             taints,
             allocatable: self.allocatables.get(allocatable_id).clone(),
             allocatable_id,

@@ -107,6 +107,7 @@ fn is_like(a: &NodeRecord, b: &NodeRecord) -> bool {
         name: _,
         labels: _,
         unschedulable,
+        declared_features,
         taints,
         allocatable: _,
         allocatable_id,
@@ -118,6 +119,7 @@ fn is_like(a: &NodeRecord, b: &NodeRecord) -> bool {
         pods,
     } = a;
     (*unschedulable, *allocatable_id, pods.len()) == (b.unschedulable, b.allocatable_id, b.pods.len())
+        && *declared_features == b.declared_features
         && (*non_zero_milli_cpu, *non_zero_memory) == (b.non_zero_milli_cpu, b.non_zero_memory)
         && *requested == b.requested
         && (taints, images, ports) == (&b.taints, &b.images, &b.ports)

@@ -176,3 +176,22 @@ fn a_pod_set_again_unchanged_is_no_change() {
     cluster.remove_pod("default", "x");
     assert!(cluster.take_changes().is_empty());
 }
+
+#[test]
+fn a_pod_wakes_when_a_running_pod_is_resized_to_less() {
+    check(
+        "node a cpu=2\npod default/x on a cpu=1 allocated:cpu=2\npod default/p cpu=1",
+        &["pod default/x on a cpu=1 allocated:cpu=1", "pod default/x on a cpu=2 allocated:cpu=1 infeasible"],
+        &["pod default/x on a cpu=1 allocated:cpu=1500m", "pod default/x on a cpu=3 allocated:cpu=1"],
+    );
+}
+
+#[test]
+fn a_pod_wakes_when_a_node_declares_the_feature_that_it_requires() {
+    let feature = "feature:RestartAllContainersOnContainerExits";
+    check(
+        "node a cpu=2\npod default/p restarts-all",
+        &[&format!("node a cpu=2 {feature}"), &format!("node b {feature}")],
+        &["node a cpu=4", "node b feature:UserNamespacesHostNetworkSupport"],
+    );
+}

@@ -52,7 +52,7 @@ impl Agent {
         let node = self.nodes.get(node).view.as_ref()?.to_node();
         let allocatable = node.status.allocatable.unwrap_or_default();
         let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
-        let requests = PodRequests::of(&pod.to_placed().spec);
+        let requests = PodRequests::of(&pod.to_placed());
         let (cpu, memory) = (of("cpu").millis(), of("memory").units());
         let why = if requests.memory > memory {
             format!("memory, requested: {}, capacity: {memory}", requests.memory)

@@ -88,6 +88,7 @@ impl NodeView {
                 allocatable: status.allocatable,
                 capacity: status.capacity,
                 images: status.images.unwrap_or_default(),
+                ..berth_api::object::NodeStatus::default()
             },
         }
     }

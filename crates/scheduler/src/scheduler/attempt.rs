@@ -36,6 +36,9 @@ impl Scheduler {
     }
 
     fn decide(&mut self, id: PodId) {
+        if self.park_if_unsupported(id) {
+            return;
+        }
         let Some(key) = self.group_key(id) else { return };
         let now = Instant::now();
         let epoch = self.cluster.signature_epoch();

@@ -56,6 +56,10 @@ impl FailureEvents {
         self.failed(pod, format!("binding to node {node}: {error}"));
     }
 
+    pub(super) fn parked(&self, pod: &Pod, message: String) {
+        self.failed(pod, message);
+    }
+
     fn unschedulable(&self, pod: &Pod, message: &str, bottleneck: Option<&str>) {
         self.failed(
             pod,

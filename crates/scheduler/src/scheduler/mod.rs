@@ -9,12 +9,14 @@ mod pod_status;
 mod queued_pods;
 mod reporter;
 mod unschedulable;
+mod unsupported;
 mod watch_events;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::config::Plugin;
+use berth_api::object::DeviceResources;
 use berth_client::component::Sidecars;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::events::{EventRecorder, RecorderOptions};
@@ -80,6 +82,7 @@ struct Scheduler {
     queue: Queue<GroupKey, GroupFailure>,
     pods: QueuedPods,
     budgets: Budgets,
+    devices: DeviceResources,
     leadership: Leadership,
     led_before: bool,
     binds: BindWorkers,
@@ -154,6 +157,7 @@ pub(crate) async fn start(
         }),
         pods: QueuedPods::default(),
         budgets: Budgets::default(),
+        devices: DeviceResources::default(),
         // Without an election, there is no beginning of a leadership after which pods are listed again.
         led_before: elector.is_none(),
         binds: BindWorkers::start(options.bind_concurrency.max(1), binder, &completed),

@@ -168,3 +168,29 @@ async fn a_pod_unschedulable_for_long_is_retried_without_an_event() {
     assert_eq!(world.node_of("second").await, "");
     scheduler.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_with_unsupported_fields_is_parked_unless_they_are_ignored() {
+    let world = World::start().await;
+    world.nodes(1, 1, 5).await;
+    let scheduler = world.schedule(impatient()).await;
+    let mut claiming = pod("claiming", "x");
+    claiming["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    world.pod(claiming).await;
+    let condition = world.until_refused("claiming").await;
+    assert_eq!(condition["reason"], "Unschedulable");
+    let message = "Berth does not support spec.resourceClaims: the pod is not scheduled";
+    assert_eq!(condition["message"], message);
+    let event = world.until_event("claiming", "FailedScheduling").await;
+    assert_eq!(event["note"], message);
+    // Pods that are equal but for the field are scheduled, and a change of the cluster does not help the parked one.
+    world.pod(pod("plain", "x")).await;
+    world.until_bound("plain").await;
+    world.node("n1", "z0", 5).await;
+    scheduler.until("parked", |s| s.n_bound == 1 && s.n_nodes == 2 && s.queue.gated == 1).await;
+    scheduler.stopped().await;
+
+    let scheduler = world.schedule(SchedulerOptions { ignore_unsupported: true, ..impatient() }).await;
+    world.until_bound("claiming").await;
+    scheduler.stopped().await;
+}

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
 use berth_api::expand::{OwnerSelector, expand};
-use berth_api::object::{Pod, PriorityClass};
+use berth_api::object::support::{unsupported_fields, unsupported_message};
+use berth_api::object::{DeviceResources, Pod, PriorityClass};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, Outcome};
@@ -75,7 +76,11 @@ impl Simulation {
             warnings: Vec::new(),
             workloads: workloads.top_level,
             node_labels: BTreeMap::new(),
+            device_resources: DeviceResources::default(),
         };
+        for class in &inventory.device_classes {
+            simulation.device_resources.set(&class.object);
+        }
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
         let classes: Vec<_> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
         simulation.add_pods(pods, &classes, &mut invalid);
@@ -202,6 +207,14 @@ impl Simulation {
             self.queue.push(self.pods.len());
             Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }
         };
-        self.pods.push(SimulatedPod { pod, workload, raw, was_running, outcome });
+        let unsupported = unsupported_fields(&pod.spec, &self.device_resources);
+        if !unsupported.is_empty() {
+            self.warnings.push(format!(
+                "Pod {}: {}: ignored in the result",
+                pod.key(),
+                unsupported_message(&unsupported)
+            ));
+        }
+        self.pods.push(SimulatedPod { pod, workload, raw, was_running, outcome, unsupported });
     }
 }

@@ -1,9 +1,11 @@
 //! Random nodes, namespaces, services, workloads and pods.
 
 use berth_api::admission::{default_pod, merge_label_keys};
+use berth_api::object::volume::{ImageVolume, Volume};
 use berth_api::object::{
-    Condition, Container, ContainerImage, ContainerPort, LabelSelector, Namespace, Node, OwnerReference, Pod,
-    PodDisruptionBudget, ResourceList, ResourceRequirements, Service, StringMap, Taint, Toleration,
+    Condition, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
+    LabelSelector, Namespace, Node, OwnerReference, Pod, PodDisruptionBudget, ResourceList,
+    ResourceRequirements, Service, StringMap, Taint, Toleration,
 };
 use berth_api::quantity::Quantity;
 
@@ -17,6 +19,7 @@ const APPS: [&str; 3] = ["web", "db", "cache"];
 const WORKLOADS: [&str; 2] = ["one", "two"];
 const IMAGES: [&str; 3] = ["registry.example/web:1", "registry.example/db", "cache:2"];
 const GPU: &str = "example.com/gpu";
+const FEATURES: [&str; 2] = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"];
 
 fn quantity(text: &str) -> Quantity {
     Quantity::parse(text).expect("a quantity of the vocabulary")
@@ -83,7 +86,10 @@ fn draw_node_part(random: &mut Random, node: &mut Node, part: usize) {
             }
             node.status.allocatable = (!random.chance(3)).then_some(list);
         }
-        3 => node.spec.unschedulable = random.chance(10),
+        3 => {
+            node.spec.unschedulable = random.chance(10);
+            node.status.declared_features = random.words(&FEATURES, 0, 2);
+        }
         _ => {
             node.status.images.clear();
             for name in ["registry.example/web:1", "registry.example/db:latest", "cache:2"] {
@@ -189,6 +195,9 @@ pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
         .then(|| format!("2026-01-01T00:00:0{}Z", random.below(10)))
         .and_then(|time| time.parse().ok());
     draw_containers(random, &mut pod);
+    if random.chance(8) {
+        draw_resize(random, &mut pod);
+    }
     while random.chance(30) {
         let exists = random.chance(50);
         pod.spec.tolerations.push(Toleration {
@@ -224,6 +233,17 @@ fn draw_containers(random: &mut Random, pod: &mut Pod) {
         }
     }
     if random.chance(10) {
+        let image = ImageVolume { reference: random.word(&IMAGES) };
+        pod.spec.volumes.push(Volume { name: "image".to_owned(), image: Some(image), ..Volume::default() });
+    }
+    if random.chance(5) {
+        (pod.spec.host_network, pod.spec.host_users) = (true, Some(false));
+    }
+    if random.chance(5) {
+        let rule = ContainerRestartRule { action: "RestartAllContainers".to_owned() };
+        pod.spec.containers[0].restart_policy_rules.push(rule);
+    }
+    if random.chance(10) {
         pod.spec.overhead.insert("cpu".to_owned(), quantity("50m"));
         pod.spec.overhead.insert("memory".to_owned(), quantity("100Mi"));
     }
@@ -231,6 +251,36 @@ fn draw_containers(random: &mut Random, pod: &mut Pod) {
     if pod.spec.containers.len() == 1 && pod.spec.init_containers.is_empty() && random.chance(10) {
         let requests = ResourceList::from([("cpu".to_owned(), quantity(&random.word(&["2", "3"])))]);
         pod.spec.resources = Some(ResourceRequirements { requests, ..ResourceRequirements::default() });
+    }
+}
+
+/// The resources of a pod while it is resized.
+fn draw_resize(random: &mut Random, pod: &mut Pod) {
+    fn amounts(random: &mut Random) -> ResourceList {
+        ResourceList::from([("cpu".to_owned(), quantity(&random.word(&["50m", "500m", "2"])))])
+    }
+    let status = &mut pod.status;
+    for container in pod.spec.containers.iter().chain(&pod.spec.init_containers) {
+        status.container_statuses.push(ContainerStatus {
+            name: container.name.clone(),
+            allocated_resources: random.chance(60).then(|| amounts(random)),
+            resources: random.chance(60).then(|| ResourceRequirements {
+                requests: amounts(random),
+                ..ResourceRequirements::default()
+            }),
+        });
+    }
+    status.allocated_resources = random.chance(20).then(|| amounts(random));
+    status.resources = random
+        .chance(20)
+        .then(|| ResourceRequirements { requests: amounts(random), ..ResourceRequirements::default() });
+    if random.chance(50) {
+        status.conditions.push(Condition {
+            condition_type: "PodResizePending".to_owned(),
+            status: "True".to_owned(),
+            reason: random.word(&["Infeasible", "Deferred"]),
+            ..Condition::default()
+        });
     }
 }
 

@@ -7,9 +7,9 @@ use berth_api::object::{Node, Pod};
 
 use super::{
     Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation,
-    image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_unschedulable,
-    node_volume_limits, preemption, resources_fit, taint_toleration, topology_spread, volume_binding,
-    volume_restrictions, volume_zone,
+    image_locality, inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
+    node_unschedulable, node_volume_limits, preemption, resources_fit, taint_toleration, topology_spread,
+    volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Decides about an admitted pod.
@@ -173,6 +173,7 @@ fn verdict(q: Question, plugin: &str, node: &Node) -> Result<Verdict, String> {
         "VolumeZone" => volume_zone::filter(q, node),
         "PodTopologySpread" => topology_spread::filter(q, node),
         "InterPodAffinity" => inter_pod_affinity::filter(q, node),
+        "NodeDeclaredFeatures" => node_declared_features::filter(q, node),
         _ => Ok(()),
     })
 }

@@ -14,7 +14,10 @@ pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
     let containers: Vec<&Container> =
         q.pod.spec.init_containers.iter().chain(&q.pod.spec.containers).collect();
     let score = |node: &&Node| {
-        let bytes = containers.iter().map(|c| spread_bytes(q, node, &c.image)).fold(0, i64::saturating_add);
+        let volumes =
+            q.pod.spec.volumes.iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_str());
+        let images = containers.iter().map(|c| c.image.as_str()).chain(volumes);
+        let bytes = images.map(|image| spread_bytes(q, node, image)).fold(0, i64::saturating_add);
         let max = MAX_BYTES_PER_CONTAINER * containers.len() as i64;
         MAX_NODE_SCORE * (bytes.min(max).max(MIN_BYTES) - MIN_BYTES) / (max - MIN_BYTES)
     };

@@ -1,6 +1,6 @@
 //! The requests of a pod and the resources of a node.
 
-use berth_api::object::{Node, Pod, ResourceList};
+use berth_api::object::{Container, Node, Pod, PodStatus, ResourceList};
 use berth_api::quantity::Quantity;
 
 /// Default CPU request of a container for scoring, in milli-CPU.
@@ -18,16 +18,75 @@ pub fn scoring_defaults() -> ResourceList {
 
 /// A pod's requests: the maximum of its containers and its init containers, or its pod-level requests, plus overhead.
 ///
-/// `missing` are the defaults of missing container requests.
+/// Of the specification, the resources that the node has reserved and those in force, the maximum counts; the
+/// specification does not count if the node found it infeasible. `missing` are the defaults of missing container
+/// requests.
 pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
+    let infeasible = pod
+        .status
+        .conditions
+        .iter()
+        .any(|c| c.condition_type == "PodResizePending" && c.reason == "Infeasible");
+    let nothing = ResourceList::new();
+    let spec = |container: &Container| container.resources.requests.clone();
+    let fallback = |container: &Container| if infeasible { ResourceList::new() } else { spec(container) };
+    let status = |container: &Container| {
+        let PodStatus { container_statuses, init_container_statuses, .. } = &pod.status;
+        container_statuses.iter().chain(init_container_statuses).find(|s| s.name == container.name).cloned()
+    };
+    let allocated = |container: &Container| {
+        status(container).and_then(|s| s.allocated_resources).unwrap_or_else(|| fallback(container))
+    };
+    let actuated = |container: &Container| {
+        let in_force = status(container).and_then(|s| s.resources).map(|r| r.requests);
+        in_force.filter(|r| !r.is_empty()).unwrap_or_else(|| allocated(container))
+    };
+    let mut total = containers_requests(pod, missing, &spec);
+    if infeasible {
+        total.clear();
+    }
+    let pod_actuated = pod.status.resources.as_ref().map(|r| &r.requests);
+    let pod_allocated = pod.status.allocated_resources.as_ref();
+    match (pod_actuated.filter(|r| !r.is_empty()), pod_allocated) {
+        (Some(actuated), Some(allocated)) => {
+            raise(&mut total, actuated);
+            raise(&mut total, allocated);
+        }
+        _ => {
+            raise(&mut total, &containers_requests(pod, missing, &allocated));
+            raise(&mut total, &containers_requests(pod, missing, &actuated));
+        }
+    }
+    let own = pod.spec.resources.as_ref().map(|r| &r.requests).unwrap_or(&nothing);
+    if own.keys().any(|name| is_pod_level_resource(name)) {
+        let mut own = own.clone();
+        if pod.status.resources.is_some() {
+            if infeasible {
+                own.clear();
+            }
+            raise(&mut own, pod_actuated.unwrap_or(&nothing));
+            raise(&mut own, pod_allocated.unwrap_or(&nothing));
+        }
+        own.retain(|name, _| is_pod_level_resource(name));
+        total.extend(own);
+    }
+    add(&mut total, &pod.spec.overhead);
+    total
+}
+
+fn containers_requests(
+    pod: &Pod,
+    missing: &ResourceList,
+    requests_of: &dyn Fn(&Container) -> ResourceList,
+) -> ResourceList {
     let mut running = ResourceList::new();
     for container in &pod.spec.containers {
-        add(&mut running, &with_missing(&container.resources.requests, missing));
+        add(&mut running, &with_missing(&requests_of(container), missing));
     }
     let mut sidecars = ResourceList::new();
     let mut starting = ResourceList::new();
     for container in &pod.spec.init_containers {
-        let requests = with_missing(&container.resources.requests, missing);
+        let requests = with_missing(&requests_of(container), missing);
         let mut now = sidecars.clone();
         add(&mut now, &requests);
         raise(&mut starting, &now);
@@ -37,12 +96,6 @@ pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
         }
     }
     raise(&mut running, &starting);
-    for (name, quantity) in pod.spec.resources.iter().flat_map(|r| &r.requests) {
-        if is_pod_level_resource(name) {
-            running.insert(name.clone(), *quantity);
-        }
-    }
-    add(&mut running, &pod.spec.overhead);
     running
 }
 

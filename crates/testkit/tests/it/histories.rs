@@ -80,6 +80,7 @@ fn histories_reach_every_rule() {
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
             "node(s) didn't satisfy existing pods anti-affinity rules",
+            "node(s) didn't match Pod's required features",
             "an error",
             "TaintToleration",
             "NodeAffinity",

@@ -1,0 +1,45 @@
+//! Features that the pod requires of the kubelet, against those that the node declares.
+
+use berth_api::config::Plugin;
+use berth_api::rules::NodeFeatures;
+
+use super::{Filter, TermInfo};
+use crate::context::{Context, NodeRef};
+use crate::verdict::{Rejection, Status, Verdict};
+
+const REASON: &str = "node(s) didn't match Pod's required features";
+
+struct NodeDeclaredFeatures {
+    required: NodeFeatures,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let required = context.rule_set.rules().required_features;
+    (!required.is_empty()).then(|| Box::new(NodeDeclaredFeatures { required }) as Box<dyn Filter>)
+}
+
+fn describe(feature: &str) -> String {
+    format!("requires nodes that declare the feature {feature}")
+}
+
+impl Filter for NodeDeclaredFeatures {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let rejection =
+            || Rejection::new(Plugin::NodeDeclaredFeatures, Status::UnschedulableAndUnresolvable, REASON);
+        (!self.required.without(node.record.declared_features).is_empty()).then(rejection)
+    }
+
+    fn terms(&self) -> Vec<TermInfo> {
+        let term =
+            |(feature, field): (&str, &str)| TermInfo { term: field.to_owned(), detail: describe(feature) };
+        self.required.iter().map(term).collect()
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let (plugin, status) = (Plugin::NodeDeclaredFeatures, Status::UnschedulableAndUnresolvable);
+        let missing = self.required.without(node.record.declared_features).iter();
+        missing
+            .map(|(feature, field)| Verdict::new(plugin, status, REASON, describe(feature)).term(field))
+            .collect()
+    }
+}

@@ -1,0 +1,33 @@
+//! Pods with fields that decide about placement and that Berth does not support: they are not bound.
+
+use berth_api::object::support::{unsupported_fields, unsupported_message};
+use tokio::time::Instant;
+
+use super::Scheduler;
+use crate::queue::PodId;
+use crate::status::FailureReason;
+
+impl Scheduler {
+    /// Parks a pod with unsupported fields until it changes: like a pod with scheduling gates, it is not decided.
+    /// Returns whether it is parked.
+    pub(super) fn park_if_unsupported(&mut self, id: PodId) -> bool {
+        let Some(queued) = self.pods.get(id).filter(|_| !self.options.ignore_unsupported) else {
+            return false;
+        };
+        let fields = unsupported_fields(&queued.pod.spec, &self.devices);
+        if fields.is_empty() {
+            return false;
+        }
+        let (pod, now) = (queued.pod.clone(), Instant::now());
+        let message = format!("{}: the pod is not scheduled", unsupported_message(&fields));
+        tracing::info!(pod = pod.key(), "{message}");
+        self.queue.gate(id, now);
+        self.metrics.queued("gated", "ScheduleAttemptFailure");
+        self.write_status(id, |status| {
+            status.reason = FailureReason::Unschedulable.as_str().to_owned();
+            status.message.clone_from(&message);
+        });
+        self.events.parked(&pod, message);
+        true
+    }
+}

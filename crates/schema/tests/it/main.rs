@@ -1,0 +1,3 @@
+//! Tests of the types as other crates use them.
+
+mod pod_fields;
