@@ -37,6 +37,8 @@ pub struct Scenario {
     pub pods: Vec<Pod>,
     /// Pods to schedule, in this order.
     pub pending: Vec<Pod>,
+    /// Objects that decide where pods with volumes may run, not yet defaulted.
+    pub objects: Vec<Value>,
     /// Whether pods are used without defaulting and validation.
     pub raw: bool,
     /// Whether an unschedulable pod preempts.
@@ -77,6 +79,8 @@ pub struct Step {
     pub best: Option<Vec<String>>,
     /// The node that the pod was bound to.
     pub chosen: Option<String>,
+    /// What was decided about claims that are not bound yet.
+    pub volumes: Option<RecordedVolumes>,
     /// The message of an unschedulable pod.
     pub message: Option<String>,
     /// The scheduler failed on the pod.
@@ -93,6 +97,17 @@ impl Step {
     pub fn is_full(&self) -> bool {
         self.nodes.is_some() || self.invalid.is_some() || self.pre_filter.is_some() || self.err.is_some()
     }
+}
+
+/// What was decided about the claims of a pod, by their names in its namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RecordedVolumes {
+    /// The volumes that claims are bound to.
+    #[serde(rename = "static")]
+    pub bind: BTreeMap<String, String>,
+    /// Claims whose volumes are provisioned.
+    pub provision: Vec<String>,
 }
 
 /// A validation error as recorded.

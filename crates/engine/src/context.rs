@@ -14,6 +14,8 @@ use crate::state::rule_set::{RuleSet, RuleSetId};
 use crate::state::signature::SignatureId;
 use crate::state::spread::Spread;
 use crate::state::topology::TopologyId;
+use crate::state::volume::{PodVolumes, VolumeDelta};
+use crate::volume::CycleVolumes;
 
 /// The pod of one decision, resolved against the state as it is now.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct CycleState {
     pub(crate) system_spread: bool,
     /// The node it names itself, if any.
     pub(crate) node_name: Option<Arc<str>>,
+    /// Its volumes; none if it has none that matter.
+    pub(crate) volumes: Option<Arc<CycleVolumes>>,
     /// Nominated pods that it must leave room for.
     pub(crate) nominated: NominatedPods,
 }
@@ -42,6 +46,7 @@ impl CycleState {
             spread: state.spread_with_self(pod),
             system_spread: state.has_system_spread(pod),
             node_name: pod.node_name.clone(),
+            volumes: pod.volumes.as_ref().map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes))),
             nominated: NominatedPods::default(),
         }
     }
@@ -87,6 +92,11 @@ impl<'a> NodeRef<'a> {
         NodeRef { id, record, delta: None }
     }
 
+    /// Pods with volumes that it has more or less than the state says.
+    pub(crate) fn volume_delta(&self) -> &'a [(Arc<PodVolumes>, i64)] {
+        self.delta.map_or(&[], |delta| &delta.volumes)
+    }
+
     pub(crate) fn n_pods(self) -> i64 {
         self.delta.map_or(self.record.pods.len() as i64, |delta| delta.n_pods)
     }
@@ -108,6 +118,8 @@ pub(crate) struct CounterDelta {
     pub(crate) matching: SmallVec<[(MatcherId, i64); 4]>,
     /// Pods with a term of required anti-affinity.
     pub(crate) owners: SmallVec<[(MatcherId, TopologyId, i64); 2]>,
+    /// Pods with volumes, if the pod to be placed has volumes.
+    pub(crate) volumes: VolumeDelta,
     /// Pods on the node, all of them.
     pub(crate) n_pods: i64,
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
+use berth_api::object::VolumeDecision;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::context::{Context, CycleState, NodeRef};
@@ -13,8 +14,9 @@ use crate::rejections::{RejectionViews, fit_error};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
-use crate::verdict::Rejection;
+use crate::verdict::{Rejection, Status};
 use crate::view::Views;
+use crate::volume::volume_decision;
 
 /// The result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Outcome {
         /// The score of the node: the sum over the plugins of 0 to 100 times the weight; none for a pod that ran there
         /// before.
         score: Option<i64>,
+        /// How its claims are bound that are not bound yet; none if there is nothing to do.
+        volumes: Option<Box<VolumeDecision>>,
     },
     /// The pod fits on no node now.
     Unschedulable {
@@ -170,8 +174,11 @@ pub(crate) fn decide<T: Default>(
     if let Some(outcome) = pod.held_back() {
         return outcome;
     }
-    if let Some((node, score)) = views.best(state, nominations, pod) {
-        return Outcome::Placed { node: state.node_name(node).to_owned(), score: Some(score) };
+    if pod.volumes.is_some() {
+        return decide_with_volumes(state, views, nominations, pod);
+    }
+    if let Some((node, score)) = views.best(state, nominations, pod, None) {
+        return Outcome::Placed { node: state.node_name(node).to_owned(), score: Some(score), volumes: None };
     }
     let cycle = CycleState::new(state, nominations, pod);
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
@@ -179,6 +186,44 @@ pub(crate) fn decide<T: Default>(
     match view.and_then(|view| view.rejections.message(context)) {
         Some((message, plugins)) => Outcome::Unschedulable { message, plugins },
         None => Run::new(context).outcome(),
+    }
+}
+
+/// The same for a pod with volumes: by a view if others have the same rules, or on the nodes that the volumes name.
+fn decide_with_volumes(
+    state: &State,
+    views: &mut Views,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+) -> Outcome {
+    let cycle = CycleState::new(state, nominations, pod);
+    let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
+    let volumes = cycle.volumes.as_ref();
+    let binds = context.profile.profile.filter.contains(&Plugin::VolumeBinding);
+    match volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| binds) {
+        Some(nodes) => {
+            let run = Run::on(context, Some(&nodes));
+            if !run.feasible.is_empty() {
+                return run.outcome();
+            }
+        }
+        None => {
+            let shared = volumes.filter(|volumes| volumes.fit_a_view());
+            let best = shared.and_then(|volumes| views.best(state, nominations, pod, Some(volumes)));
+            if let Some((node, score)) = best {
+                let (node, volumes) = (state.node_name(node).to_owned(), context.volume_decision(node));
+                return Outcome::Placed { node, score: Some(score), volumes };
+            }
+        }
+    }
+    Run::new(context).outcome()
+}
+
+impl Context<'_> {
+    fn volume_decision(self, node: NodeId) -> Option<Box<VolumeDecision>> {
+        let volumes = self.cycle.volumes.as_ref()?;
+        let binds = self.profile.profile.filter.contains(&Plugin::VolumeBinding);
+        volume_decision(self.state, volumes, self.state.nodes.get(node)).filter(|_| binds)
     }
 }
 
@@ -212,6 +257,11 @@ impl PreparedPod {
 impl<'a> Run<'a> {
     /// Evaluates every rule of a profile on every node.
     pub(crate) fn new(context: Context<'a>) -> Run<'a> {
+        Run::on(context, None)
+    }
+
+    /// Evaluates every rule on some nodes: the others are known to be rejected, and are not reported as such.
+    fn on(context: Context<'a>, nodes: Option<&[NodeId]>) -> Run<'a> {
         let pre_filter = plugins::pre_filter(context);
         let mut run = Run {
             context,
@@ -225,18 +275,21 @@ impl<'a> Run<'a> {
         };
         if !matches!(run.pre_filter, PreFilter::Rejected(_)) {
             run.filters = plugins::filters(context);
-            run.filter();
+            run.filter(nodes);
             run.score();
         }
         run
     }
-    fn filter(&mut self) {
+
+    fn filter(&mut self, nodes: Option<&[NodeId]>) {
         let state = self.context.state;
         let considered: Option<Vec<_>> = match &self.pre_filter {
             PreFilter::Nodes(_, names) => Some(names.iter().filter_map(|n| state.symbols.get(n)).collect()),
             _ => None,
         };
-        for (id, record) in state.nodes.iter() {
+        let some = nodes.into_iter().flatten().map(|id| (*id, state.nodes.get(*id)));
+        let all = nodes.is_none().then(|| state.nodes.iter());
+        for (id, record) in some.chain(all.into_iter().flatten()) {
             if considered.as_ref().is_some_and(|names| !names.contains(&record.name)) {
                 self.not_considered.push(id);
                 continue;
@@ -294,9 +347,17 @@ impl<'a> Run<'a> {
         if let Err(error) = &self.scorers {
             return Outcome::Failed { error: error.clone() };
         }
+        if let PreFilter::Rejected(rejection) = &self.pre_filter
+            && rejection.status == Status::Error
+        {
+            return Outcome::Failed { error: rejection.reasons.join(", ") };
+        }
         match self.best().first() {
             Some(node) => {
-                Outcome::Placed { node: (*node).to_owned(), score: self.totals.iter().max().copied() }
+                let id = self.context.state.find_node(node);
+                let volumes = id.and_then(|id| self.context.volume_decision(id));
+                let score = self.totals.iter().max().copied();
+                Outcome::Placed { node: (*node).to_owned(), score, volumes }
             }
             None => self.unschedulable(),
         }
@@ -353,7 +414,7 @@ impl<'a> Run<'a> {
             nodes.insert(name(id), NodeEvaluation::Feasible(NodeScore { by_plugin, total: self.totals[i] }));
         }
         let pre_filter = match &self.pre_filter {
-            PreFilter::Rejected(rejection) => Some(rejection.clone()),
+            PreFilter::Rejected(rejection) if rejection.status != Status::Error => Some(rejection.clone()),
             _ => None,
         };
         let best = self.best().into_iter().map(str::to_owned).collect();

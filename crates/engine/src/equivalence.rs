@@ -1,9 +1,12 @@
 //! Which pods get the same decision.
 
+use std::sync::Arc;
+
 use crate::state::State;
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RuleSetId;
 use crate::state::signature::SignatureId;
+use crate::state::volume::PodVolumes;
 
 /// Pods with equal values fare equally for as long as nothing changes: they get the same decision, the same
 /// message, the same preemption and the same wake-up conditions.
@@ -16,6 +19,7 @@ pub struct Equivalence {
     priority: i32,
     preempts: bool,
     gates: Vec<String>,
+    volumes: Option<Arc<PodVolumes>>,
 }
 
 impl Equivalence {
@@ -26,6 +30,7 @@ impl Equivalence {
             priority: pod.precedence.priority,
             preempts: pod.preempts,
             gates: pod.gates.clone(),
+            volumes: pod.volumes.clone(),
         }
     }
 }

@@ -28,6 +28,7 @@ mod timing;
 mod verdict;
 mod view;
 mod violation;
+mod volume;
 mod wake;
 mod what_if;
 mod witness;

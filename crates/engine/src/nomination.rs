@@ -16,6 +16,7 @@ use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RuleSetId;
 use crate::state::signature::SignatureId;
+use crate::state::volume::PodVolumes;
 
 type ByNode = FxHashMap<Symbol, Vec<PreparedPod>>;
 
@@ -43,6 +44,9 @@ pub(crate) struct NominatedPods {
 
 /// Entries of the log of changes that are kept.
 const MAX_CHANGED: usize = 1 << 14;
+
+/// What of a nominated pod others have to leave room for.
+pub(crate) type NominatedPod = (RuleSetId, SignatureId, Option<Arc<PodVolumes>>);
 
 impl Nominations {
     pub(crate) fn is_empty(&self) -> bool {
@@ -132,14 +136,14 @@ impl NominatedPods {
     }
 
     /// Those nominated to a node.
-    pub(crate) fn on(&self, state: &State, node: NodeId) -> SmallVec<[(RuleSetId, SignatureId); 2]> {
+    pub(crate) fn on(&self, state: &State, node: NodeId) -> SmallVec<[NominatedPod; 2]> {
         let Some(by_node) = &self.by_node else { return SmallVec::new() };
         let pods = by_node.get(&state.nodes.get(node).name).into_iter().flatten();
         let is_itself = |pod: &PreparedPod| {
             self.itself.as_ref().is_some_and(|(ns, name)| (*ns, name) == (pod.namespace, &pod.name))
         };
         pods.filter(|pod| pod.precedence.priority >= self.priority && !is_itself(pod))
-            .map(|pod| (pod.rule_set, state.label_sets.get(pod.label_set).signature))
+            .map(|pod| (pod.rule_set, state.label_sets.get(pod.label_set).signature, pod.volumes.clone()))
             .collect()
     }
 }

@@ -106,7 +106,9 @@ impl<T: Default> RejectionViews<T> {
         nominations: &Nominations,
         pod: &PreparedPod,
     ) -> Option<&mut RejectionView<T>> {
-        let is_followed = context.rule_set.fits_a_view() && pod.node_name.is_none();
+        // Claims belong to single pods, and what they require changes with objects that the log does not have.
+        let is_followed =
+            context.rule_set.fits_a_view() && pod.node_name.is_none() && context.cycle.volumes.is_none();
         if !is_followed || !matches!(plugins::pre_filter(context), PreFilter::AllNodes) {
             return None;
         }

@@ -137,6 +137,17 @@ pub enum Counts {
         /// Capacity of the node for pods.
         allocatable: i64,
     },
+    /// Volumes that a CSI driver attaches.
+    Volumes {
+        /// Name of the driver.
+        driver: String,
+        /// Volumes attached to the node.
+        attached: i64,
+        /// Volumes of the pod that are not.
+        new: i64,
+        /// How many the driver can attach.
+        limit: i64,
+    },
     /// Required affinity.
     Affinity {
         /// Matching pods in the domain.
@@ -181,6 +192,9 @@ impl Counts {
             Counts::Resource { resource, used, allocatable, .. } => {
                 let amount = |n| with_unit(resource, n);
                 format!("{} used, {} allocatable", amount(*used), amount(*allocatable))
+            }
+            Counts::Volumes { driver, attached, new, limit } => {
+                format!("{driver}: {attached} attached, {new} new, {limit} allowed")
             }
             Counts::Affinity { matching: n, elsewhere } => format!("{}, {elsewhere} elsewhere", matching(*n)),
             Counts::AntiAffinity { matching: n } => matching(*n),

@@ -1,5 +1,6 @@
 //! Wake-up: which changes could lift a verdict.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use berth_api::config::Plugin;
@@ -11,13 +12,15 @@ use crate::context::CycleState;
 use crate::context::{Context, NodeRef};
 use crate::plugins::{self, PreFilter};
 use crate::state::State;
-use crate::state::change::{Change, NodeParts, PodAt};
+use crate::state::change::{Change, NodeParts, PodAt, VolumeChange};
 use crate::state::counter::Counter;
 use crate::state::matcher::{ExistingTermKind, Matcher, MatcherId};
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RequiredTerm;
 use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
+use crate::state::volume::{ClaimKey, ClaimRecord};
+use crate::volume::CycleVolumes;
 
 /// A change of the cluster, as far as it could matter to a pod that waits.
 ///
@@ -59,6 +62,15 @@ impl ClusterChange {
             Change::PodDetached(_) => "AssignedPodDelete",
             Change::NamespaceChanged(_) => "NamespaceUpdate",
             Change::SelectorChanged => "WorkloadUpdate",
+            Change::Volume(change) => match change {
+                VolumeChange::Volume { .. } => "PvUpdate",
+                VolumeChange::Claim { .. } => "PvcUpdate",
+                VolumeChange::Class(_) => "StorageClassUpdate",
+                VolumeChange::CsiNode(_) => "CSINodeUpdate",
+                VolumeChange::DriverChanged(_) => "CSIDriverUpdate",
+                VolumeChange::Capacity(_) => "CSIStorageCapacityUpdate",
+                VolumeChange::Detached(_) => "VolumeAttachmentDelete",
+            },
         }
     }
 }
@@ -108,7 +120,8 @@ impl WakeConditions {
         let Some(context) = Context::new(state, &cycle).filter(|_| pod.gates.is_empty()) else {
             return WakeConditions { requirements: None };
         };
-        if matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
+        // Changes of volume objects can help a pod with volumes that is rejected everywhere.
+        if pod.volumes.is_none() && matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
             return WakeConditions { requirements: None };
         }
         let filters = &context.profile.profile.filter;
@@ -141,8 +154,12 @@ impl WakeConditions {
         let Some(requirements) = &self.requirements else { return false };
         // Rules seen for the first time may distinguish pods that were alike.
         let signature = state.label_sets.get(requirements.pod.label_set).signature;
-        let Some(context) =
-            Context::new(state, &requirements.cycle).filter(|_| signature == requirements.cycle.signature)
+        let volumes = requirements.pod.volumes.as_ref();
+        let cycle = match volumes.map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes))) {
+            None => Cow::Borrowed(&requirements.cycle),
+            volumes => Cow::Owned(CycleState { volumes, ..requirements.cycle.clone() }),
+        };
+        let Some(context) = Context::new(state, &cycle).filter(|_| signature == requirements.cycle.signature)
         else {
             return true;
         };
@@ -157,11 +174,14 @@ impl WakeConditions {
                 context.may_go_to(node) || requirements.concern_node(context, *parts)
             }
             Change::PodDetached(pod) => {
-                context.may_go_to(&pod.node) || requirements.concern_leaving(context, pod)
+                context.may_go_to(&pod.node)
+                    || requirements.concern_leaving(context, pod)
+                    || context.shares_claims_with(pod)
             }
             Change::PodAttached(pod) => requirements.concern_coming(context, pod),
             Change::NamespaceChanged(namespace) => requirements.concern_namespace(context, namespace),
             Change::SelectorChanged => context.has_default_hard_spread(),
+            Change::Volume(change) => context.concerns_volumes(change),
         }
     }
 }
@@ -177,6 +197,41 @@ impl Context<'_> {
         let node = NodeRef::new(id, self.state.nodes.get(id));
         let asked = self.profile.profile.filter.iter().filter(|p| **p != Plugin::PodTopologySpread);
         considered && asked.filter_map(|p| plugins::filter(*p, self)).all(|filter| filter.admits(node))
+    }
+
+    /// Whether a pod used claims that only one pod may use at a time.
+    fn shares_claims_with(self, pod: &PodAt) -> bool {
+        let Some((own, theirs)) = self.cycle.volumes.as_ref().zip(pod.volumes.as_ref()) else { return false };
+        own.one_pod_claims.iter().any(|claim| theirs.n_uses(claim) > 0)
+    }
+
+    /// Whether a change of a volume object is about the claims of the pod. These are kube-scheduler's queueing hints,
+    /// except that volumes and classes which none of the claims could use are left out.
+    fn concerns_volumes(self, change: &VolumeChange) -> bool {
+        let Some(volumes) = &self.cycle.volumes else { return false };
+        let state = self.state;
+        let mut claims = volumes.pod.claims.iter().map(|used| (&used.key, state.volumes.claim(&used.key)));
+        let named = |key: &ClaimKey, namespace: &str, name: &str| {
+            (state.symbols.text(key.0), &*key.1) == (namespace, name)
+        };
+        match change {
+            VolumeChange::Claim { namespace, name } => claims.any(|(key, _)| named(key, namespace, name)),
+            VolumeChange::Volume { name, class, claim } => claims.any(|(key, record)| {
+                let is_for = claim.as_ref().is_some_and(|(namespace, name)| named(key, namespace, name));
+                let could_be = |record: &ClaimRecord| {
+                    *record.volume == **name || (claim.is_none() && *record.class == **class)
+                };
+                is_for || record.is_none_or(could_be)
+            }),
+            VolumeChange::Class(class) | VolumeChange::Capacity(class) => {
+                claims.any(|(_, record)| record.is_none_or(|record| *record.class == **class))
+            }
+            VolumeChange::DriverChanged(driver) => claims.any(|(_, record)| {
+                let class = record.and_then(|record| state.volumes.class(&record.class));
+                class.is_none_or(|class| class.provisioner == *driver)
+            }),
+            VolumeChange::CsiNode(node) | VolumeChange::Detached(node) => self.may_go_to(node),
+        }
     }
 
     /// For each list of questions, the domains in which there is a node that the rules about nodes alone allow.

@@ -4,6 +4,8 @@
 //! copy of its record; by how much the counters of its domains would differ is in a [`CounterDelta`], for the
 //! counters that are relevant to the pod.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::context::{Context, CounterDelta, NodeRef};
@@ -11,6 +13,7 @@ use crate::state::matcher::{ExistingTermKind, MatcherId};
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::rule_set::{ExistingTerm, RuleSetId};
 use crate::state::signature::SignatureId;
+use crate::state::volume::PodVolumes;
 
 /// The matchers whose counters decide whether a pod fits.
 pub(crate) struct RelevantMatchers<'a> {
@@ -50,12 +53,19 @@ pub(crate) struct NodeWhatIf<'a> {
 
 impl NodeWhatIf<'_> {
     /// Adds (`sign` 1) or removes (−1) a pod.
-    pub(crate) fn change(&mut self, rule_set: RuleSetId, signature: SignatureId, sign: i64) {
+    pub(crate) fn change(
+        &mut self,
+        rule_set: RuleSetId,
+        signature: SignatureId,
+        volumes: Option<&Arc<PodVolumes>>,
+        sign: i64,
+    ) {
         let Context { state, cycle, .. } = self.relevant.context;
         let compiled = state.rule_sets.get(rule_set);
         let rules = compiled.rules();
         self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
         self.delta.n_pods += sign;
+        self.delta.volumes.extend(volumes.filter(|_| cycle.volumes.is_some()).map(|v| (v.clone(), sign)));
         // PodTopologySpread does not count pods that are being deleted, but its `AddPod` and `RemovePod` do.
         let signature = state.signatures.get(signature);
         let matching = self.relevant.matching.iter();
@@ -83,7 +93,9 @@ impl NodeWhatIf<'_> {
     pub(crate) fn change_nominated(&mut self, sign: i64) -> bool {
         let Context { state, cycle, .. } = self.relevant.context;
         let pods = cycle.nominated.on(state, self.id);
-        pods.iter().for_each(|(rule_set, signature)| self.change(*rule_set, *signature, sign));
+        for (rule_set, signature, volumes) in &pods {
+            self.change(*rule_set, *signature, volumes.as_ref(), sign);
+        }
         !pods.is_empty()
     }
 

@@ -126,7 +126,8 @@ impl State {
         nodes.flat_map(|node| node.pods.iter().map(|pod| (*pod, self.pods.get(*pod))))
     }
 
-    fn name_some(&self, pods: impl Iterator<Item = PodId>) -> Witnesses {
+    /// Names a few of these pods, and counts the others.
+    pub(crate) fn name_some(&self, pods: impl Iterator<Item = PodId>) -> Witnesses {
         let mut first: SmallVec<[(&str, &str, PodId); MAX_WITNESSES + 1]> = SmallVec::new();
         let mut n_pods = 0;
         for id in pods {

@@ -1,6 +1,7 @@
 //! Replays: the engine repeats the decisions of a recording, and the answers are compared.
 
 mod preemption;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -12,6 +13,8 @@ use berth_api::recording::{RecordedError, RecordedNode, Recording, Step};
 use berth_engine::{Cluster, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Rejection, Settings};
 use serde::Serialize;
 use serde_json::Value;
+
+use self::volumes::{decision, volume_object};
 
 /// One difference between a recording and Berth's own answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -86,6 +89,12 @@ pub fn replay(recording: &Recording) -> Replayed {
     scenario.namespaces.iter().for_each(|n| cluster.set_namespace(n));
     scenario.services.iter().for_each(|s| cluster.set_service(s));
     scenario.nodes.iter().for_each(|n| cluster.set_node(n));
+    for object in &scenario.objects {
+        match volume_object(object) {
+            Ok(object) => cluster.set_volume_object(object),
+            Err(error) => report("", "objects", "readable objects".to_owned(), error),
+        }
+    }
     let admit = |pod: &Pod| {
         let mut pod = pod.clone();
         let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
@@ -109,7 +118,13 @@ pub fn replay(recording: &Recording) -> Replayed {
         }
         if admission.is_accepted() {
             let prepared = cluster.prepare(&pod);
-            comparison.decision(step, &cluster.evaluate(&prepared));
+            let evaluation = cluster.evaluate(&prepared);
+            comparison.decision(step, &evaluation);
+            // Decisions without reasons are made in another way, by views where that is possible.
+            comparison.same("decision", &evaluation.outcome, &cluster.decide(&prepared));
+            if let (Some(node), Some(recorded)) = (&step.chosen, &step.volumes) {
+                cluster.assume_volumes(&prepared, node, &decision(recorded));
+            }
             if let (true, Some(recorded)) = (scenario.preemption, &step.preemption) {
                 comparison.preemption(&mut cluster, &prepared, &budgets, recorded);
             }
@@ -189,6 +204,9 @@ impl Comparison<'_> {
             let (expected, got) = (name(step.chosen.as_deref()), name(evaluation.outcome.node()));
             if expected != got {
                 self.differ(None, "chosen", expected, got);
+            }
+            if let Outcome::Placed { volumes, .. } = &evaluation.outcome {
+                self.volumes(step.volumes.as_ref(), volumes.as_deref());
             }
             if step.chosen.is_none() {
                 self.same(

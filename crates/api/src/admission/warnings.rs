@@ -51,6 +51,13 @@ pub fn creation_warnings(pod: &Pod) -> Vec<String> {
             "metadata.annotations[{CRITICAL_POD}]: non-functional in v1.16+; use the \"priorityClassName\" field instead"
         ));
     }
+    for (i, _) in spec.volumes.iter().enumerate().filter(|(_, volume)| volume.rbd.is_some()) {
+        let volumes = spec_path.child("volumes");
+        warnings.push(format!(
+            "{}: deprecated in v1.28, non-functional in v1.31+",
+            volumes.index(i).child("rbd")
+        ));
+    }
     for name in BYTE_RESOURCES {
         fractional_bytes(&spec.overhead, name, &spec_path.child("overhead"), &mut warnings);
     }

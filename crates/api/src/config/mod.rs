@@ -65,6 +65,14 @@ pub enum Plugin {
     NodePorts,
     /// Requests against allocatable.
     NodeResourcesFit,
+    /// Disks and claims that one pod at a time may use.
+    VolumeRestrictions,
+    /// The number of volumes that a CSI driver attaches to a node.
+    NodeVolumeLimits,
+    /// Bound volumes, and claims to be bound or provisioned.
+    VolumeBinding,
+    /// Zones of bound volumes.
+    VolumeZone,
     /// Topology spread constraints.
     PodTopologySpread,
     /// Inter-pod affinity and anti-affinity.
@@ -79,7 +87,7 @@ pub enum Plugin {
 
 impl Plugin {
     /// All plugins, in default order.
-    pub const ALL: [Plugin; 13] = [
+    pub const ALL: [Plugin; 17] = [
         Plugin::SchedulingGates,
         Plugin::PrioritySort,
         Plugin::NodeUnschedulable,
@@ -88,6 +96,10 @@ impl Plugin {
         Plugin::NodeAffinity,
         Plugin::NodePorts,
         Plugin::NodeResourcesFit,
+        Plugin::VolumeRestrictions,
+        Plugin::NodeVolumeLimits,
+        Plugin::VolumeBinding,
+        Plugin::VolumeZone,
         Plugin::PodTopologySpread,
         Plugin::InterPodAffinity,
         Plugin::NodeResourcesBalancedAllocation,
@@ -106,6 +118,10 @@ impl Plugin {
             Plugin::NodeAffinity => "NodeAffinity",
             Plugin::NodePorts => "NodePorts",
             Plugin::NodeResourcesFit => "NodeResourcesFit",
+            Plugin::VolumeRestrictions => "VolumeRestrictions",
+            Plugin::NodeVolumeLimits => "NodeVolumeLimits",
+            Plugin::VolumeBinding => "VolumeBinding",
+            Plugin::VolumeZone => "VolumeZone",
             Plugin::PodTopologySpread => "PodTopologySpread",
             Plugin::InterPodAffinity => "InterPodAffinity",
             Plugin::NodeResourcesBalancedAllocation => "NodeResourcesBalancedAllocation",
@@ -158,6 +174,10 @@ impl Default for Profile {
                 NodeAffinity,
                 NodePorts,
                 NodeResourcesFit,
+                VolumeRestrictions,
+                NodeVolumeLimits,
+                VolumeBinding,
+                VolumeZone,
                 PodTopologySpread,
                 InterPodAffinity,
                 NodeDeclaredFeatures,
@@ -169,6 +189,10 @@ impl Default for Profile {
                 NodeAffinity,
                 NodePorts,
                 NodeResourcesFit,
+                VolumeRestrictions,
+                NodeVolumeLimits,
+                VolumeBinding,
+                VolumeZone,
                 PodTopologySpread,
                 InterPodAffinity,
                 NodeDeclaredFeatures,

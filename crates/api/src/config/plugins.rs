@@ -9,17 +9,13 @@ use super::fields::{Fields, Node, suggestion};
 
 /// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
 /// binding they have no effect.
-const WITHOUT_EFFECT: [&str; 10] = [
+const WITHOUT_EFFECT: [&str; 6] = [
     DEFAULT_BINDER,
     DEFAULT_PREEMPTION,
     "DynamicResources",
     "GangScheduling",
-    "NodeVolumeLimits",
     "PodGroupPodsCount",
     "TopologyPlacementGenerator",
-    "VolumeBinding",
-    "VolumeRestrictions",
-    "VolumeZone",
 ];
 
 const DEFAULT_BINDER: &str = "DefaultBinder";
@@ -112,7 +108,12 @@ impl Plugin {
             Plugin::PrioritySort => &[QueueSort],
             Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
             Plugin::TaintToleration => &[Filter, PreScore, Score],
-            Plugin::NodePorts | Plugin::NodeDeclaredFeatures => &[PreFilter, Filter],
+            Plugin::NodePorts
+            | Plugin::VolumeRestrictions
+            | Plugin::NodeVolumeLimits
+            | Plugin::VolumeBinding
+            | Plugin::VolumeZone
+            | Plugin::NodeDeclaredFeatures => &[PreFilter, Filter],
             Plugin::NodeAffinity
             | Plugin::NodeResourcesFit
             | Plugin::PodTopologySpread
@@ -145,8 +146,12 @@ fn implements(name: &str, point: Point) -> bool {
 /// Whether a plugin may be enabled at the point itself. Plugins without effect are accepted at every point, except that
 /// none of them sorts the queue and only one binds.
 fn may_be_enabled_at(name: &str, point: Point) -> bool {
+    // It scores only with alpha features on, and reserving and binding volumes is the scheduler's part.
+    let binds_volumes = name == Plugin::VolumeBinding.name()
+        && matches!(point, Point::PreScore | Point::Score | Point::Reserve | Point::PreBind);
     let elsewhere = |p| WITHOUT_EFFECT.contains(&name) && !matches!(p, Point::QueueSort | Point::Bind);
     implements(name, point)
+        || binds_volumes
         || elsewhere(point)
         || point == Point::PlacementScore && name == Plugin::NodeResourcesFit.name()
 }

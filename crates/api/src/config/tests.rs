@@ -155,17 +155,17 @@ fn filters_run_in_the_order_given() {
     assert_eq!(
         shown(&profile.filter),
         "InterPodAffinity NodePorts NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit \
-         PodTopologySpread NodeDeclaredFeatures"
+         VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread NodeDeclaredFeatures"
     );
 }
 
 #[test]
 fn plugins_without_effect_may_be_named() {
     let plugins = "{multiPoint: {enabled: [{name: VolumeBinding}, {name: GangScheduling}], \
-                    disabled: [{name: VolumeZone}]}, \
-                    score: {enabled: [{name: VolumeBinding, weight: 3}]}, \
+                    disabled: [{name: DynamicResources}]}, \
+                    reserve: {enabled: [{name: VolumeBinding}]}, \
                     postFilter: {enabled: [{name: DefaultPreemption}]}, bind: {enabled: [{name: DefaultBinder}]}, \
-                    queueSort: {enabled: [{name: PrioritySort}]}, reserve: {}, permit: {}, preBind: {}, postBind: {}}";
+                    queueSort: {enabled: [{name: PrioritySort}]}, permit: {}, preBind: {}, postBind: {}}";
     assert_eq!(profile(plugins), Profile::default());
 }
 

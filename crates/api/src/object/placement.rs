@@ -54,13 +54,14 @@ impl Pod {
     /// `nominatedNodeName` matter to the scheduling queue alone, other annotations to nothing.
     pub fn placement_fields(&self) -> impl Serialize + PartialEq + std::fmt::Debug + '_ {
         let Pod { metadata, spec, status } = self;
+        let volumes: Vec<_> = spec.volumes.iter().filter(|volume| volume.matters()).collect();
         (
             (&metadata.labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
-            (self.started(), self.is_being_preempted(), &spec.volumes),
+            (self.started(), self.is_being_preempted(), volumes),
             (spec.host_network, spec.host_users, !spec.resource_claims.is_empty(), &spec.scheduling_group),
             (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
             (&status.resources, &status.allocated_resources),

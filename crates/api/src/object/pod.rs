@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::volume::{Volume, placement_volumes};
+use super::volume::Volume;
 use super::{Affinity, Condition, LabelSelector, ObjectMeta, StringMap, find_condition, nullable, time};
 use crate::quantity::Quantity;
 
@@ -86,8 +86,8 @@ pub struct PodSpec {
     /// `PreemptLowerPriority` or `Never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
-    /// The volumes that placement depends on; others are not kept.
-    #[serde(deserialize_with = "placement_volumes", skip_serializing_if = "Vec::is_empty")]
+    /// Volumes.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
     /// Init containers: they run in order before the containers. Sidecars among them keep running.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]

@@ -412,14 +412,3 @@ fn volume_objects_are_read_and_malformed_ones_are_named() {
         "input:1: PersistentVolumeClaim a/c: spec.accessModes: invalid type: string \"all\", expected a sequence"
     );
 }
-
-#[test]
-fn of_the_volumes_of_a_pod_those_that_placement_depends_on_are_kept() {
-    let inventory = Inventory::from_text(
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {volumes: [{name: a, emptyDir: {}}, \
-         {name: b, persistentVolumeClaim: {claimName: c}}, {name: c, gcePersistentDisk: {pdName: d}}, {name: d, projected: {}}]}\n",
-    );
-    let names: Vec<_> =
-        inventory.unwrap().pods[0].object.spec.volumes.iter().map(|v| v.name.clone()).collect();
-    assert_eq!(names, ["b", "c"]);
-}

@@ -14,6 +14,7 @@ mod selector;
 mod selector_text;
 mod spread;
 mod toleration;
+pub mod volume;
 
 pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;

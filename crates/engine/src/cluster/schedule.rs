@@ -37,10 +37,13 @@ impl Cluster {
         decision::decide(&self.state, views, rejections, &self.nominations, pod)
     }
 
-    /// Decides, and if a node is found assigns the pod to it.
+    /// Decides, and if a node is found assigns the pod to it and assumes what was decided about its claims.
     pub fn place(&mut self, pod: &PreparedPod) -> Outcome {
         let outcome = self.decide(pod);
-        if let Outcome::Placed { node, .. } = &outcome {
+        if let Outcome::Placed { node, volumes, .. } = &outcome {
+            if let Some(volumes) = volumes {
+                self.assume_volumes(pod, node, volumes);
+            }
             self.assume(pod, node);
         }
         outcome

@@ -1,6 +1,6 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::object::{Namespace, Node, Pod, Service, VolumeKind, VolumeObject};
+use berth_api::object::{Namespace, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject};
 use berth_api::rules::Selector;
 
 use std::sync::PoisonError;
@@ -95,6 +95,22 @@ impl Cluster {
         let counts = self.state.assign(pod, node);
         self.updated();
         counts
+    }
+
+    /// Assumes what a decision says of the pod's claims ([`Outcome::Placed`](crate::Outcome::Placed)): volumes belong to
+    /// the claims that they will be bound to, and claims have the node that their volumes will be provisioned for.
+    ///
+    /// An assumption ends with [`Cluster::restore_volumes`], or when a newer version of the object is set: one with
+    /// another resource version, or without any and with other content.
+    pub fn assume_volumes(&mut self, pod: &PreparedPod, node: &str, decision: &VolumeDecision) {
+        self.state.assume_volumes(pod.namespace, node, decision);
+        self.updated();
+    }
+
+    /// Takes back what [`Cluster::assume_volumes`] assumed, because the volumes could not be bound.
+    pub fn restore_volumes(&mut self, pod: &PreparedPod, decision: &VolumeDecision) {
+        self.state.restore_volumes(pod.namespace, decision);
+        self.updated();
     }
 
     /// Removes an assumed pod, because it could not be bound.

@@ -22,8 +22,12 @@ mod node_name;
 mod node_ports;
 mod node_resources;
 mod node_unschedulable;
+mod node_volume_limits;
 pub(crate) mod pod_topology_spread;
 mod taint_toleration;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
 
 pub(crate) use inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
@@ -103,6 +107,9 @@ pub(crate) fn pre_filter(context: Context<'_>) -> PreFilter {
         let outcome = match plugin {
             Plugin::NodeAffinity => node_affinity::pre_filter(context),
             Plugin::InterPodAffinity => inter_pod_affinity::pre_filter(context),
+            Plugin::VolumeRestrictions => volume_restrictions::pre_filter(context),
+            Plugin::VolumeBinding => volume_binding::pre_filter(context),
+            Plugin::VolumeZone => volume_zone::pre_filter(context),
             _ => PreFilter::AllNodes,
         };
         match outcome {
@@ -132,6 +139,10 @@ pub(crate) fn filter<'a>(plugin: Plugin, context: Context<'a>) -> Option<Box<dyn
         Plugin::NodeAffinity => node_affinity::filter(context),
         Plugin::NodePorts => node_ports::filter(context),
         Plugin::NodeResourcesFit => node_resources::filter(context),
+        Plugin::VolumeRestrictions => volume_restrictions::filter(context),
+        Plugin::NodeVolumeLimits => node_volume_limits::filter(context),
+        Plugin::VolumeBinding => volume_binding::filter(context),
+        Plugin::VolumeZone => volume_zone::filter(context),
         Plugin::PodTopologySpread => pod_topology_spread::filter(context),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(context),
         Plugin::NodeDeclaredFeatures => node_declared_features::filter(context),

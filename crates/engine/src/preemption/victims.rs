@@ -121,7 +121,7 @@ impl Search<'_> {
         }
         let mut node = self.relevant.on(id);
         for (_, pod) in &lower {
-            node.change(pod.rule_set, pod.signature, -1);
+            node.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), -1);
         }
         if let Some(rejection) = self.rejection(&mut node, |_| true) {
             return Found::StillRejected(rejection);
@@ -152,7 +152,7 @@ impl Search<'_> {
 
     fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {
         let record = self.context.state.pods.get(pod);
-        node.change(record.rule_set, record.signature, sign);
+        node.change(record.rule_set, record.signature, record.volumes.as_ref(), sign);
     }
 
     /// The first rejection of the node, with the pods nominated to it and then without.
@@ -178,6 +178,11 @@ impl Search<'_> {
 fn depends_on_pods(plugin: Plugin) -> bool {
     matches!(
         plugin,
-        Plugin::NodePorts | Plugin::NodeResourcesFit | Plugin::PodTopologySpread | Plugin::InterPodAffinity
+        Plugin::NodePorts
+            | Plugin::NodeResourcesFit
+            | Plugin::VolumeRestrictions
+            | Plugin::NodeVolumeLimits
+            | Plugin::PodTopologySpread
+            | Plugin::InterPodAffinity
     )
 }

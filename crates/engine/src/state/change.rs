@@ -11,6 +11,7 @@ use super::rule_set::RuleSetId;
 use super::signature::SignatureId;
 use super::topology::{DomainId, TopologyId};
 use super::uid::Uid;
+use super::volume::PodVolumes;
 
 /// A change that could make a node feasible for a pending pod.
 #[derive(Clone, Debug)]
@@ -23,6 +24,33 @@ pub(crate) enum Change {
     NamespaceChanged(Arc<str>),
     /// Of services or owners, which default spread constraints use.
     SelectorChanged,
+    Volume(VolumeChange),
+}
+
+/// A change of an object that decides where pods with volumes may run. Removed objects are left out where they can help
+/// no pod.
+#[derive(Clone, Debug)]
+pub(crate) enum VolumeChange {
+    /// A volume, with its class and the namespace and name of the claim that it is for.
+    Volume {
+        name: Arc<str>,
+        class: Arc<str>,
+        claim: Option<(Arc<str>, Arc<str>)>,
+    },
+    Claim {
+        namespace: Arc<str>,
+        name: Arc<str>,
+    },
+    /// A class was added or allows other topologies.
+    Class(Arc<str>),
+    /// The drivers of the node of this name.
+    CsiNode(Arc<str>),
+    /// The driver publishes its free capacity no longer.
+    DriverChanged(Arc<str>),
+    /// There is more free capacity for a class.
+    Capacity(Arc<str>),
+    /// A volume was detached from the node of this name.
+    Detached(Arc<str>),
 }
 
 /// What of a node changed.
@@ -52,6 +80,7 @@ pub(crate) struct PodAt {
     pub(crate) node: Arc<str>,
     /// The state of nodes at that time.
     pub(crate) places: u64,
+    pub(crate) volumes: Option<Arc<PodVolumes>>,
     /// Keeps the ids above valid.
     pub(super) _lease: Arc<Lease>,
 }

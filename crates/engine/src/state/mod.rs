@@ -15,7 +15,7 @@ pub(crate) mod matcher;
 pub(crate) mod name_order;
 pub(crate) mod namespace;
 pub(crate) mod node;
-mod node_condition;
+pub(crate) mod node_condition;
 pub(crate) mod pod;
 pub(crate) mod prepared;
 pub(crate) mod profile;
@@ -109,6 +109,7 @@ impl State {
         let exempt_namespaces = exempt.map(|n| symbols.intern(n)).collect();
         State {
             empty: symbols.intern(""),
+            volumes: Volumes::new(&mut symbols),
             settings,
             profiles,
             symbols,
@@ -125,7 +126,6 @@ impl State {
             default_spreads: Table::default(),
             allocatables: Table::default(),
             workloads: WorkloadSelectors::default(),
-            volumes: Volumes::default(),
             changes: ChangeLog::default(),
             name_order: NameOrder::default(),
             recorded: None,
@@ -166,7 +166,8 @@ impl State {
     /// Number of entries in each table.
     pub(crate) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let matchers = || self.matchers.table.iter().map(|(_, matcher)| matcher);
-        [
+        let mut sizes = self.volumes.table_sizes();
+        sizes.extend([
             ("symbols", self.symbols.len()),
             ("namespaces", self.namespaces.len()),
             ("nodes", self.nodes.len()),
@@ -180,8 +181,8 @@ impl State {
             ("topologies", self.topologies.table.len()),
             ("matchers", self.matchers.table.len()),
             ("counters", matchers().map(|m| m.matching.len() + m.owners.len()).sum()),
-        ]
-        .into()
+        ]);
+        sizes
     }
 
     /// From now on appends changes to these (with `None`, records none); returns those recorded before.

@@ -7,14 +7,14 @@ use super::node::NodeRecord;
 use super::selector::LabelRequirement;
 
 /// One requirement of a node term.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum NodeCondition {
     Label(LabelRequirement),
     Name { name: Symbol, equal: bool },
 }
 
 /// A node term: its conditions are ANDed; `None` matches no node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeMatcher(Option<Box<[NodeCondition]>>);
 
 impl NodeMatcher {
@@ -58,7 +58,7 @@ impl NodeMatcher {
 }
 
 /// A required node selector: its terms are ORed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeSelectorMatcher(Box<[NodeMatcher]>);
 
 impl NodeSelectorMatcher {
@@ -68,6 +68,31 @@ impl NodeSelectorMatcher {
 
     pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.0.iter().flat_map(NodeMatcher::symbols)
+    }
+
+    /// A label that every matching node has, with its value, if there is a single term that says so.
+    pub(crate) fn required_label(&self) -> Option<(Symbol, Symbol)> {
+        let [NodeMatcher(Some(conditions))] = &*self.0 else { return None };
+        conditions.iter().find_map(|condition| match condition {
+            NodeCondition::Label(LabelRequirement::In(key, values)) => match **values {
+                [value] => Some((*key, value)),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// The values that a label of a matching node can have; none if terms leave it open.
+    pub(crate) fn values_of(&self, key: Symbol) -> Option<Vec<Symbol>> {
+        let of_term = |NodeMatcher(conditions): &NodeMatcher| match conditions {
+            None => Some(Vec::new()),
+            Some(conditions) => conditions.iter().find_map(|condition| match condition {
+                NodeCondition::Label(LabelRequirement::In(k, values)) if *k == key => Some(values.to_vec()),
+                _ => None,
+            }),
+        };
+        let terms: Option<Vec<_>> = self.0.iter().map(of_term).collect();
+        terms.map(|terms| terms.concat())
     }
 
     pub(crate) fn matches(&self, symbols: &Symbols, node: &NodeRecord) -> bool {

@@ -1,6 +1,7 @@
 //! Pods that are assigned to a node.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use berth_api::object::Pod;
 use hashbrown::HashTable;
@@ -11,6 +12,7 @@ use super::node::NodeId;
 use super::rule_set::RuleSetId;
 use super::signature::{LabelSetId, SignatureId};
 use super::uid::Uid;
+use super::volume::PodVolumes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(pub(crate) u32);
@@ -60,6 +62,8 @@ pub(crate) struct PodRecord {
     /// The node, when it exists: only then does the pod count anywhere.
     pub(crate) node: Option<NodeId>,
     pub(crate) terminating: bool,
+    /// The volumes that placement depends on.
+    pub(crate) volumes: Option<Arc<PodVolumes>>,
 }
 
 /// All assigned pods. Names are what users send: the hasher is keyed.
@@ -78,6 +82,7 @@ impl PodRecord {
     pub(super) fn is_as(&self, other: &PodRecord) -> bool {
         (self.rule_set, self.label_set, self.node_name, self.precedence)
             == (other.rule_set, other.label_set, other.node_name, other.precedence)
+            && self.volumes == other.volumes
     }
 }
 

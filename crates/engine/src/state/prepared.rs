@@ -12,6 +12,7 @@ use super::rule_set::RuleSetId;
 use super::signature::{LabelSetId, PodLabels};
 use super::spread::DefaultSpreadId;
 use super::uid::Uid;
+use super::volume::PodVolumes;
 
 /// A pod, parsed and compiled for one cluster.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct PreparedPod {
     pub(crate) rule_set: RuleSetId,
     pub(crate) label_set: LabelSetId,
     pub(crate) default_spread: Option<DefaultSpreadId>,
+    /// The volumes that placement depends on.
+    pub(crate) volumes: Option<Arc<PodVolumes>>,
     /// The node it names itself, if any.
     pub(crate) node_name: Option<Arc<str>>,
     /// Scheduling gates that hold it back.
@@ -39,7 +42,8 @@ pub struct PreparedPod {
 impl PreparedPod {
     /// The same pod under another name: of many pods that differ in nothing else, one needs to be prepared.
     pub fn named(&self, name: &str) -> PreparedPod {
-        PreparedPod { name: name.into(), uid: Uid::default(), ..self.clone() }
+        let volumes = self.volumes.as_ref().map(|volumes| Arc::new(volumes.named(name)));
+        PreparedPod { name: name.into(), uid: Uid::default(), volumes, ..self.clone() }
     }
 
     /// What a controller makes in its place: the same pod, not started.
@@ -78,6 +82,7 @@ impl State {
             rule_set,
             label_set,
             default_spread,
+            volumes: PodVolumes::parse(pod, namespace).map(Arc::new),
             node_name: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.as_str().into()),
             gates: gates.filter(|_| profile.is_none_or(|p| p.scheduling_gates)).collect(),
             unknown_scheduler: profile.is_none().then(|| pod.spec.scheduler_name.as_str().into()),
@@ -102,6 +107,7 @@ impl State {
             rule_set,
             label_set,
             default_spread,
+            volumes: record.volumes.clone(),
             node_name: None,
             gates: Vec::new(),
             unknown_scheduler: None,

@@ -18,6 +18,7 @@ use super::pod::{PodId, PodRecord, Precedence};
 use super::prepared::PreparedPod;
 use super::signature::PodLabels;
 use super::uid::Uid;
+use super::volume::PodVolumes;
 
 impl State {
     /// Adds or changes a namespace.
@@ -143,6 +144,8 @@ impl State {
             }
             self.changes.push(id);
             if parts.labels {
+                let host = before.labels.get(self.volumes.hostname);
+                self.set_host(id, host, record.labels.get(self.volumes.hostname));
                 self.count_node(id, -1);
                 self.set_topologies(id, Some(&record.labels));
             }
@@ -161,6 +164,7 @@ impl State {
         let labels = record.labels.clone();
         let (id, reused) = self.nodes.insert(record);
         self.set_topologies(id, Some(&labels));
+        self.set_host(id, None, labels.get(self.volumes.hostname));
         if self.name_order.insert(self.symbols.shared_text(name), id) || reused {
             self.changes.epochs.layout += 1;
         }
@@ -229,6 +233,7 @@ impl State {
             self.pods.unknown_node_pods.entry(name).or_default().push(pod);
         }
         self.set_topologies(id, None);
+        self.set_host(id, self.nodes.get(id).labels.get(self.volumes.hostname), None);
         self.name_order.remove(name);
         self.changes.epochs.images += 1;
         self.changes.push(id);
@@ -264,6 +269,7 @@ impl State {
             node_name,
             node: None,
             terminating,
+            volumes: PodVolumes::parse(pod, namespace).map(Arc::new),
         })
     }
 
@@ -282,6 +288,7 @@ impl State {
             node_name: self.symbols.intern(node_name),
             node: None,
             terminating: pod.terminating,
+            volumes: pod.volumes.clone(),
         };
         self.assign_record(record)
     }
@@ -369,11 +376,12 @@ impl State {
     fn record_pod(&mut self, pod: PodId, change: impl FnOnce(PodAt) -> Change) {
         if self.recorded.is_some() {
             let PodRecord { rule_set, signature, node_name, .. } = *self.pods.get(pod);
+            let volumes = self.pods.get(pod).volumes.clone();
             self.rule_sets.retain(rule_set);
             self.signatures.table.retain(signature);
             let _lease = self.lease([Use::RuleSet(rule_set), Use::Signature(signature)]);
             let (node, places) = (self.symbols.shared_text(node_name), self.changes.places);
-            self.record(change(PodAt { rule_set, signature, node, places, _lease }));
+            self.record(change(PodAt { rule_set, signature, node, places, volumes, _lease }));
         }
     }
 
@@ -391,6 +399,10 @@ impl State {
 
     fn account(&mut self, pod: PodId, node: NodeId, sign: i64) {
         self.changes.push(node);
+        let record = self.pods.get(pod);
+        if record.volumes.is_some() {
+            self.count_volumes(pod, node, sign);
+        }
         let record = self.pods.get(pod);
         let (rule_set, signature) = (record.rule_set, record.signature);
         let compiled = self.rule_sets.get(rule_set);

@@ -15,8 +15,9 @@ use crate::state::node::{NodeId, NodeRecord};
 /// Filters and scorers that read a node alone.
 pub(super) struct LocalRules<'a> {
     state: &'a State,
-    /// `NodeAffinity` reads labels and names, which differ between nodes that are otherwise equal.
-    node_affinity_filter: Option<Box<dyn Filter + 'a>>,
+    /// `NodeAffinity` and the volume plugins read labels, names and volumes, which differ between nodes that are
+    /// otherwise equal.
+    own_filters: SmallVec<[Box<dyn Filter + 'a>; 1]>,
     node_affinity: Option<Box<dyn Scorer + 'a>>,
     /// The other filters.
     filters: SmallVec<[Box<dyn Filter + 'a>; 6]>,
@@ -38,7 +39,7 @@ impl<'a> LocalRules<'a> {
     pub(super) fn new(context: Context<'a>, all_nodes: bool) -> LocalRules<'a> {
         let mut rules = LocalRules {
             state: context.state,
-            node_affinity_filter: None,
+            own_filters: SmallVec::new(),
             node_affinity: None,
             filters: SmallVec::new(),
             taints: None,
@@ -48,7 +49,11 @@ impl<'a> LocalRules<'a> {
         for plugin in &context.profile.profile.filter {
             match plugin {
                 Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
-                Plugin::NodeAffinity => rules.node_affinity_filter = plugins::filter(*plugin, context),
+                Plugin::NodeAffinity
+                | Plugin::VolumeRestrictions
+                | Plugin::NodeVolumeLimits
+                | Plugin::VolumeBinding
+                | Plugin::VolumeZone => rules.own_filters.extend(plugins::filter(*plugin, context)),
                 _ => rules.filters.extend(plugins::filter(*plugin, context)),
             }
         }
@@ -66,7 +71,7 @@ impl<'a> LocalRules<'a> {
     /// Sets the features of a node that are scores, and returns the sum of the scores that are not normalized;
     /// `None` if a filter rejects the node.
     pub(super) fn score(&mut self, node: NodeRef<'_>, features: &mut Features) -> Option<i64> {
-        if self.node_affinity_filter.as_ref().is_some_and(|f| !f.admits(node)) {
+        if !self.own_filters.iter().all(|f| f.admits(node)) {
             return None;
         }
         features.node_affinity = self.node_affinity.as_ref().map_or(0, |s| s.score(node));

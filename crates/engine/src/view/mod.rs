@@ -16,6 +16,7 @@ mod local;
 mod spread;
 
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use berth_api::config::Plugin;
 use berth_api::rules::NodeSelectorRule;
@@ -35,20 +36,29 @@ use crate::state::rule_set::{RuleSet, RuleSetId};
 use crate::state::signature::SignatureId;
 use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
+use crate::volume::{CycleVolumes, VolumeRules};
 use cells::{CellKey, Cells, Features, Place};
 use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
 use local::LocalRules;
 use spread::Constraints;
 
-type ViewKey = (RuleSetId, SignatureId);
+type ViewKey = (RuleSetId, SignatureId, VolumeRulesId);
+
+/// Volume rules that pods with views have; 0 for pods without volumes.
+type VolumeRulesId = u64;
 
 /// The views of the rule sets in use, by rule set and signature of their pods; those that were not used for the longest
 /// time are dropped.
 #[derive(Default)]
 pub(crate) struct Views {
     all: FxHashMap<ViewKey, View>,
-    by_rule_set: FxHashMap<RuleSetId, FxHashSet<SignatureId>>,
-    by_signature: FxHashMap<SignatureId, FxHashSet<RuleSetId>>,
+    by_rule_set: FxHashMap<RuleSetId, FxHashSet<ViewKey>>,
+    by_signature: FxHashMap<SignatureId, FxHashSet<ViewKey>>,
+    /// The volume rules of views, with their ids.
+    volume_rules: FxHashMap<Arc<VolumeRules>, VolumeRulesId>,
+    /// The same by id, with the number of views.
+    n_views_of_rules: FxHashMap<VolumeRulesId, (Arc<VolumeRules>, usize)>,
+    last_rules: VolumeRulesId,
     /// Decisions so far.
     n_decisions: u64,
     /// Start of the log of changes. Views that have not read the entries before it are dropped.
@@ -81,12 +91,13 @@ struct View {
 
 impl Views {
     /// The best node for a pod and its total score, by the view of its rule set. `None` if no node is feasible, or
-    /// the pod has no view.
+    /// the pod has no view. `volumes` are those of the pod, and [`CycleVolumes::fit_a_view`].
     pub(crate) fn best(
         &mut self,
         state: &State,
         nominations: &Nominations,
         pod: &PreparedPod,
+        volumes: Option<&Arc<CycleVolumes>>,
     ) -> Option<(NodeId, i64)> {
         if pod.node_name.is_some() || !state.rule_sets.get(pod.rule_set).fits_a_view() {
             return None;
@@ -96,24 +107,47 @@ impl Views {
             self.drop_where(|view| state.changes.since(view.seen).is_none());
         }
         let signature = state.label_sets.get(pod.label_set).signature;
-        let key = (pod.rule_set, signature);
+        let key = (pod.rule_set, signature, volumes.map_or(0, |volumes| self.rules_id(&volumes.rules)));
         let is_current = |view: &mut View| view.has_spread_of(state, pod) && view.catch_up(state);
         if !self.all.get_mut(&key).is_some_and(is_current) {
             // A view serves pods of every priority: nominated pods are looked up at each decision.
             self.remove(key);
             self.make_room(state.nodes.len());
-            self.insert(key, View::new(state, CycleState::without_nominated(state, pod))?);
+            let shared = volumes.map(|volumes| Arc::new(volumes.shared()));
+            let cycle = CycleState { volumes: shared, ..CycleState::without_nominated(state, pod) };
+            self.insert(key, View::new(state, cycle)?);
+            if let Some(volumes) = volumes {
+                let of_rules = self.n_views_of_rules.entry(key.2);
+                of_rules.or_insert_with(|| (volumes.rules.clone(), 0)).1 += 1;
+                self.volume_rules.insert(volumes.rules.clone(), key.2);
+            }
         }
         self.n_decisions += 1;
         let view = self.all.get_mut(&key)?;
         view.used = self.n_decisions;
+        // Nodes that have volumes of the pod attach fewer: they are evaluated for this pod alone.
+        let attached = volumes.map(|volumes| volumes.nodes_attached(state)).unwrap_or_default();
+        let shared =
+            (!attached.is_empty()).then(|| std::mem::replace(&mut view.cycle.volumes, volumes.cloned()));
+        view.update_changed(state, attached.iter().copied());
         let excluded =
             if nominations.is_empty() { Vec::new() } else { view.exclude_nominated(state, nominations, pod) };
         let best = view.best(state);
-        if !excluded.is_empty() {
-            view.update_changed(state, excluded.into_iter());
+        if let Some(shared) = shared {
+            view.cycle.volumes = shared;
+        }
+        if !excluded.is_empty() || !attached.is_empty() {
+            view.update_changed(state, excluded.into_iter().chain(attached));
         }
         best
+    }
+
+    /// The id of these rules, a new one if no view has them.
+    fn rules_id(&mut self, rules: &Arc<VolumeRules>) -> VolumeRulesId {
+        self.volume_rules.get(rules).copied().unwrap_or_else(|| {
+            self.last_rules += 1;
+            self.last_rules
+        })
     }
 
     /// Drops an eighth of the views if there is no room for another one.
@@ -129,8 +163,8 @@ impl Views {
     }
 
     fn insert(&mut self, key: ViewKey, view: View) {
-        self.by_rule_set.entry(key.0).or_default().insert(key.1);
-        self.by_signature.entry(key.1).or_default().insert(key.0);
+        self.by_rule_set.entry(key.0).or_default().insert(key);
+        self.by_signature.entry(key.1).or_default().insert(key);
         self.all.insert(key, view);
     }
 
@@ -138,16 +172,23 @@ impl Views {
         if self.all.remove(&key).is_none() {
             return;
         }
-        if let Entry::Occupied(mut signatures) = self.by_rule_set.entry(key.0) {
-            signatures.get_mut().remove(&key.1);
-            if signatures.get().is_empty() {
-                signatures.remove();
+        if let Entry::Occupied(mut views) = self.by_rule_set.entry(key.0) {
+            views.get_mut().remove(&key);
+            if views.get().is_empty() {
+                views.remove();
             }
         }
-        if let Entry::Occupied(mut rule_sets) = self.by_signature.entry(key.1) {
-            rule_sets.get_mut().remove(&key.0);
-            if rule_sets.get().is_empty() {
-                rule_sets.remove();
+        if let Entry::Occupied(mut views) = self.by_signature.entry(key.1) {
+            views.get_mut().remove(&key);
+            if views.get().is_empty() {
+                views.remove();
+            }
+        }
+        if let Entry::Occupied(mut views) = self.n_views_of_rules.entry(key.2) {
+            views.get_mut().1 -= 1;
+            if views.get().1 == 0 {
+                let (rules, _) = views.remove();
+                self.volume_rules.remove(&rules);
             }
         }
     }
@@ -155,10 +196,8 @@ impl Views {
     /// Drops the views of a rule set or a signature that has been removed from the state.
     pub(crate) fn drop_views(&mut self, freed: Freed) {
         let keys: Vec<ViewKey> = match freed {
-            Freed::RuleSet(id) => self.by_rule_set.get(&id).into_iter().flatten().map(|s| (id, *s)).collect(),
-            Freed::Signature(id) => {
-                self.by_signature.get(&id).into_iter().flatten().map(|r| (*r, id)).collect()
-            }
+            Freed::RuleSet(id) => self.by_rule_set.get(&id).into_iter().flatten().copied().collect(),
+            Freed::Signature(id) => self.by_signature.get(&id).into_iter().flatten().copied().collect(),
         };
         keys.into_iter().for_each(|key| self.remove(key));
     }
@@ -501,7 +540,7 @@ mod tests {
         let pods: Vec<_> = (0..=MIN_VIEWS).map(prepare).collect();
         let mut views = Views::default();
         for pod in &pods {
-            assert!(views.best(&state, &Nominations::default(), pod).is_some());
+            assert!(views.best(&state, &Nominations::default(), pod, None).is_some());
         }
         assert_eq!(views.len(), pods.len());
         views.make_room(MAX_VIEW_NODES);

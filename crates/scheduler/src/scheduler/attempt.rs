@@ -61,7 +61,7 @@ impl Scheduler {
         // If the pod fits on the node it is nominated to, other nodes are not considered.
         let outcome = match nominated {
             Some(node) if self.cluster.fits_on(&queued.prepared, &node) => {
-                Outcome::Placed { node, score: None }
+                Outcome::Placed { node, score: None, volumes: None }
             }
             _ => self.cluster.decide(&queued.prepared),
         };

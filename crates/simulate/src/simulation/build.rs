@@ -200,7 +200,7 @@ impl Simulation {
                     pod.key()
                 ));
             }
-            Outcome::Placed { node, score: None }
+            Outcome::Placed { node, score: None, volumes: None }
         } else if pod.metadata.deletion_timestamp.is_some() {
             Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
         } else {

@@ -180,17 +180,8 @@ fn verdict(q: Question, plugin: &str, node: &Node) -> Result<Verdict, String> {
 
 /// The names of a profile's plugins.
 fn rules(plugins: &[Plugin]) -> Vec<&'static str> {
-    let mut names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
-    if Plugin::from_name(VOLUMES[0]).is_none() {
-        let after = ["PodTopologySpread", "InterPodAffinity"];
-        let at = names.iter().position(|name| after.contains(name)).unwrap_or(names.len());
-        names.splice(at..at, VOLUMES);
-    }
-    names
+    plugins.iter().map(|plugin| plugin.name()).collect()
 }
-
-/// The rules of volumes, in the place that they have until profiles name them.
-const VOLUMES: [&str; 4] = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
 
 /// Weighted normalized scores, by plugin, in the order of the feasible nodes.
 fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, String> {

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::persistent::*;
-pub(super) use self::source::placement_volumes;
 pub use self::source::*;
 pub use self::storage::*;
 use super::ObjectMeta;

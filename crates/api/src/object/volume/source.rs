@@ -1,6 +1,6 @@
 //! The volumes of a pod, and the kinds of disks behind volumes.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::persistent::PersistentVolumeClaimSpec;
 use crate::object::nullable;
@@ -30,15 +30,9 @@ pub struct Volume {
     /// An Azure disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
-    /// An Azure file share.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub azure_file: Option<AzureFile>,
     /// An OpenStack volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
-    /// A vSphere volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vsphere_volume: Option<VsphereVolume>,
     /// A Portworx volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
@@ -60,8 +54,8 @@ impl Volume {
         Volume { name: name.to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() }
     }
 
-    /// Whether placement depends on it.
-    fn matters(&self) -> bool {
+    /// Whether placement depends on it. Nearly every pod has others, such as the token of its service account.
+    pub fn matters(&self) -> bool {
         let Volume { persistent_volume_claim, ephemeral, csi, iscsi, rbd, image, .. } = self;
         let has_claim = persistent_volume_claim.is_some() || ephemeral.is_some();
         let has_disk = iscsi.is_some() || rbd.is_some() || !self.in_tree_disks().is_empty();
@@ -74,22 +68,10 @@ impl Volume {
             aws_elastic_block_store: self.aws_elastic_block_store.as_ref(),
             gce_persistent_disk: self.gce_persistent_disk.as_ref(),
             azure_disk: self.azure_disk.as_ref(),
-            azure_file: self.azure_file.as_ref(),
             cinder: self.cinder.as_ref(),
-            vsphere_volume: self.vsphere_volume.as_ref(),
             portworx_volume: self.portworx_volume.as_ref(),
         }
     }
-}
-
-/// Reads the volumes of a pod and keeps those that placement depends on: nearly every pod has others, such as the
-/// token of its service account.
-pub(in crate::object) fn placement_volumes<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Volume>, D::Error> {
-    let mut volumes: Vec<Volume> = nullable(deserializer)?;
-    volumes.retain(Volume::matters);
-    Ok(volumes)
 }
 
 /// In-tree disks, where there are any.
@@ -101,12 +83,8 @@ pub struct InTreeDisks<'a> {
     pub gce_persistent_disk: Option<&'a GcePersistentDisk>,
     /// An Azure disk.
     pub azure_disk: Option<&'a AzureDisk>,
-    /// An Azure file share.
-    pub azure_file: Option<&'a AzureFile>,
     /// An OpenStack volume.
     pub cinder: Option<&'a Cinder>,
-    /// A vSphere volume.
-    pub vsphere_volume: Option<&'a VsphereVolume>,
     /// A Portworx volume.
     pub portworx_volume: Option<&'a PortworxVolume>,
 }
@@ -190,18 +168,6 @@ pub struct AzureDisk {
     pub disk_uri: String,
 }
 
-/// An Azure file share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct AzureFile {
-    /// Name of the secret with the storage account.
-    #[serde(deserialize_with = "nullable")]
-    pub secret_name: String,
-    /// Name of the share.
-    #[serde(deserialize_with = "nullable")]
-    pub share_name: String,
-}
-
 /// An OpenStack volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -209,15 +175,6 @@ pub struct Cinder {
     /// The disk.
     #[serde(rename = "volumeID", deserialize_with = "nullable")]
     pub volume_id: String,
-}
-
-/// A vSphere volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct VsphereVolume {
-    /// The disk.
-    #[serde(deserialize_with = "nullable")]
-    pub volume_path: String,
 }
 
 /// A Portworx volume.

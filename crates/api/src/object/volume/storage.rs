@@ -121,9 +121,6 @@ pub struct CsiDriverSpec {
     /// Whether it publishes its free capacity; false when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_capacity: Option<bool>,
-    /// Whether pods with its volumes are kept from nodes without the driver; false when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 /// The free capacity for volumes of a class in a topology.

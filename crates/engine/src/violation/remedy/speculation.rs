@@ -135,8 +135,10 @@ impl<'a> Speculation<'a> {
         let signature = self.state.label_sets.get(pod.label_set).signature;
         let alike = (pod.rule_set, signature);
         let rule_set = self.state.rule_sets.get(pod.rule_set);
-        if rule_set.key.profile.is_some() && rule_set.fits_a_view() {
-            if let Some((node, _)) = self.views.best(self.state, self.nominations, pod) {
+        // Claims belong to single pods: what is found out about one says nothing of others.
+        let has_volumes = pod.volumes.is_some();
+        if rule_set.key.profile.is_some() && rule_set.fits_a_view() && !has_volumes {
+            if let Some((node, _)) = self.views.best(self.state, self.nominations, pod, None) {
                 return Ok(node);
             }
             if let Some(why) = self.why.get(&alike) {
@@ -151,7 +153,9 @@ impl<'a> Speculation<'a> {
             }
             Some(other) => {
                 let why = other.message().into_owned();
-                self.why.insert(alike, why.clone());
+                if !has_volumes {
+                    self.why.insert(alike, why.clone());
+                }
                 Err(why)
             }
             None => Err("there is no scheduling profile".to_owned()),

@@ -1,0 +1,115 @@
+//! Volumes that any claim of their class may be bound to, found by size and by node label.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use berth_api::quantity::Quantity;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{ClaimKey, ClaimRecord, VolumeRecord, Volumes};
+use crate::state::State;
+use crate::state::intern::Symbol;
+use crate::state::node::NodeRecord;
+
+/// The free volumes of one class, the smallest first.
+#[derive(Default)]
+pub(super) struct FreeVolumes {
+    /// Volumes whose node affinity requires one value of a label. Most local volumes do.
+    by_label: FxHashMap<(Symbol, Symbol), BTreeSet<(Quantity, Arc<str>)>>,
+    /// The keys of these labels, and how many values each has.
+    keys: FxHashMap<Symbol, usize>,
+    others: BTreeSet<(Quantity, Arc<str>)>,
+}
+
+impl FreeVolumes {
+    pub(super) fn len(&self) -> usize {
+        self.others.len() + self.by_label.values().map(BTreeSet::len).sum::<usize>()
+    }
+
+    pub(super) fn insert(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
+        let entry = (volume.capacity, name.clone());
+        match label(volume) {
+            Some(label) => {
+                let volumes = self.by_label.entry(label).or_insert_with(|| {
+                    *self.keys.entry(label.0).or_default() += 1;
+                    BTreeSet::new()
+                });
+                volumes.insert(entry);
+            }
+            None => _ = self.others.insert(entry),
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
+        let entry = (volume.capacity, name.clone());
+        let Some(label) = label(volume) else {
+            self.others.remove(&entry);
+            return;
+        };
+        let Some(volumes) = self.by_label.get_mut(&label) else { return };
+        volumes.remove(&entry);
+        if volumes.is_empty() {
+            self.by_label.remove(&label);
+            if let Some(n_values) = self.keys.get_mut(&label.0) {
+                *n_values -= 1;
+                if *n_values == 0 {
+                    self.keys.remove(&label.0);
+                }
+            }
+        }
+    }
+
+    /// The volumes that a node may be able to use, in lists sorted by size.
+    fn near(&self, node: &NodeRecord) -> SmallVec<[&BTreeSet<(Quantity, Arc<str>)>; 2]> {
+        let value = |key: &Symbol| Some((*key, node.labels.get(*key)?));
+        let by_label = self.keys.keys().filter_map(value).filter_map(|label| self.by_label.get(&label));
+        by_label.chain([&self.others]).collect()
+    }
+}
+
+/// A label that a volume's node affinity requires with one value, if it does so.
+fn label(volume: &VolumeRecord) -> Option<(Symbol, Symbol)> {
+    volume.affinity.as_ref()?.required_label()
+}
+
+impl Volumes {
+    /// Whether there are volumes that the claim might be bound to on some node.
+    pub(crate) fn may_match(&self, key: &ClaimKey, claim: &ClaimRecord) -> bool {
+        self.free.contains_key(&claim.class) || self.reserved.contains_key(key)
+    }
+
+    /// The volume that a claim is bound to if its pod runs on the node: one that is reserved for the claim, or else the
+    /// smallest free one; of equal ones the first by name. `chosen` are those for other claims of the pod.
+    pub(crate) fn matching_volume(
+        &self,
+        state: &State,
+        key: &ClaimKey,
+        claim: &ClaimRecord,
+        node: &NodeRecord,
+        chosen: &[&Arc<str>],
+    ) -> Option<&Arc<str>> {
+        let usable = |volume: &VolumeRecord| {
+            volume.affinity.as_ref().is_none_or(|affinity| affinity.matches(&state.symbols, node))
+        };
+        for name in self.reserved.get(key).into_iter().flatten() {
+            let Some(volume) = self.volumes.get(name) else { continue };
+            let is_candidate = volume.is_for(key, claim)
+                && volume.class == claim.class
+                && volume.suffices(claim)
+                && !chosen.contains(&name);
+            if is_candidate {
+                return usable(volume).then_some(name);
+            }
+        }
+        let smallest = (claim.requested.unwrap_or_default(), Arc::from(""));
+        let fits = |name: &Arc<str>| {
+            !chosen.contains(&name)
+                && self.volumes.get(name).is_some_and(|volume| volume.matches(claim) && usable(volume))
+        };
+        let lists = self.free.get(&claim.class)?.near(node);
+        let first =
+            lists.into_iter().filter_map(|list| list.range(smallest.clone()..).find(|(_, name)| fits(name)));
+        first.min().map(|(_, name)| name)
+    }
+}

@@ -1,0 +1,133 @@
+//! Storage classes, the CSI drivers of nodes, and free capacity.
+
+use std::sync::Arc;
+
+use berth_api::object::volume::{CsiNode, CsiStorageCapacity, NO_PROVISIONER, StorageClass};
+use berth_api::rules::Selector;
+use berth_api::rules::volume::InTreePlugin;
+
+use crate::state::intern::{Symbol, Symbols};
+use crate::state::node::NodeRecord;
+use crate::state::selector::LabelMatcher;
+
+/// A storage class. A user of its symbols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClassRecord {
+    pub(crate) name: Arc<str>,
+    pub(crate) provisioner: Arc<str>,
+    /// None if the class does not say.
+    pub(crate) waits_for_first_consumer: Option<bool>,
+    /// None for any node.
+    pub(crate) allowed_topologies: Option<Arc<AllowedTopologies>>,
+}
+
+/// Node labels with one of several values: the requirements of a term are ANDed, the terms ORed.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AllowedTopologies(Box<[Box<[(Symbol, Box<[Symbol]>)]>]>);
+
+impl ClassRecord {
+    pub(super) fn compile(symbols: &mut Symbols, class: &StorageClass) -> ClassRecord {
+        let terms = class.allowed_topologies.iter().map(|term| {
+            let requirements = term.match_label_expressions.iter();
+            requirements
+                .map(|r| (symbols.intern(&r.key), r.values.iter().map(|v| symbols.intern(v)).collect()))
+                .collect()
+        });
+        let allowed_topologies =
+            (!class.allowed_topologies.is_empty()).then(|| Arc::new(AllowedTopologies(terms.collect())));
+        ClassRecord {
+            name: class.metadata.name.as_str().into(),
+            provisioner: class.provisioner.as_str().into(),
+            waits_for_first_consumer: class
+                .volume_binding_mode
+                .is_some()
+                .then(|| class.waits_for_first_consumer()),
+            allowed_topologies,
+        }
+    }
+
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let terms = self.allowed_topologies.iter().flat_map(|topologies| topologies.0.iter());
+        terms.flatten().flat_map(|(key, values)| values.iter().copied().chain([*key]))
+    }
+
+    /// Whether volumes can be provisioned.
+    pub(crate) fn provisions(&self) -> bool {
+        !self.provisioner.is_empty() && *self.provisioner != *NO_PROVISIONER
+    }
+}
+
+impl AllowedTopologies {
+    /// As in Kubernetes, a term without requirements allows no node.
+    pub(crate) fn allow(&self, node: &NodeRecord) -> bool {
+        let holds = |(key, values): &(Symbol, Box<[Symbol]>)| {
+            node.labels.get(*key).is_some_and(|value| values.contains(&value))
+        };
+        self.0.iter().any(|term| !term.is_empty() && term.iter().all(holds))
+    }
+}
+
+/// The CSI drivers of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CsiNodeRecord {
+    /// How many volumes a driver can attach, if it is limited.
+    limits: Vec<(Box<str>, i64)>,
+    migrated: Vec<InTreePlugin>,
+}
+
+impl CsiNodeRecord {
+    pub(super) fn compile(node: &CsiNode) -> CsiNodeRecord {
+        let limited = node.spec.drivers.iter().filter_map(|driver| {
+            let count = driver.allocatable.as_ref()?.count?;
+            Some((driver.name.as_str().into(), i64::from(count)))
+        });
+        CsiNodeRecord { limits: limited.collect(), migrated: InTreePlugin::migrated_on(node) }
+    }
+
+    pub(crate) fn limit(&self, driver: &str) -> Option<i64> {
+        self.limits.iter().rev().find(|(name, _)| **name == *driver).map(|(_, count)| *count)
+    }
+
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
+    /// Whether the CSI driver of an in-tree plugin attaches its volumes to the node. For most plugins there is no other
+    /// way any more.
+    pub(crate) fn attaches(&self, plugin: InTreePlugin) -> bool {
+        plugin != InTreePlugin::Portworx || self.migrates(plugin)
+    }
+
+    /// Whether the node says that the CSI driver of an in-tree plugin serves its volumes.
+    pub(crate) fn migrates(&self, plugin: InTreePlugin) -> bool {
+        self.migrated.contains(&plugin)
+    }
+}
+
+/// The free capacity for a class in a topology. A user of its symbols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CapacityRecord {
+    pub(crate) class: Box<str>,
+    /// The largest volume, in bytes; none if unknown.
+    pub(crate) limit: Option<i64>,
+    topology: LabelMatcher,
+}
+
+impl CapacityRecord {
+    pub(super) fn compile(symbols: &mut Symbols, capacity: &CsiStorageCapacity) -> CapacityRecord {
+        let selector = Selector::parse(capacity.node_topology.as_ref()).unwrap_or(Selector::Nothing);
+        CapacityRecord {
+            class: capacity.storage_class_name.as_str().into(),
+            limit: capacity.maximum_volume_size.or(capacity.capacity).map(|quantity| quantity.units()),
+            topology: LabelMatcher::compile(symbols, &selector),
+        }
+    }
+
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.topology.symbols()
+    }
+
+    pub(crate) fn is_accessible(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
+        self.topology.matches(symbols, &node.labels)
+    }
+}
