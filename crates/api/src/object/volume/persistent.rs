@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::source::{
-    AwsElasticBlockStore, AzureDisk, Cinder, CsiVolume, GcePersistentDisk, InTreeDisks, PortworxVolume,
+    AwsElasticBlockStore, AzureDisk, AzureFile, Cinder, CsiVolume, GcePersistentDisk, InTreeDisks,
+    PortworxVolume, VsphereVolume,
 };
 use crate::object::{LabelSelector, NodeSelector, ObjectMeta, ResourceList, nullable};
 use crate::quantity::Quantity;
@@ -87,9 +88,15 @@ pub struct PersistentVolumeSpec {
     /// An Azure disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
+    /// An Azure file share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_file: Option<AzureFile>,
     /// An OpenStack volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
+    /// A vSphere volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vsphere_volume: Option<VsphereVolume>,
     /// A Portworx volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
@@ -102,7 +109,9 @@ impl PersistentVolumeSpec {
             aws_elastic_block_store: self.aws_elastic_block_store.as_ref(),
             gce_persistent_disk: self.gce_persistent_disk.as_ref(),
             azure_disk: self.azure_disk.as_ref(),
+            azure_file: self.azure_file.as_ref(),
             cinder: self.cinder.as_ref(),
+            vsphere_volume: self.vsphere_volume.as_ref(),
             portworx_volume: self.portworx_volume.as_ref(),
         }
     }

@@ -30,9 +30,15 @@ pub struct Volume {
     /// An Azure disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
+    /// An Azure file share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_file: Option<AzureFile>,
     /// An OpenStack volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
+    /// A vSphere volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vsphere_volume: Option<VsphereVolume>,
     /// A Portworx volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
@@ -68,7 +74,9 @@ impl Volume {
             aws_elastic_block_store: self.aws_elastic_block_store.as_ref(),
             gce_persistent_disk: self.gce_persistent_disk.as_ref(),
             azure_disk: self.azure_disk.as_ref(),
+            azure_file: self.azure_file.as_ref(),
             cinder: self.cinder.as_ref(),
+            vsphere_volume: self.vsphere_volume.as_ref(),
             portworx_volume: self.portworx_volume.as_ref(),
         }
     }
@@ -83,8 +91,12 @@ pub struct InTreeDisks<'a> {
     pub gce_persistent_disk: Option<&'a GcePersistentDisk>,
     /// An Azure disk.
     pub azure_disk: Option<&'a AzureDisk>,
+    /// An Azure file share.
+    pub azure_file: Option<&'a AzureFile>,
     /// An OpenStack volume.
     pub cinder: Option<&'a Cinder>,
+    /// A vSphere volume.
+    pub vsphere_volume: Option<&'a VsphereVolume>,
     /// A Portworx volume.
     pub portworx_volume: Option<&'a PortworxVolume>,
 }
@@ -168,6 +180,18 @@ pub struct AzureDisk {
     pub disk_uri: String,
 }
 
+/// An Azure file share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AzureFile {
+    /// Name of the secret with the storage account.
+    #[serde(deserialize_with = "nullable")]
+    pub secret_name: String,
+    /// Name of the share.
+    #[serde(deserialize_with = "nullable")]
+    pub share_name: String,
+}
+
 /// An OpenStack volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -175,6 +199,15 @@ pub struct Cinder {
     /// The disk.
     #[serde(rename = "volumeID", deserialize_with = "nullable")]
     pub volume_id: String,
+}
+
+/// A vSphere volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VsphereVolume {
+    /// The disk.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_path: String,
 }
 
 /// A Portworx volume.
