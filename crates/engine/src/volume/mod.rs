@@ -59,8 +59,11 @@ pub(crate) struct VolumeRules {
     pub(crate) unbound: SmallVec<[UnboundRule; 1]>,
     pub(crate) zones: SmallVec<[ZoneRule; 1]>,
     /// How many volumes drivers have to attach, if they attach those of the plugin.
-    pub(crate) attach: SmallVec<[(Arc<str>, Option<InTreePlugin>, i64); 1]>,
+    pub(crate) attach: SmallVec<[AttachRule; 1]>,
 }
+
+/// A driver, the in-tree plugin whose volumes it attaches (if so), and the number of volumes.
+pub(crate) type AttachRule = (Arc<str>, Option<InTreePlugin>, i64);
 
 /// What a bound volume requires.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

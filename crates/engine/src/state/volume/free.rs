@@ -12,14 +12,17 @@ use crate::state::State;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeRecord;
 
+/// Volumes by size and name.
+type BySize = BTreeSet<(Quantity, Arc<str>)>;
+
 /// The free volumes of one class, the smallest first.
 #[derive(Default)]
 pub(super) struct FreeVolumes {
     /// Volumes whose node affinity requires one value of a label. Most local volumes do.
-    by_label: FxHashMap<(Symbol, Symbol), BTreeSet<(Quantity, Arc<str>)>>,
+    by_label: FxHashMap<(Symbol, Symbol), BySize>,
     /// The keys of these labels, and how many values each has.
     keys: FxHashMap<Symbol, usize>,
-    others: BTreeSet<(Quantity, Arc<str>)>,
+    others: BySize,
 }
 
 impl FreeVolumes {
@@ -61,7 +64,7 @@ impl FreeVolumes {
     }
 
     /// The volumes that a node may be able to use, in lists sorted by size.
-    fn near(&self, node: &NodeRecord) -> SmallVec<[&BTreeSet<(Quantity, Arc<str>)>; 2]> {
+    fn near(&self, node: &NodeRecord) -> SmallVec<[&BySize; 2]> {
         let value = |key: &Symbol| Some((*key, node.labels.get(*key)?));
         let by_label = self.keys.keys().filter_map(value).filter_map(|label| self.by_label.get(&label));
         by_label.chain([&self.others]).collect()

@@ -54,7 +54,7 @@ pub(crate) struct Volumes {
     /// Volumes that belong to a claim, are reserved for it, or are assumed for it.
     reserved: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
     /// By driver and handle, of volumes that a CSI driver may attach.
-    of_handle: HashMap<(Box<str>, Box<str>), BTreeSet<Arc<str>>>,
+    of_handle: HashMap<DriverHandle, BTreeSet<Arc<str>>>,
     capacities_of_class: HashMap<Box<str>, BTreeSet<NamespacedName>>,
     /// By the name of the node, of which it is a user.
     attachments_of_node: FxHashMap<Symbol, BTreeSet<Box<str>>>,
@@ -66,6 +66,9 @@ pub(crate) struct Volumes {
     /// The labels that say where a node is.
     pub(crate) zone_keys: [Symbol; 4],
 }
+
+/// A driver, and what it calls a volume.
+type DriverHandle = (Box<str>, Box<str>);
 
 /// An attachment. A user of the name of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]

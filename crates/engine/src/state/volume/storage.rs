@@ -23,7 +23,10 @@ pub(crate) struct ClassRecord {
 
 /// Node labels with one of several values: the requirements of a term are ANDed, the terms ORed.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AllowedTopologies(Box<[Box<[(Symbol, Box<[Symbol]>)]>]>);
+pub(crate) struct AllowedTopologies(Box<[Box<[LabelValues]>]>);
+
+/// A label and the values that are allowed.
+type LabelValues = (Symbol, Box<[Symbol]>);
 
 impl ClassRecord {
     pub(super) fn compile(symbols: &mut Symbols, class: &StorageClass) -> ClassRecord {
@@ -60,9 +63,8 @@ impl ClassRecord {
 impl AllowedTopologies {
     /// As in Kubernetes, a term without requirements allows no node.
     pub(crate) fn allow(&self, node: &NodeRecord) -> bool {
-        let holds = |(key, values): &(Symbol, Box<[Symbol]>)| {
-            node.labels.get(*key).is_some_and(|value| values.contains(&value))
-        };
+        let holds =
+            |(key, values): &LabelValues| node.labels.get(*key).is_some_and(|value| values.contains(&value));
         self.0.iter().any(|term| !term.is_empty() && term.iter().all(holds))
     }
 }
