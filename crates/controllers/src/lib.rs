@@ -34,7 +34,7 @@ mod template;
 mod view;
 
 pub use options::ControllerOptions;
-pub use provisioner::{DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions};
+pub use provisioner::{DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions, install_storage_class};
 
 use berth_api::resource::{self, Resource};
 use berth_api::simulated_nodes::CSI_DRIVER;

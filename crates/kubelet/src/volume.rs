@@ -1,7 +1,7 @@
 //! Whether a node can mount the volumes of a pod: the claims are bound, the node can access the volumes, and the driver's
 //! limit is not reached. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::{NamespacedName, NodeSelector, ObjectMeta, nullable};
 use berth_api::rules::{Dialect, NodeSelectorRule};
@@ -47,6 +47,8 @@ pub(crate) struct VolumeView {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct VolumeSpec {
+    #[serde(deserialize_with = "nullable")]
+    access_modes: Vec<String>,
     claim_ref: Option<ClaimReference>,
     #[serde(deserialize_with = "nullable")]
     node_affinity: VolumeNodeAffinity,
@@ -142,11 +144,20 @@ pub(crate) struct ClaimVolume {
 /// A CSI volume: the driver, and the driver's name of the volume.
 pub(crate) type Handle = (String, String);
 
+/// What the volumes of a pod occupy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// They count for the limits of drivers.
+    pub(crate) handles: Vec<Handle>,
+    /// Claims with the access mode `ReadWriteOncePod`.
+    pub(crate) exclusive: Vec<NamespacedName>,
+}
+
 /// Whether the volumes of a pod can be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mount {
-    /// They are mounted; these count for the limits of drivers.
-    Mounted(Vec<Handle>),
+    /// They are mounted.
+    Mounted(Mounted),
     /// The pod waits; the text is that of the event.
     Waiting(String),
     /// The node rejects the pod.
@@ -168,6 +179,8 @@ pub(crate) struct Volumes {
     limits: HashMap<String, BTreeMap<String, i64>>,
     /// How many pods use a volume, by node.
     mounted: HashMap<String, BTreeMap<Handle, usize>>,
+    /// Claims that one pod has mounted and no other pod of these nodes may mount.
+    exclusive: HashSet<NamespacedName>,
 }
 
 impl Volumes {
@@ -207,7 +220,7 @@ impl Volumes {
 
     /// Whether the volumes of a pod can be mounted on its node.
     pub(crate) fn check(&self, node: MountNode<'_>, volumes: &[ClaimVolume]) -> Mount {
-        let mut handles = BTreeSet::new();
+        let (mut handles, mut exclusive) = (BTreeSet::new(), Vec::new());
         for ClaimVolume { name, claim } in volumes {
             let failed = |why: String| {
                 Mount::Waiting(format!(
@@ -243,6 +256,15 @@ impl Volumes {
                     "MountVolume.NodeAffinity check failed for volume {volume:?} : no matching NodeSelectorTerms"
                 ));
             }
+            if found.spec.access_modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+                if self.exclusive.contains(claim) {
+                    return Mount::Waiting(format!(
+                        "MountVolume.SetUp failed for volume {volume:?} : volume uses the ReadWriteOncePod access mode and \
+                         is already in use by another pod"
+                    ));
+                }
+                exclusive.push(claim.clone());
+            }
             if let Some(csi) = &found.spec.csi {
                 handles.insert((csi.driver.clone(), csi.volume_handle.clone()));
             }
@@ -253,7 +275,7 @@ impl Volumes {
                 message: "Node has reached its volume attachment limit, rejecting pod".to_owned(),
             });
         }
-        Mount::Mounted(handles.into_iter().collect())
+        Mount::Mounted(Mounted { handles: handles.into_iter().collect(), exclusive })
     }
 
     /// A volume that several pods of a node use counts once.
@@ -271,20 +293,24 @@ impl Volumes {
     }
 
     /// Counts the volumes of a pod on its node.
-    pub(crate) fn mount(&mut self, node: &str, handles: &[Handle]) {
-        if handles.is_empty() {
+    pub(crate) fn mount(&mut self, node: &str, volumes: &Mounted) {
+        self.exclusive.extend(volumes.exclusive.iter().cloned());
+        if volumes.handles.is_empty() {
             return;
         }
         let mounted = self.mounted.entry(node.to_owned()).or_default();
-        for handle in handles {
+        for handle in &volumes.handles {
             *mounted.entry(handle.clone()).or_default() += 1;
         }
     }
 
     /// The pod has ended.
-    pub(crate) fn unmount(&mut self, node: &str, handles: &[Handle]) {
+    pub(crate) fn unmount(&mut self, node: &str, volumes: &Mounted) {
+        for claim in &volumes.exclusive {
+            self.exclusive.remove(claim);
+        }
         let Some(mounted) = self.mounted.get_mut(node) else { return };
-        for handle in handles {
+        for handle in &volumes.handles {
             if let Some(n_pods) = mounted.get_mut(handle) {
                 *n_pods -= 1;
                 if *n_pods == 0 {
@@ -330,8 +356,9 @@ mod tests {
         volumes.check(MountNode { name: "node", labels: &labels }, &claims)
     }
 
-    fn handles(names: &[&str]) -> Vec<Handle> {
-        names.iter().map(|name| ("d".to_owned(), (*name).to_owned())).collect()
+    fn handles(names: &[&str]) -> Mounted {
+        let handles = names.iter().map(|name| ("d".to_owned(), (*name).to_owned())).collect();
+        Mounted { handles, exclusive: Vec::new() }
     }
 
     #[test]
@@ -349,6 +376,19 @@ mod tests {
             let Mount::Waiting(message) = check(&volumes, &["a", claim]) else { panic!("{claim} waits") };
             assert!(message.ends_with(why), "{message}");
         }
+    }
+
+    #[test]
+    fn one_pod_uses_a_read_write_once_pod_volume() {
+        let mut volumes = volumes();
+        let volume = json!({"metadata": {"name": "pv-a"}, "spec": {"accessModes": ["ReadWriteOncePod"]}});
+        volumes.set_volume(serde_json::from_value(volume).unwrap());
+        let Mount::Mounted(first) = check(&volumes, &["a"]) else { panic!("the volume is free") };
+        volumes.mount("node", &first);
+        let Mount::Waiting(message) = check(&volumes, &["a"]) else { panic!("the volume is in use") };
+        assert!(message.ends_with("is already in use by another pod"), "{message}");
+        volumes.unmount("node", &first);
+        assert!(matches!(check(&volumes, &["a"]), Mount::Mounted(_)));
     }
 
     #[test]

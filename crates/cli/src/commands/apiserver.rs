@@ -55,6 +55,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let mut components = Components::new(stop.child_token());
         if args.controllers {
             let client = connect::client(server.admin_config())?;
+            args.provisioner.install(client.clone()).await?;
             let controllers = args.provisioner.controllers();
             let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
             components.start("controllers", running);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use berth_controllers::{ControllerOptions, ProvisionerOptions};
+use berth_client::call::CallError;
+use berth_controllers::{ControllerOptions, ProvisionerOptions, install_storage_class};
+use kube::Client;
 
 use super::node_args::{duration, fraction};
 
@@ -21,6 +23,17 @@ pub struct ProvisionerArgs {
 }
 
 impl ProvisionerArgs {
+    /// Creates the storage class of the provisioner, unless none runs.
+    ///
+    /// # Errors
+    /// The API server rejects it.
+    pub async fn install(&self, client: Client) -> Result<(), CallError> {
+        if self.no_provisioner {
+            return Ok(());
+        }
+        install_storage_class(client).await
+    }
+
     /// Options of the controllers with this provisioner.
     pub fn controllers(&self) -> ControllerOptions {
         let mut options = ControllerOptions::default();

@@ -178,6 +178,7 @@ async fn up(
             admission_args::mirror(admission, server.admin_config(), &mut components).await?;
         }
         let client = connect::client(server.admin_config())?;
+        args.provisioner.install(client.clone()).await?;
         let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
         start_components(args, settings, &server, &mut components)?;

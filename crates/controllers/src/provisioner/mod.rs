@@ -4,6 +4,7 @@
 //! is accessible in one zone: that of the selected node, or one that the class allows. As an external provisioner does
 //! when a zone has no capacity left, it removes the selected node after a failure, and the scheduler tries again.
 
+mod install;
 mod topology;
 mod volume;
 
@@ -12,16 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
-use berth_api::resource::{
-    CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Resource, STORAGE_CLASSES,
-};
-use berth_api::simulated_nodes::CSI_DRIVER;
+use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::call::CallError;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::install::install_storage_class;
 use self::topology::{Segments, for_any_node, for_node};
 use super::api::{Api, DeleteOptions};
 use super::cache::Cache;
@@ -31,8 +30,6 @@ use super::persistent_volume::{PROVISIONED_BY, SELECTED_NODE};
 use super::queue::{Next, Queue, work};
 use super::view::{Node, PartialObjectMetadata, PersistentVolume, PersistentVolumeClaim, StorageClass};
 
-/// The class that a new cluster has.
-const STANDARD_CLASS: &str = "standard";
 /// Annotation of a claim: how many attempts to create its volume fail.
 pub const FAILURES_ANNOTATION: &str = "berth.dev/provisioning-failures";
 /// Annotation of a claim: how long an attempt to create its volume takes.
@@ -129,41 +126,11 @@ impl Provisioner {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        while let Err(error) = self.install().await {
-            tracing::warn!(%error, "the storage class {STANDARD_CLASS} was not created, will be tried again");
-            tokio::select! {
-                () = tokio::time::sleep(FIRST_RETRY) => {}
-                () = stop.cancelled() => return,
-            }
-        }
         let (claims, volumes) = (self.claim_queue.clone(), self.volume_queue.clone());
         tokio::join!(
             work("provisioner", claims, n_workers, |key| self.sync_claim(key), stop.clone()),
             work("provisioner", volumes, n_workers, |key| self.sync_volume(key), stop),
         );
-    }
-
-    /// Creates the default class and the driver object. A cluster that has a default class keeps it.
-    async fn install(&self) -> Result<(), CallError> {
-        let driver = json!({"apiVersion": CSI_DRIVERS.api_version(), "kind": CSI_DRIVERS.kind,
-            "metadata": {"name": CSI_DRIVER}, "spec": {"attachRequired": false}});
-        self.create(&CSI_DRIVERS, &driver).await?;
-        if self.classes.all().iter().any(|class| class.is_default()) {
-            return Ok(());
-        }
-        let class = json!({"apiVersion": STORAGE_CLASSES.api_version(), "kind": STORAGE_CLASSES.kind,
-            "metadata": {"name": STANDARD_CLASS,
-                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-            "provisioner": CSI_DRIVER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"});
-        self.create(&STORAGE_CLASSES, &class).await
-    }
-
-    /// Creates an object, unless it exists.
-    async fn create(&self, kind: &'static Resource, object: &Value) -> Result<(), CallError> {
-        match self.api.create::<PartialObjectMetadata>(kind, "", object.to_string().into_bytes()).await {
-            Err(error) if !error.is_already_exists() => Err(error),
-            _ => Ok(()),
-        }
     }
 
     async fn sync_claim(&self, key: NamespacedName) -> Result<Next, CallError> {

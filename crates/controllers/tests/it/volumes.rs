@@ -131,7 +131,7 @@ async fn one_volume_is_never_bound_to_two_claims() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn volumes_are_provisioned_in_the_zone_of_the_first_consumer() {
     let world = World::new(3).await;
-    let standard = world.until("installed", &format!("{CLASSES}/standard"), |_| true).await;
+    let standard = world.get(&format!("{CLASSES}/standard")).await.unwrap();
     assert_eq!(standard["volumeBindingMode"], "WaitForFirstConsumer");
     let mut data = claim("data", "1Gi", json!({}));
     data["metadata"]["annotations"] = json!({"berth.dev/provisioning-failures": "2"});
@@ -180,7 +180,6 @@ async fn volumes_are_provisioned_in_the_zone_of_the_first_consumer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ephemeral_volumes_live_as_long_as_their_pod() {
     let world = World::new(1).await;
-    world.until("installed", &format!("{CLASSES}/standard"), |_| true).await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": claim("", "1Gi", json!({}))["spec"]});
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
     world.create(CLAIMS, &claim("taken-data", "1Gi", json!({}))).await;

@@ -56,6 +56,7 @@ impl World {
     pub async fn with(n_nodes: usize, options: ControllerOptions) -> World {
         let server = server().await;
         let client = admin(&server);
+        berth_controllers::install_storage_class(client.clone()).await.unwrap();
         let stop = CancellationToken::new();
         let controllers = tokio::spawn(berth_controllers::run(admin(&server), options, stop.clone()));
         let nodes: Arc<Mutex<Nodes>> = Arc::default();

@@ -12,7 +12,7 @@ use super::store::{NodeId, PodId, PodState};
 use super::{Agent, Timer, now};
 use crate::event::Progress;
 use crate::pod::view::PodView;
-use crate::volume::{ClaimView, ClaimVolume, CsiNodeView, Mount, MountNode, VolumeView};
+use crate::volume::{ClaimView, ClaimVolume, CsiNodeView, Mount, MountNode, Mounted, VolumeView};
 
 /// Wait before the first event about a pod whose volumes cannot be mounted: the watches may still deliver them.
 const FIRST_EVENT: Duration = Duration::from_secs(2);
@@ -84,9 +84,9 @@ impl Agent {
         let before = Progress::of(lifecycle);
         match mount {
             Mount::Waiting(why) => return Some(why),
-            Mount::Mounted(handles) => {
-                self.volumes.mount(&node.name, &handles);
-                entry.mounted = handles;
+            Mount::Mounted(mounted) => {
+                self.volumes.mount(&node.name, &mounted);
+                entry.mounted = mounted;
                 lifecycle.volumes_mounted(now());
                 lifecycle.advance(now());
             }
@@ -120,9 +120,12 @@ impl Agent {
     }
 
     /// The pod has ended or is deleted.
-    pub(super) fn unmount_volumes(&mut self, id: PodId, node: NodeId, handles: &[(String, String)]) {
+    pub(super) fn unmount_volumes(&mut self, id: PodId, node: NodeId, mounted: &Mounted) {
         self.pending_mounts.remove(id);
-        self.volumes.unmount(&self.nodes.get(node).name, handles);
+        self.volumes.unmount(&self.nodes.get(node).name, mounted);
+        for claim in &mounted.exclusive {
+            self.retry_mounts(self.pending_mounts.of_claim(claim));
+        }
     }
 
     fn retry_mounts(&mut self, pods: Vec<PodId>) {

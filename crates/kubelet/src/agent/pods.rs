@@ -16,6 +16,7 @@ use crate::pod::annotation::PodBehavior;
 use crate::pod::lifecycle::PodLifecycle;
 use crate::pod::plan::Plan;
 use crate::pod::view::PodView;
+use crate::volume::Mounted;
 
 impl Agent {
     pub(super) fn pod_event(&mut self, event: Event<PodView>) {
@@ -114,7 +115,7 @@ impl Agent {
             timer_epoch: 0,
             fingerprint: None,
             counted: Counted::default(),
-            mounted: Vec::new(),
+            mounted: Mounted::default(),
         });
         self.count_pod(id);
         id

@@ -11,7 +11,7 @@ use crate::admission::Fingerprint;
 use crate::node::NodeView;
 use crate::pod::lifecycle::PodLifecycle;
 use crate::pod::view::PodView;
-use crate::volume::Handle;
+use crate::volume::Mounted;
 
 /// Index of a node, in the order in which the agent got to know the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,8 +106,8 @@ pub(super) struct PodEntry {
     pub(super) timer_epoch: u32,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) counted: Counted,
-    /// CSI volumes that count for the limits of the node.
-    pub(super) mounted: Vec<Handle>,
+    /// What its volumes occupy.
+    pub(super) mounted: Mounted,
 }
 
 pub(super) enum PodState {
