@@ -125,11 +125,13 @@ impl Views {
         self.n_decisions += 1;
         let view = self.all.get_mut(&key)?;
         view.used = self.n_decisions;
-        // Nodes that have volumes of the pod attach fewer: they are evaluated for this pod alone.
+        // Nodes whose pods, also nominated ones, use volumes of the pod attach fewer: they are evaluated for this pod alone.
         let attached = volumes.map(|volumes| volumes.nodes_attached(state)).unwrap_or_default();
-        let shared =
-            (!attached.is_empty()).then(|| std::mem::replace(&mut view.cycle.volumes, volumes.cloned()));
-        view.update_changed(state, attached.iter().copied());
+        let is_shared = attached.is_empty() && (volumes.is_none() || nominations.is_empty());
+        let shared = (!is_shared).then(|| std::mem::replace(&mut view.cycle.volumes, volumes.cloned()));
+        if !attached.is_empty() {
+            view.update_changed(state, attached.iter().copied());
+        }
         let excluded =
             if nominations.is_empty() { Vec::new() } else { view.exclude_nominated(state, nominations, pod) };
         let best = view.best(state);

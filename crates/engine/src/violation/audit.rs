@@ -1,13 +1,13 @@
 //! One pass over everything that runs: every required rule that does not hold now.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use berth_api::config::Plugin;
 use rustc_hash::FxHashMap;
 
 use super::types::{ViolatedRule, Violation};
-use crate::context::Context;
-use crate::context::CycleState;
+use crate::context::{Context, CycleState, NodeRef};
 use crate::nomination::Nominations;
 use crate::plugins::{self, Filter};
 use crate::state::State;
@@ -16,7 +16,9 @@ use crate::state::pod::{PodId, PodRecord};
 use crate::state::rule_set::RuleAt;
 use crate::state::rule_set::{RuleSet, RuleSetId};
 use crate::state::signature::SignatureId;
+use crate::state::volume::PodVolumes;
 use crate::verdict::{Status, Verdict};
+use crate::volume::CycleVolumes;
 use crate::what_if::RelevantMatchers;
 use crate::witness::WitnessCache;
 
@@ -164,6 +166,9 @@ impl Group<'_> {
                 }
             }
             let pod = state.pods.get(*id);
+            if let Some(volumes) = &pod.volumes {
+                self.evaluate_volumes(*id, *node, volumes, found);
+            }
             for rule in between_pods.iter().filter(|rule| state.is_broken(pod, *node, **rule)) {
                 found.push(state.violation_of(*id, *node, *rule, self.cache));
             }
@@ -173,6 +178,27 @@ impl Group<'_> {
                 let verdict = Verdict::new(Plugin::InterPodAffinity, status, reason, error.clone());
                 let rule = ViolatedRule::PodAffinity;
                 found.push(state.violation(*id, rule, false, "spec.affinity", verdict.term("spec.affinity")));
+            }
+        }
+    }
+
+    /// Claims belong to single pods. Those that are not bound are no rule of a running pod.
+    fn evaluate_volumes(
+        &self,
+        id: PodId,
+        node: NodeId,
+        volumes: &Arc<PodVolumes>,
+        found: &mut Vec<Violation>,
+    ) {
+        let volumes = Some(Arc::new(CycleVolumes::resolve(self.state, volumes).bound_alone()));
+        let cycle = CycleState { volumes, ..self.cycle.clone() };
+        let Some(context) = Context::with_any_profile(self.state, &cycle) else { return };
+        let there = NodeRef::new(node, self.state.nodes.get(node));
+        for rule in [ViolatedRule::VolumeBinding, ViolatedRule::VolumeZone] {
+            let asked = context.profile.profile.filter.contains(&rule.plugin());
+            let filter = plugins::filter(rule.plugin(), context).filter(|_| asked);
+            if let Some(filter) = filter.filter(|filter| !filter.admits(there)) {
+                self.report(id, node, context.rule_set, rule, filter.verdicts(there), found);
             }
         }
     }

@@ -67,6 +67,10 @@ pub enum ViolatedRule {
     NodeResourcesFit,
     /// A `DoNotSchedule` spread constraint that would not let the pod in where it is. In the audit only.
     PodTopologySpread,
+    /// A bound volume that does not exist, or whose node affinity the node does not match. In the audit only.
+    VolumeBinding,
+    /// A bound volume in another zone than the node. In the audit only.
+    VolumeZone,
 }
 
 impl ViolatedRule {
@@ -79,6 +83,8 @@ impl ViolatedRule {
             ViolatedRule::NodePorts => Plugin::NodePorts,
             ViolatedRule::NodeResourcesFit => Plugin::NodeResourcesFit,
             ViolatedRule::PodTopologySpread => Plugin::PodTopologySpread,
+            ViolatedRule::VolumeBinding => Plugin::VolumeBinding,
+            ViolatedRule::VolumeZone => Plugin::VolumeZone,
         }
     }
 }

@@ -119,6 +119,12 @@ impl CycleVolumes {
             && !self.rules.unbound.iter().any(depends_on_more)
     }
 
+    /// Without the claims that are not bound.
+    pub(crate) fn bound_alone(self) -> CycleVolumes {
+        let rules = VolumeRules { unbound: SmallVec::new(), ..VolumeRules::clone(&self.rules) };
+        CycleVolumes { rules: Arc::new(rules), unbound: SmallVec::new(), ..self }
+    }
+
     /// The same rules for any pod that has them.
     pub(crate) fn shared(&self) -> CycleVolumes {
         CycleVolumes { looks_up_attached: false, ..self.clone() }

@@ -36,6 +36,12 @@ fn every_required_rule_is_audited() {
         ("pod d/p on a2 rdrd-node(disk=ssd)", &["p: NodeAffinity!"]),
         ("pod d/p on a1 rdrd-node(disk=ssd) select:disk=ssd", &[]),
         ("pod d/p on a2 rdrd-node(disk=ssd | zone=a)", &[]),
+        // Volumes that are bound; claims that wait for a pod are no rule of one that runs.
+        ("pv v node(zone=b) claim:d/c\npvc d/c volume:v\npod d/p on a1 claim:c", &["p: VolumeBinding"]),
+        ("pv v node(zone=a) claim:d/c\npvc d/c volume:v\npod d/p on a1 claim:c", &[]),
+        ("pv v zone=b claim:d/c\npvc d/c volume:v\npod d/p on a1 claim:c", &["p: VolumeZone"]),
+        ("pvc d/c volume:v\npod d/p on a1 claim:c", &["p: VolumeBinding"]),
+        ("class wait waits\npvc d/c class:wait\npod d/p on a1 claim:c", &[]),
         // Company.
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on b1 app=db", &["p: PodAffinity!"]),
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db", &[]),
