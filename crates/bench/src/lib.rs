@@ -1,6 +1,6 @@
 //! Benchmarks of the engine: Kubernetes' scheduler benchmark files ([`workload`]), generated clusters of any size
-//! ([`scale`]), pods that are created and deleted round after round ([`churn`]), single operations ([`ops`]), reading a dump
-//! ([`load`]), violation tracking ([`enforce`]) and preemption ([`preempt`]).
+//! ([`scale`]), pods with claims ([`volumes`]), pods that are created and deleted round after round ([`churn`]), single
+//! operations ([`ops`]), reading a dump ([`load`]), violation tracking ([`enforce`]) and preemption ([`preempt`]).
 //!
 //! [`check`] checks placements and shares no code with the engine's rules. This crate uses the clock and reads files,
 //! which the engine must not do. It prints nothing: reports are data.
@@ -14,4 +14,5 @@ pub mod measure;
 pub mod ops;
 pub mod preempt;
 pub mod scale;
+pub mod volumes;
 pub mod workload;

@@ -14,7 +14,7 @@ pub const DISK: &str = "example.com/disk";
 /// Rack label.
 pub const RACK: &str = "example.com/rack";
 
-const N_ZONES: usize = 10;
+pub(crate) const N_ZONES: usize = 10;
 const NODES_PER_RACK: usize = 40;
 
 /// Name, CPUs, memory in GiB, pods.

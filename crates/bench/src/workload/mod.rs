@@ -7,7 +7,7 @@
 mod format;
 mod run;
 mod templates;
-mod volumes;
+pub(crate) mod volumes;
 
 use std::path::{Path, PathBuf};
 

@@ -56,7 +56,7 @@ impl VolumeTemplates {
 }
 
 /// Binds a claim and a volume to each other.
-fn bind(volume: &mut PersistentVolume, claim: &mut PersistentVolumeClaim) {
+pub(crate) fn bind(volume: &mut PersistentVolume, claim: &mut PersistentVolumeClaim) {
     volume.spec.claim_ref = Some(ClaimReference {
         namespace: claim.metadata.namespace.clone(),
         name: claim.metadata.name.clone(),

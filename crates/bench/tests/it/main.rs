@@ -5,4 +5,5 @@
 mod enforce;
 mod preempt;
 mod scale;
+mod volumes;
 mod workloads;

@@ -162,6 +162,32 @@ fn strategies_label_and_size_nodes() {
 }
 
 #[test]
+fn each_pod_gets_a_claim_and_nodes_attach_as_many_volumes_as_they_can() {
+    let unplaced = |name, operation: &str| {
+        let pod = POD.replace("nodeSelector: {slot: one}", "").replace("cpu: 3", "cpu: 1m");
+        let node = "{apiVersion: v1, kind: Node, metadata: {generateName: n-}, status: {capacity: {cpu: 4, memory: 1Gi, pods: 9}}}";
+        let volume =
+            "{apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1Gi}, csi: {driver: d}}}";
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce]}}";
+        let files =
+            [("pod.yaml", pod.as_str()), ("node.yaml", node), ("pv.yaml", volume), ("pvc.yaml", claim)];
+        let report = measured(name, operation, &files);
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        report.result.unwrap().setup_unplaced
+    };
+    let pods =
+        "  - {opcode: createPods, count: 5, podTemplatePath: pod.yaml, persistentVolumeTemplatePath: pv.yaml,
+     persistentVolumeClaimTemplatePath: pvc.yaml}";
+    let nodes = |strategy: &str| {
+        format!("  - {{opcode: createNodes, count: 2, nodeTemplatePath: node.yaml{strategy}}}\n{pods}")
+    };
+    let limit = ", nodeAllocatableStrategy: {csiNodeAllocatable: {d: {count: 2}}}";
+    assert_eq!(unplaced("no-limit", &nodes("")), 0);
+    assert_eq!(unplaced("limit", &nodes(limit)), 1);
+    assert_eq!(unplaced("another-driver", &nodes(&limit.replace("d:", "e:"))), 0);
+}
+
+#[test]
 fn what_is_not_supported_is_named() {
     let reason = |name, operation: &str, pod: &str| {
         let report = measured(name, operation, &[("pod.yaml", pod)]);

@@ -13,6 +13,7 @@ use berth_bench::{dump, measure};
 use serde_json::json;
 
 use super::bench_churn::{self, ChurnArgs};
+use super::bench_volumes::{self, VolumesArgs};
 use super::bench_webhook::{self, WebhookArgs};
 use crate::ExitStatus;
 use crate::cluster::runtime;
@@ -39,6 +40,7 @@ Examples:
   berth bench affinity/performance-config.yaml --case SchedulingPodAffinity --workload 5000Nodes_5000Pods
   berth bench misc/performance-config.yaml --case SchedulingBasic --repeat 5 -o json
   berth bench scale --nodes 100000 --pods 100000
+  berth bench volumes --nodes 5000 --pods 5000
   berth bench churn --nodes 5000 --rounds 60 --pods 1000
   berth bench dump --nodes 5000 --pods 150000 > dump.json
   berth bench load dump.json
@@ -73,6 +75,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Scale(ScaleArgs),
+    Volumes(VolumesArgs),
     Churn(ChurnArgs),
     Load(LoadArgs),
     Dump(DumpArgs),
@@ -236,6 +239,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     let answer = match (&args.command, &args.file) {
         (Some(Command::Scale(args)), _) => scale(&mut out, args)?,
+        (Some(Command::Volumes(args)), _) => bench_volumes::run(&mut out, args)?,
         (Some(Command::Churn(args)), _) => bench_churn::run(&mut out, args)?,
         (Some(Command::Load(args)), _) => load(&mut out, args)?,
         (Some(Command::Dump(args)), _) => {

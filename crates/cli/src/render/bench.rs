@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
-use berth_bench::{churn, enforce, load, preempt, scale};
+use berth_bench::{check, churn, enforce, load, preempt, scale, volumes};
 
 use super::names::{counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, GOOD};
 
+/// Violations that are shown of one case.
+const MAX_SHOWN: usize = 20;
 const FIGURES: [&str; 4] = ["PER SECOND", "P50 US", "P99 US", "MAX US"];
 
 fn cells(figures: &Figures) -> [Cell; 4] {
@@ -98,12 +100,42 @@ pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
         );
     }
     writeln!(out, "{BAD}{}{BAD:#}", counted(check.n_violations, "violation"))?;
+    placement_violations(out, check)
+}
+
+fn placement_violations(out: &mut impl Write, check: &check::Findings) -> io::Result<()> {
     for violation in &check.violations {
         writeln!(
             out,
             "  {:?}: template {}, node {}: {}",
             violation.rule, violation.template, violation.node, violation.detail
         )?;
+    }
+    Ok(())
+}
+
+/// The benchmark `volumes`.
+pub fn volumes(out: &mut impl Write, report: &volumes::Report) -> io::Result<()> {
+    let headings = ["CLAIMS", "DECISIONS", "UNPLACED", "CHOSEN", "TO PROVISION"].into_iter();
+    let mut table = Table::new(headings.chain(FIGURES).chain(["CHECKSUM"]));
+    for case in &report.cases {
+        let counts = [case.figures.decisions, case.unplaced, case.chosen, case.to_provision];
+        let start = std::iter::once(Cell::from(case.case.to_string()));
+        let row = start.chain(counts.map(|n| Cell::from(grouped(n)))).chain(cells(&case.figures));
+        table.row(row.chain([Cell::from(&case.checksum)]));
+    }
+    table.write(out, "")?;
+    let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
+    writeln!(out, "\n{nodes}, {pods} per case, seed {}", report.seed)?;
+    if report.n_violations() == 0 {
+        return writeln!(out, "{GOOD}verified{GOOD:#}: no rule violated");
+    }
+    writeln!(out, "{BAD}{}{BAD:#}", counted(report.n_violations(), "violation"))?;
+    for case in &report.cases {
+        placement_violations(out, &case.check)?;
+        for violation in case.volume_violations.iter().take(MAX_SHOWN) {
+            writeln!(out, "  {:?}: {}: {}", violation.rule, violation.object, violation.detail)?;
+        }
     }
     Ok(())
 }

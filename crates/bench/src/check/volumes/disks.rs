@@ -29,12 +29,8 @@ fn migrated(disks: InTreeDisks<'_>, csi_node: &CsiNode) -> Option<Disk> {
         ("gce-pd", "pd.csi.storage.gke.io", &disk.pd_name)
     } else if let Some(disk) = disks.azure_disk {
         ("azure-disk", "disk.csi.azure.com", &disk.disk_uri)
-    } else if let Some(share) = disks.azure_file {
-        ("azure-file", "file.csi.azure.com", &share.share_name)
     } else if let Some(disk) = disks.cinder {
         ("cinder", "cinder.csi.openstack.org", &disk.volume_id)
-    } else if let Some(disk) = disks.vsphere_volume {
-        ("vsphere-volume", "csi.vsphere.vmware.com", &disk.volume_path)
     } else if let Some(disk) = disks.portworx_volume {
         ("portworx-volume", "pxd.portworx.com", &disk.volume_id)
     } else {
