@@ -116,6 +116,8 @@ pub struct NewEvent {
     pub action: &'static str,
     /// The message, cut to [`MAX_NOTE_BYTES`].
     pub note: String,
+    /// `reportingController`; the recorder's own if none.
+    pub controller: Option<String>,
 }
 
 /// Records events.
@@ -324,7 +326,7 @@ impl Writer {
             "kind": "Event",
             "metadata": {"namespace": namespace, "name": name},
             "eventTime": rfc3339_micros(jiff::Timestamp::now()),
-            "reportingController": self.options.controller,
+            "reportingController": event.controller.as_ref().unwrap_or(&self.options.controller),
             "reportingInstance": cut_plain(&self.options.instance, 128),
             "type": match event.event_type {
                 EventType::Normal => "Normal",

@@ -48,6 +48,14 @@ impl Recorder {
 
     fn record(&self, about: &Reference, event_type: EventType, reason: &'static str, note: String) {
         let regarding = about.0.clone();
-        self.0.record(NewEvent { regarding, related: None, event_type, reason, action: reason, note });
+        self.0.record(NewEvent {
+            regarding,
+            related: None,
+            event_type,
+            reason,
+            action: reason,
+            note,
+            controller: None,
+        });
     }
 }

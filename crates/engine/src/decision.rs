@@ -227,6 +227,19 @@ impl Context<'_> {
     }
 }
 
+/// Decides about one node; none if the pod does not fit there.
+pub(crate) fn decide_on(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    node: NodeId,
+) -> Option<Outcome> {
+    let cycle = CycleState::new(state, nominations, pod);
+    let context = Context::new(state, &cycle).filter(|context| context.admits(node))?;
+    let volumes = context.volume_decision(node);
+    Some(Outcome::Placed { node: state.node_name(node).to_owned(), score: None, volumes })
+}
+
 /// Decides, and returns the results of every node.
 pub(crate) fn evaluate(state: &State, nominations: &Nominations, pod: &PreparedPod) -> Evaluation {
     let blank = |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };

@@ -145,6 +145,7 @@ impl PodEvents {
             reason,
             action,
             note: note(),
+            controller: None,
         });
     }
 }

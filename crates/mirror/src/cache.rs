@@ -3,8 +3,11 @@
 //! A [`CacheSync`] keeps a fingerprint of each object in the state. Heartbeats and other changes that placement does not
 //! see cost no more than the fingerprint, and of a list after an interruption only the differences are applied.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::{
-    Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, Workload,
+    Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
+    Workload,
 };
 use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
@@ -27,6 +30,7 @@ pub(crate) struct CacheSync {
     stateful_sets: Entries<Fingerprint>,
     replication_controllers: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
+    pub(crate) volumes: BTreeMap<VolumeKind, Entries<Fingerprint>>,
 }
 
 /// The owners of pods whose selectors the default spread constraints use.

@@ -17,8 +17,10 @@ mod pod_delta;
 mod pods;
 mod source;
 mod uid;
+mod volumes;
 
 pub use drift::DriftReport;
 pub use mirror::{Change, Mirror, MirrorOptions, WatchEvent};
 pub use pod_delta::PodRef;
 pub use source::Source;
+pub use volumes::{ClaimState, VolumeState};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{
-    Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, ReplicationController, Service, Workload,
+    Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
+    Workload,
 };
 use berth_client::{StreamEvent, WatchOptions};
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
@@ -19,6 +20,7 @@ use crate::pod_delta::{PodDelta, PodReader, PodRef};
 use crate::pods::Placement;
 use crate::source::{Source, Watches};
 use crate::uid::Uid;
+use crate::volumes::{ClaimState, VolumeEntry, VolumeState};
 
 /// Capacity of the event channel; when it is full, the client stops reading from the server.
 const EVENT_BUFFER: usize = 512;
@@ -35,6 +37,7 @@ pub(crate) enum Payload {
     Owner(OwnerKind, StreamEvent<Workload>),
     ReplicationController(StreamEvent<ReplicationController>),
     Budget(StreamEvent<PodDisruptionBudget>),
+    Volume(VolumeKind, StreamEvent<VolumeEntry>),
     /// With the number of the drift check.
     Check(u32, FullList),
 }
@@ -67,6 +70,14 @@ pub enum Change {
     BudgetApplied(NamespacedName, DisruptionBudget),
     /// A PodDisruptionBudget was deleted.
     BudgetDeleted(NamespacedName),
+    /// A claim was added or changed.
+    ClaimApplied(NamespacedName, ClaimState),
+    /// A claim was deleted.
+    ClaimDeleted(NamespacedName),
+    /// A persistent volume was added or changed.
+    VolumeApplied(String, VolumeState),
+    /// A persistent volume was deleted.
+    VolumeDeleted(String),
     /// A list of a source is complete.
     Listed(Source),
     /// All sources are listed; again after each list that replaced another.
@@ -210,6 +221,7 @@ impl Mirror {
             Payload::Owner(kind, event) => cache.apply_owner(cluster, kind, event),
             Payload::ReplicationController(event) => cache.apply_replication_controller(cluster, event),
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
+            Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {
                 self.check(cluster, object, is_missing, &mut changes);
             }
@@ -340,6 +352,7 @@ impl Payload {
             Payload::Owner(OwnerKind::StatefulSet, event) => edge(Source::StatefulSets, event),
             Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
             Payload::Budget(event) => edge(Source::Budgets, event),
+            Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
             Payload::Check(..) => None,
         }
     }

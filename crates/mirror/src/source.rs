@@ -1,5 +1,6 @@
 //! The resources that are watched, each by a task of its own.
 
+use berth_api::object::VolumeKind;
 use berth_api::resource::{
     NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
     SERVICES, STATEFUL_SETS,
@@ -14,6 +15,7 @@ use crate::cache::OwnerKind;
 use crate::drift::FullList;
 use crate::mirror::{Payload, WatchEvent};
 use crate::pod_delta::{PodDelta, PodReader};
+use crate::volumes::entry;
 
 /// A watched resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +36,13 @@ pub enum Source {
     ReplicationControllers,
     /// `poddisruptionbudgets`.
     Budgets,
+    /// Objects that decide where pods with volumes may run.
+    Volumes(VolumeKind),
 }
 
 impl Source {
     /// All sources.
-    pub const ALL: [Source; 8] = [
+    pub const ALL: [Source; 15] = [
         Source::Nodes,
         Source::Pods,
         Source::Namespaces,
@@ -47,6 +51,13 @@ impl Source {
         Source::StatefulSets,
         Source::ReplicationControllers,
         Source::Budgets,
+        Source::Volumes(VolumeKind::PersistentVolume),
+        Source::Volumes(VolumeKind::PersistentVolumeClaim),
+        Source::Volumes(VolumeKind::StorageClass),
+        Source::Volumes(VolumeKind::CsiNode),
+        Source::Volumes(VolumeKind::CsiDriver),
+        Source::Volumes(VolumeKind::CsiStorageCapacity),
+        Source::Volumes(VolumeKind::VolumeAttachment),
     ];
 
     /// The resource's name in paths.
@@ -64,6 +75,7 @@ impl Source {
             Source::StatefulSets => STATEFUL_SETS,
             Source::ReplicationControllers => REPLICATION_CONTROLLERS,
             Source::Budgets => POD_DISRUPTION_BUDGETS,
+            Source::Volumes(kind) => kind.resource(),
         }
     }
 }
@@ -93,6 +105,7 @@ impl Watches {
             Source::StatefulSets => self.watch(source, |e| Payload::Owner(OwnerKind::StatefulSet, e)),
             Source::ReplicationControllers => self.watch(source, Payload::ReplicationController),
             Source::Budgets => self.watch(source, Payload::Budget),
+            Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
         }
     }
 

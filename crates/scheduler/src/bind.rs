@@ -45,6 +45,8 @@ pub(crate) enum BindResult {
     NotSent,
     /// The pod is not bound.
     Failed(CallError),
+    /// Its volumes are not bound, for this reason; nothing was sent for the pod.
+    VolumesFailed(String),
 }
 
 /// A pod read from the API.

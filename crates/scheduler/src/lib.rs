@@ -15,6 +15,7 @@ mod queue;
 mod scheduler;
 mod serving;
 mod status;
+mod volume_writes;
 
 use tokio_util::sync::CancellationToken;
 

@@ -115,6 +115,7 @@ pub(crate) struct Metrics {
     pub(crate) preemption_victims: Histogram,
     cache_size: Family<TypeLabels, Gauge>,
     goroutines: Family<OperationLabels, Gauge>,
+    volume_errors: Family<OperationLabels, Counter>,
     pub(crate) bind_lookups: Counter,
     pub(crate) bind_retries: Counter,
     differences: Family<KindLabels, Counter>,
@@ -166,6 +167,7 @@ impl Metrics {
             preemption_victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             cache_size: Family::default(),
             goroutines: Family::default(),
+            volume_errors: Family::default(),
             bind_lookups: Counter::default(),
             bind_retries: Counter::default(),
             differences: Family::default(),
@@ -244,6 +246,11 @@ impl Metrics {
             "scheduler_goroutines",
             "Work in progress beside the scheduling loop, by operation",
             m.goroutines.clone(),
+        );
+        registry.register(
+            "scheduler_volume_scheduling_stage_error",
+            "Failures to bind the volumes of a pod, by operation",
+            m.volume_errors.clone(),
         );
         registry.register(
             "berth_scheduler_bind_lookups",
@@ -356,6 +363,11 @@ impl Metrics {
             let labels = UnschedulableLabels { plugin, profile: profile.clone() };
             self.unschedulable.get_or_create(&labels).set(*n as i64);
         }
+    }
+
+    /// The volumes of a pod could not be bound.
+    pub(crate) fn volumes_failed(&self) {
+        self.volume_errors.get_or_create(&OperationLabels { operation: "bind" }).inc();
     }
 
     pub(crate) fn sizes(&self, queue: QueueCounts, n_nodes: usize, n_pods: usize, n_assumed: usize) {

@@ -39,6 +39,8 @@ pub(crate) struct ScheduledCondition {
     /// [`FailureReason`], or what another scheduler wrote; empty without such a condition.
     pub(crate) reason: String,
     pub(crate) message: String,
+    /// The generation of the pod that was decided; 0 if the server has none.
+    pub(crate) observed_generation: i64,
     /// `status.nominatedNodeName`.
     pub(crate) nominated_node: String,
 }
@@ -51,6 +53,7 @@ impl ScheduledCondition {
         ScheduledCondition {
             reason: condition.map(|c| c.reason.clone()).unwrap_or_default(),
             message: condition.map(|c| c.message.clone()).unwrap_or_default(),
+            observed_generation: condition.map_or(0, |c| c.observed_generation),
             nominated_node: pod.status.nominated_node_name.clone(),
         }
     }
@@ -64,13 +67,20 @@ impl ScheduledCondition {
                 node => json!(node),
             };
         }
-        if !self.reason.is_empty() && (&self.reason, &self.message) != (&before.reason, &before.message) {
+        let is_same = |other: &ScheduledCondition| {
+            (&self.reason, &self.message, self.observed_generation)
+                == (&other.reason, &other.message, other.observed_generation)
+        };
+        if !self.reason.is_empty() && !is_same(before) {
             let mut condition = json!({
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": self.reason,
                 "message": self.message,
             });
+            if self.observed_generation > 0 {
+                condition["observedGeneration"] = json!(self.observed_generation);
+            }
             if before.reason.is_empty() {
                 condition["lastTransitionTime"] = json!(rfc3339(now));
             }
@@ -160,6 +170,7 @@ mod tests {
         ScheduledCondition {
             reason: reason.into(),
             message: message.into(),
+            observed_generation: 3,
             nominated_node: nominated_node.into(),
         }
     }
@@ -171,6 +182,7 @@ mod tests {
         let patch = first.patch(&ScheduledCondition::default(), "u", now);
         assert_eq!(patch["metadata"]["uid"], "u");
         assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+        assert_eq!(patch["status"]["conditions"][0]["observedGeneration"], 3);
         assert_eq!(patch["status"].get("nominatedNodeName"), None);
 
         let second = condition("Unschedulable", "0/2", "n");

@@ -45,6 +45,22 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
+/// The webhook does not watch volumes and claims: it does not decide about them.
+fn without_volumes(mut profile: Profile) -> Profile {
+    let is_other = |plugin: &Plugin| {
+        !matches!(
+            plugin,
+            Plugin::VolumeRestrictions
+                | Plugin::NodeVolumeLimits
+                | Plugin::VolumeBinding
+                | Plugin::VolumeZone
+        )
+    };
+    profile.pre_filter.retain(is_other);
+    profile.filter.retain(is_other);
+    profile
+}
+
 impl State {
     /// An empty state for a policy. `settings` controls how rules are parsed; its profiles are not used.
     pub fn new(policy: &Policy, settings: Settings) -> State {
@@ -60,8 +76,9 @@ impl State {
             ..Profile::default()
         };
         let placing = Profile { scheduler_name: PLACING_PROFILE.to_owned(), ..Profile::default() };
+        let profiles = [guard_profile, placing].map(without_volumes).into();
         let settings = Settings {
-            config: SchedulerConfig { profiles: vec![guard_profile, placing], ..SchedulerConfig::default() },
+            config: SchedulerConfig { profiles, ..SchedulerConfig::default() },
             exempt_namespaces: policy.exempt_namespaces.clone(),
             exempt_from_v1: policy.exempt_from_v1,
             ..settings

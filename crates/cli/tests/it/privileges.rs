@@ -44,6 +44,27 @@ async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     wait_for(handle, "high is bound in the place of low", |s| s.n_bound == 2 && s.n_preempted == 1).await;
     world.pod("huge", "berth", json!({}), "64").await;
     wait_for(handle, "huge is found to fit nowhere", |s| s.n_unschedulable > 1).await;
+    volumes(world).await;
+}
+
+/// A pod with a claim to be bound to an existing volume, and one whose volume is to be provisioned.
+async fn volumes(world: &World) {
+    for (class, provisioner) in [("static", "kubernetes.io/no-provisioner"), ("dynamic", "example.com/p")] {
+        let object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class},
+            "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"});
+        world.create("/apis/storage.k8s.io/v1/storageclasses", object).await;
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": class},
+            "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}});
+        world.create("/api/v1/namespaces/default/persistentvolumeclaims", claim).await;
+    }
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
+        "spec": {"storageClassName": "static", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": "/v"}}});
+    world.create("/api/v1/persistentvolumes", volume).await;
+    world.patch("/api/v1/persistentvolumes/v/status", json!({"status": {"phase": "Available"}})).await;
+    let volume = |claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+    world.pod("stored", "berth", json!({"volumes": [volume("static"), volume("dynamic")]}), "100m").await;
 }
 
 /// The permissions that this test must use. Watches of this server stream the lists, so `list` is not used. Some requests

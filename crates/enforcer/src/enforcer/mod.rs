@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::DeviceResources;
+use berth_api::object::{DeviceResources, VolumeKind};
 use berth_client::Backoff;
 use berth_client::component::Sidecars;
 use berth_client::delegated::DelegatedAuthorizer;
@@ -37,7 +37,7 @@ use completions::Completion;
 use ledger_sync::LedgerSync;
 
 /// What placement depends on. The Eviction API checks PodDisruptionBudgets.
-const SOURCES: [Source; 7] = [
+const SOURCES: [Source; 14] = [
     Source::Nodes,
     Source::Pods,
     Source::Namespaces,
@@ -45,6 +45,13 @@ const SOURCES: [Source; 7] = [
     Source::ReplicaSets,
     Source::StatefulSets,
     Source::ReplicationControllers,
+    Source::Volumes(VolumeKind::PersistentVolume),
+    Source::Volumes(VolumeKind::PersistentVolumeClaim),
+    Source::Volumes(VolumeKind::StorageClass),
+    Source::Volumes(VolumeKind::CsiNode),
+    Source::Volumes(VolumeKind::CsiDriver),
+    Source::Volumes(VolumeKind::CsiStorageCapacity),
+    Source::Volumes(VolumeKind::VolumeAttachment),
 ];
 /// Watch events applied before anything is evaluated again.
 const EVENTS_AT_ONCE: usize = 512;

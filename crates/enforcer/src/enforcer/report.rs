@@ -37,7 +37,15 @@ impl Enforcer {
     ) {
         let Some(recorder) = &self.recorder else { return };
         let event_type = if reason == EVICTED { EventType::Normal } else { EventType::Warning };
-        let event = NewEvent { regarding: about, related, event_type, reason, action: ACTION, note };
+        let event = NewEvent {
+            regarding: about,
+            related,
+            event_type,
+            reason,
+            action: ACTION,
+            note,
+            controller: None,
+        };
         recorder.record(event);
     }
 

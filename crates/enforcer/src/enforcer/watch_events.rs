@@ -47,7 +47,13 @@ impl Enforcer {
                 self.evaluate_by(Instant::now());
             }
             // The enforcer keeps no pending pods and watches no budgets.
-            Change::PodBoundElsewhere(_) | Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
+            Change::PodBoundElsewhere(_)
+            | Change::BudgetApplied(..)
+            | Change::BudgetDeleted(_)
+            | Change::ClaimApplied(..)
+            | Change::ClaimDeleted(_)
+            | Change::VolumeApplied(..)
+            | Change::VolumeDeleted(_) => {}
             Change::NodeApplied(_) | Change::NodeDeleted(_) | Change::Listed(_) => {}
         }
     }

@@ -66,6 +66,11 @@ impl Cluster {
         pod.gates.is_empty() && self.decide(pod).node().is_some()
     }
 
+    /// Decides about one node: the outcome has no score. None if the pod does not fit there now.
+    pub fn decide_on(&self, pod: &PreparedPod, node: &str) -> Option<Outcome> {
+        decision::decide_on(&self.state, &self.nominations, pod, self.state.find_node(node)?)
+    }
+
     /// Whether a pod fits on one node now.
     pub fn fits_on(&self, pod: &PreparedPod, node: &str) -> bool {
         let Some(node) = self.state.find_node(node) else { return false };

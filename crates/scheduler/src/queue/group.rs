@@ -95,6 +95,7 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
     /// Adds a pod to a group whose failure is known, without deciding it.
     pub(crate) fn join(&mut self, id: PodId, key: G, now: Instant) {
         self.release_group(id, now);
+        self.arrived(id);
         self.move_to(id, Place::Unschedulable(key));
     }
 

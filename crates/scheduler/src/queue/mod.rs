@@ -26,19 +26,31 @@ use group::Group;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(pub(crate) u64);
 
-/// The order of pods: higher priority first, then older first, then first in, first out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Rank {
-    pub(crate) priority: i32,
-    /// Creation, in seconds since 1970.
-    pub(crate) created: i64,
+/// The order of pods: higher priority first, then first in, first out. A pod that failed is behind those that arrived
+/// before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rank {
+    priority: i32,
+    arrival: u64,
 }
 
 /// A pod in the order of decisions.
-type Ranked = (Reverse<i32>, i64, PodId);
+type Ranked = (Reverse<i32>, u64, PodId);
 
 fn ranked(id: PodId, rank: Rank) -> Ranked {
-    (Reverse(rank.priority), rank.created, id)
+    (Reverse(rank.priority), rank.arrival, id)
+}
+
+/// Pods whose back-offs end within the same second count as equal: the first of them by rank is decided, if nothing is
+/// active.
+const BACKOFF_WINDOW: Duration = Duration::from_secs(1);
+
+/// A pod taken out of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Popped {
+    pub(crate) id: PodId,
+    /// Its back-off was cut short.
+    pub(crate) was_in_backoff: bool,
 }
 
 /// Back-off times.
@@ -89,6 +101,8 @@ struct Entry<G> {
     failures: u32,
     /// Not decided again before this.
     not_before: Option<Instant>,
+    /// The last failure was not that no node fits: the back-off is never cut short.
+    is_error: bool,
 }
 
 /// The queue. `G` identifies groups, `F` is the failure that the pods of a group have in common.
@@ -99,6 +113,7 @@ pub(crate) struct Queue<G, F> {
     backoff: BTreeSet<(Instant, PodId)>,
     groups: HashMap<G, Group<F>>,
     counts: QueueCounts,
+    last_arrival: u64,
 }
 
 impl<G: Clone + Eq + Hash, F> Queue<G, F> {
@@ -110,6 +125,7 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
             backoff: BTreeSet::new(),
             groups: HashMap::new(),
             counts: QueueCounts::default(),
+            last_arrival: 0,
         }
     }
 
@@ -118,8 +134,16 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
     }
 
     /// Adds a pod that is not in the queue.
-    pub(crate) fn add(&mut self, id: PodId, rank: Rank, gated: bool) {
-        let entry = Entry { rank, place: Place::Gated, came_from: None, failures: 0, not_before: None };
+    pub(crate) fn add(&mut self, id: PodId, priority: i32, gated: bool) {
+        let rank = Rank { priority, arrival: self.next_arrival() };
+        let entry = Entry {
+            rank,
+            place: Place::Gated,
+            came_from: None,
+            failures: 0,
+            not_before: None,
+            is_error: false,
+        };
         let before = self.entries.insert(id, entry);
         debug_assert!(before.is_none(), "a pod is added once");
         self.counts.gated += 1;
@@ -128,8 +152,29 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         }
     }
 
-    /// A pod's priority or age changed.
-    pub(crate) fn set_rank(&mut self, id: PodId, rank: Rank) {
+    /// A pod's priority changed.
+    pub(crate) fn set_priority(&mut self, id: PodId, priority: i32) {
+        if let Some(Entry { rank: Rank { arrival, .. }, .. }) = self.entries.get(&id) {
+            let rank = Rank { priority, arrival: *arrival };
+            self.set_rank(id, rank);
+        }
+    }
+
+    /// A pod counts as one that arrives now.
+    pub(crate) fn arrived(&mut self, id: PodId) {
+        let arrival = self.next_arrival();
+        if let Some(Entry { rank: Rank { priority, .. }, .. }) = self.entries.get(&id) {
+            let rank = Rank { priority: *priority, arrival };
+            self.set_rank(id, rank);
+        }
+    }
+
+    fn next_arrival(&mut self) -> u64 {
+        self.last_arrival += 1;
+        self.last_arrival
+    }
+
+    fn set_rank(&mut self, id: PodId, rank: Rank) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.rank != rank) else { return };
         let before = std::mem::replace(&mut entry.rank, rank);
         match &entry.place {
@@ -157,11 +202,24 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         }
     }
 
-    /// Takes the first active pod; it is in flight from then on.
-    pub(crate) fn pop(&mut self) -> Option<PodId> {
-        let (_, _, id) = *self.active.first()?;
-        self.move_to(id, Place::InFlight);
-        Some(id)
+    /// Takes the first active pod; it is in flight from then on. Without active pods, the back-off of a pod for which no
+    /// node fitted is cut short: there is time to decide it.
+    pub(crate) fn pop(&mut self) -> Option<Popped> {
+        let popped = match self.active.first() {
+            Some((_, _, id)) => Popped { id: *id, was_in_backoff: false },
+            None => Popped { id: self.first_in_backoff()?, was_in_backoff: true },
+        };
+        self.move_to(popped.id, Place::InFlight);
+        Some(popped)
+    }
+
+    /// The pod with the highest rank among those whose back-off ends first and may be cut short.
+    fn first_in_backoff(&self) -> Option<PodId> {
+        let entry = |id: &PodId| self.entries.get(id).filter(|entry| !entry.is_error);
+        let mut pods =
+            self.backoff.iter().filter_map(|(at, id)| Some((*at, *id, entry(id)?.rank))).peekable();
+        let end = pods.peek()?.0 + BACKOFF_WINDOW;
+        pods.take_while(|(at, ..)| *at < end).map(|(_, id, rank)| ranked(id, rank)).min().map(|(.., id)| id)
     }
 
     /// A pod in flight with which nothing was tried becomes active again.
@@ -180,6 +238,9 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
     pub(crate) fn back_off(&mut self, id: PodId, now: Instant) {
         self.release_group(id, now);
         self.fail(id, now);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.is_error = true;
+        }
         self.activate(id, now);
     }
 
@@ -211,11 +272,13 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
     }
 
     fn fail(&mut self, id: PodId, now: Instant) {
+        self.arrived(id);
         let QueueOptions { first_backoff, longest_backoff } = self.options;
         if let Some(entry) = self.entries.get_mut(&id) {
             let backoff = first_backoff.saturating_mul(1_u32.checked_shl(entry.failures).unwrap_or(u32::MAX));
             entry.failures = (entry.failures + 1).min(20);
             entry.not_before = Some(now + backoff.min(longest_backoff));
+            entry.is_error = false;
         }
     }
 

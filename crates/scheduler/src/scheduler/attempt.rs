@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use berth_api::config::Plugin;
+use berth_api::object::VolumeDecision;
 use berth_engine::{NotEligible, Outcome, Preemption, Victims};
 use tokio::time::Instant;
 
@@ -22,8 +23,11 @@ impl Scheduler {
             if !self.may_decide() {
                 return false;
             }
-            let Some(id) = self.queue.pop() else { return false };
-            self.decide(id);
+            let Some(popped) = self.queue.pop() else { return false };
+            if popped.was_in_backoff {
+                self.metrics.queued("active", "PopFromBackoffQ");
+            }
+            self.decide(popped.id);
         }
         true
     }
@@ -59,31 +63,39 @@ impl Scheduler {
         let metadata = &queued.pod.metadata;
         let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned);
         // If the pod fits on the node it is nominated to, other nodes are not considered.
-        let outcome = match nominated {
-            Some(node) if self.cluster.fits_on(&queued.prepared, &node) => {
-                Outcome::Placed { node, score: None, volumes: None }
-            }
-            _ => self.cluster.decide(&queued.prepared),
-        };
+        let outcome = nominated.and_then(|node| self.cluster.decide_on(&queued.prepared, &node));
+        let outcome = outcome.unwrap_or_else(|| self.cluster.decide(&queued.prepared));
         self.metrics.decided(now.elapsed());
         match outcome {
-            Outcome::Placed { node, .. } => self.bind(id, &node, now),
+            Outcome::Placed { node, volumes, .. } => self.bind(id, &node, volumes, now),
             Outcome::Gated { .. } => self.queue.gate(id, now),
             Outcome::Unschedulable { message, plugins } => self.preempt(id, message, plugins),
             Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error, Vec::new()),
         }
     }
 
-    fn bind(&mut self, id: PodId, node: &str, now: Instant) {
+    fn bind(&mut self, id: PodId, node: &str, volumes: Option<Box<VolumeDecision>>, now: Instant) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
         self.mirror.assume(&mut self.cluster, &queued.pod, &queued.prepared, node);
+        let volumes: Option<Arc<VolumeDecision>> = volumes.map(Arc::from);
+        if let Some(volumes) = &volumes {
+            self.cluster.assume_volumes(&queued.prepared, node, volumes);
+        }
         let abandoned = Arc::new(AtomicBool::new(false));
         let node: Arc<str> = node.into();
-        queued.binding = Some(InFlightBinding { node: node.clone(), abandoned: abandoned.clone() });
+        queued.binding = Some(InFlightBinding {
+            node: node.clone(),
+            abandoned: abandoned.clone(),
+            volumes: volumes.clone(),
+        });
         self.queue.release_group(id, now);
-        self.binds.push(Binding { id, pod: queued.pod.clone(), node, abandoned });
+        let binding = Binding { id, pod: queued.pod.clone(), node, abandoned };
+        match volumes {
+            Some(volumes) => self.bind_volumes(binding, volumes, now),
+            None => self.binds.push(binding),
+        }
     }
 
     fn preempt(&mut self, id: PodId, message: String, plugins: Vec<Plugin>) {

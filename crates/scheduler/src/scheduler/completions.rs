@@ -13,6 +13,7 @@ use crate::bind::{BindResult, Binding};
 use crate::metrics::AttemptResult;
 use crate::queue::PodId;
 use crate::status::{FailureReason, ScheduledCondition, Victim};
+use crate::volume_writes::{VolumeWriteError, Written};
 
 /// The result of a request.
 pub(crate) enum Completion {
@@ -21,6 +22,10 @@ pub(crate) enum Completion {
         binding: Binding,
         result: BindResult,
         took: Duration,
+    },
+    VolumesWritten {
+        id: PodId,
+        result: Result<Written, VolumeWriteError>,
     },
     Status {
         id: PodId,
@@ -58,6 +63,7 @@ impl Scheduler {
                 }
                 self.bind_completed(&binding, result);
             }
+            Completion::VolumesWritten { id, result } => self.volumes_written(id, result),
             Completion::Status { id, written, result } => {
                 self.statuses.completed();
                 self.status_completed(id, written, result);
@@ -69,12 +75,15 @@ impl Scheduler {
         }
     }
 
-    fn bind_completed(&mut self, binding: &Binding, result: BindResult) {
+    pub(super) fn bind_completed(&mut self, binding: &Binding, result: BindResult) {
         let now = Instant::now();
         let (id, pod) = (binding.id, &binding.pod);
         // A pod that was deleted meanwhile is not in the queue, and not assumed any more.
         let Some(queued) = self.pods.get_mut(id) else { return };
-        queued.binding = None;
+        let volumes = queued.binding.take().and_then(|binding| binding.volumes);
+        if let Some(volumes) = volumes.filter(|_| !matches!(result, BindResult::Bound)) {
+            self.cluster.restore_volumes(&queued.prepared, &volumes);
+        }
         let (attempts, waited) = (queued.attempts, now.saturating_duration_since(queued.first_seen));
         let took = now.saturating_duration_since(queued.decided_at);
         let profile = &pod.spec.scheduler_name;
@@ -110,7 +119,12 @@ impl Scheduler {
                     self.dequeue(id);
                 }
             }
-            BindResult::Failed(error) => {
+            BindResult::Failed(_) | BindResult::VolumesFailed(_) => {
+                let error = match result {
+                    BindResult::Failed(error) => format!("binding to node {}: {error}", binding.node),
+                    BindResult::VolumesFailed(error) => error,
+                    _ => String::new(),
+                };
                 tracing::warn!(pod = pod.key(), node = %binding.node, "the pod is not bound: {error}");
                 self.reporter.current.n_errors += 1;
                 self.metrics.attempted(AttemptResult::Error, profile, took);
@@ -122,11 +136,13 @@ impl Scheduler {
                 self.nominate_again(id);
                 self.queue.back_off(id, now);
                 self.metrics.queued("backoff", "ScheduleAttemptFailure");
+                let generation = pod.metadata.generation;
                 self.write_status(id, |status| {
+                    status.observed_generation = generation;
                     status.reason = FailureReason::SchedulerError.as_str().to_owned();
-                    status.message = format!("binding to node {}: {error}", binding.node);
+                    status.message.clone_from(&error);
                 });
-                self.events.bind_failed(pod, &binding.node, &error);
+                self.events.bind_failed(pod, error);
                 self.after_binding(id);
             }
         }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use berth_api::object::Pod;
-use berth_client::call::CallError;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference, cut};
 use tokio::time::Instant;
 
@@ -52,8 +51,8 @@ impl FailureEvents {
         }
     }
 
-    pub(super) fn bind_failed(&self, pod: &Pod, node: &str, error: &CallError) {
-        self.failed(pod, format!("binding to node {node}: {error}"));
+    pub(super) fn bind_failed(&self, pod: &Pod, error: String) {
+        self.failed(pod, error);
     }
 
     pub(super) fn parked(&self, pod: &Pod, message: String) {
@@ -82,7 +81,8 @@ fn event(
     action: &'static str,
     note: String,
 ) -> NewEvent {
-    NewEvent { regarding: pod_reference(pod), related: None, event_type, reason, action, note }
+    let controller = Some(pod.spec.scheduler_name.clone());
+    NewEvent { regarding: pod_reference(pod), related: None, event_type, reason, action, note, controller }
 }
 
 pub(super) fn pod_reference(pod: &Pod) -> ObjectReference {
@@ -98,6 +98,7 @@ impl Scheduler {
         let nominated = self.cluster.nomination(&pod.metadata.namespace, &pod.metadata.name);
         let condition = ScheduledCondition {
             reason: failure.reason.as_str().to_owned(),
+            observed_generation: pod.metadata.generation,
             message: cut(failure.message.to_string(), MAX_MESSAGE_BYTES),
             nominated_node: nominated.unwrap_or_default().to_owned(),
         };

@@ -10,6 +10,7 @@ mod queued_pods;
 mod reporter;
 mod unschedulable;
 mod unsupported;
+mod volumes;
 mod watch_events;
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use berth_engine::{Cluster, Equivalence, WakeConditions};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
 use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,7 @@ use crate::options::{SchedulerError, SchedulerOptions};
 use crate::queue::{PodId, Queue, QueueOptions};
 use crate::serving;
 use crate::status::FailureReason;
+use crate::volume_writes::VolumeWriter;
 use completions::Completions;
 pub(crate) use completions::{Completion, CompletionSender};
 use failure_events::FailureEvents;
@@ -43,6 +45,7 @@ use instruments::Instruments;
 use pod_status::StatusWriter;
 use queued_pods::QueuedPods;
 use reporter::Reporter;
+use volumes::VolumeBindings;
 use watch_events::Budgets;
 
 /// Watch events applied before pods are decided again.
@@ -81,11 +84,14 @@ struct Scheduler {
     mirror: Mirror,
     queue: Queue<GroupKey, GroupFailure>,
     pods: QueuedPods,
+    /// Pods that came with a list that is not complete.
+    listed: Vec<PodId>,
     budgets: Budgets,
     devices: DeviceResources,
     leadership: Leadership,
     led_before: bool,
     binds: BindWorkers,
+    volumes: VolumeBindings,
     statuses: StatusWriter,
     events: FailureEvents,
     /// When to evaluate groups again that were evaluated in vain.
@@ -135,6 +141,12 @@ pub(crate) async fn start(
         metrics: metrics.clone(),
         stop: CancellationToken::new(),
     };
+    let writer = VolumeWriter {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        timeout: options.bind_timeout(),
+        permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
+    };
     let profiles = options.settings.config.clone();
     let mirrored = MirrorOptions {
         sources: &Source::ALL,
@@ -156,11 +168,13 @@ pub(crate) async fn start(
             longest_backoff: options.longest_backoff,
         }),
         pods: QueuedPods::default(),
+        listed: Vec::new(),
         budgets: Budgets::default(),
         devices: DeviceResources::default(),
         // Without an election, there is no beginning of a leadership after which pods are listed again.
         led_before: elector.is_none(),
         binds: BindWorkers::start(options.bind_concurrency.max(1), binder, &completed),
+        volumes: VolumeBindings::new(writer, completed.clone()),
         statuses: StatusWriter::new(client, leadership.clone(), recorder.clone(), completed),
         leadership,
         events: FailureEvents::new(recorder, now),
@@ -226,6 +240,7 @@ impl Scheduler {
         for _ in 0..self.queue.end_backoffs(now) {
             self.metrics.queued("active", "BackoffComplete");
         }
+        self.expire_volumes(now);
         self.wake_unschedulable(now);
         self.flush(now);
         let has_more = self.decide_some();
@@ -239,8 +254,13 @@ impl Scheduler {
 
     /// When there is something to do although nothing happens.
     fn next_wake(&self, now: Instant) -> Instant {
-        let times =
-            [self.queue.next_due(), self.look_again_at, self.events.next_due(), self.reporter.next_due()];
+        let times = [
+            self.queue.next_due(),
+            self.look_again_at,
+            self.events.next_due(),
+            self.reporter.next_due(),
+            self.volumes.next_due(),
+        ];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }
 

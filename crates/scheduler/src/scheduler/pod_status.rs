@@ -115,6 +115,7 @@ impl StatusWriter {
                             "Preempted by pod {} on node {}",
                             preemptor.metadata.uid, eviction.node
                         ),
+                        controller: Some(preemptor.spec.scheduler_name.clone()),
                     }),
                     Err(error) => failed = Some(error),
                 }

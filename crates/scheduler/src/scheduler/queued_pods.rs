@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use berth_api::object::Pod;
+use berth_api::object::{Pod, VolumeDecision};
 use berth_engine::PreparedPod;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
@@ -39,6 +39,8 @@ pub(super) struct InFlightBinding {
     pub(super) node: Arc<str>,
     /// Set when the node is deleted, so that the binding is not sent.
     pub(super) abandoned: Arc<AtomicBool>,
+    /// What is assumed of its volumes.
+    pub(super) volumes: Option<Arc<VolumeDecision>>,
 }
 
 impl QueuedPod {

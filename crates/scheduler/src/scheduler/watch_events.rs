@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Scheduler;
 use super::queued_pods::QueuedPod;
-use crate::queue::{PodId, Rank};
+use crate::queue::PodId;
 
 /// The PodDisruptionBudgets, as preemption takes them.
 #[derive(Default)]
@@ -47,7 +47,14 @@ impl Scheduler {
     fn changed(&mut self, change: Change) {
         match change {
             Change::NodeApplied(_) | Change::Listed(_) => {}
-            Change::NodeDeleted(node) => self.abandon_bindings(&node),
+            Change::NodeDeleted(node) => {
+                self.abandon_bindings(&node);
+                self.abandon_volumes(&node);
+            }
+            Change::ClaimApplied(key, state) => self.claim_applied(&key, state),
+            Change::ClaimDeleted(key) => self.claim_deleted(&key),
+            Change::VolumeApplied(name, state) => self.volume_applied(&name, state),
+            Change::VolumeDeleted(name) => self.volume_deleted(&name),
             Change::PodApplied { pod, is_changed } => self.pod_applied(pod, is_changed),
             Change::PodBoundElsewhere(pod) => self.pod_bound_elsewhere(pod),
             Change::PodDeleted { uid, .. } => {
@@ -63,12 +70,15 @@ impl Scheduler {
                 self.budgets.by_name.remove(&name);
                 self.budgets.list = None;
             }
-            Change::Complete => tracing::info!(
-                nodes = self.mirror.n_nodes(),
-                pods = self.mirror.n_pods(),
-                queued = self.pods.len(),
-                "the state of the cluster is complete"
-            ),
+            Change::Complete => {
+                self.order_listed();
+                tracing::info!(
+                    nodes = self.mirror.n_nodes(),
+                    pods = self.mirror.n_pods(),
+                    queued = self.pods.len(),
+                    "the state of the cluster is complete"
+                );
+            }
             Change::Drift(report) => {
                 let kinds =
                     [("node", report.n_nodes), ("pod", report.n_pods), ("queued_pod", report.n_missing)];
@@ -78,6 +88,18 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// Pods of a list come by name. They arrived in the order of their creation; within a second, in the order of their
+    /// versions.
+    fn order_listed(&mut self) {
+        let age = |id: &PodId| {
+            let metadata = &self.pods.get(*id)?.pod.metadata;
+            Some((metadata.creation_timestamp, metadata.resource_version.parse::<u64>().ok(), *id))
+        };
+        let mut listed: Vec<_> = self.listed.drain(..).filter_map(|id| age(&id)).collect();
+        listed.sort_unstable();
+        listed.into_iter().for_each(|(.., id)| self.queue.arrived(id));
     }
 
     /// Bindings to a deleted node that have not been sent yet are not sent any more.
@@ -114,6 +136,10 @@ impl Scheduler {
     /// A pod is not pending any more, for whatever reason. The result of a binding in flight is ignored.
     pub(super) fn dequeue(&mut self, id: PodId) {
         let Some(queued) = self.pods.remove(id) else { return };
+        self.forget_volumes(id);
+        if let Some(volumes) = queued.binding.as_ref().and_then(|binding| binding.volumes.as_ref()) {
+            self.cluster.restore_volumes(&queued.prepared, volumes);
+        }
         let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
         self.queue.remove(id, Instant::now());
@@ -138,13 +164,6 @@ impl Scheduler {
         }
     }
 
-    fn rank(pod: &Pod) -> Rank {
-        Rank {
-            priority: pod.spec.priority.unwrap_or(0),
-            created: pod.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
-        }
-    }
-
     pub(super) fn is_gated(&self, pod: &Pod) -> bool {
         let profile = self.options.settings.config.profile(&pod.spec.scheduler_name);
         !pod.spec.scheduling_gates.is_empty() && profile.is_none_or(|p| p.scheduling_gates)
@@ -156,9 +175,12 @@ impl Scheduler {
         if !nominated.is_empty() {
             self.cluster.nominate(&prepared, nominated);
         }
-        let (rank, is_gated) = (Self::rank(&pod), self.is_gated(&pod));
+        let (priority, is_gated) = (pod.spec.priority.unwrap_or(0), self.is_gated(&pod));
         let id = self.pods.add(QueuedPod::new(pod, prepared, Instant::now()));
-        self.queue.add(id, rank, is_gated);
+        self.queue.add(id, priority, is_gated);
+        if !self.mirror.is_complete() {
+            self.listed.push(id);
+        }
         self.metrics.queued(if is_gated { "gated" } else { "active" }, "PodAdd");
     }
 
@@ -184,7 +206,7 @@ impl Scheduler {
             self.cluster.nominate(&queued.prepared, &node);
         }
         let now = Instant::now();
-        self.queue.set_rank(id, Self::rank(&pod));
+        self.queue.set_priority(id, pod.spec.priority.unwrap_or(0));
         if self.is_gated(&pod) {
             self.queue.gate(id, now);
         } else {

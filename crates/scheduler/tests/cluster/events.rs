@@ -25,6 +25,7 @@ fn event(name: &str, note: &str) -> NewEvent {
         reason: "FailedScheduling",
         action: "Scheduling",
         note: note.to_owned(),
+        controller: None,
     }
 }
 

@@ -9,4 +9,5 @@ mod placing;
 mod preempting;
 mod serving;
 mod support;
+mod volumes;
 mod waiting;
