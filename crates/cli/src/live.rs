@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
-    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, REPLICA_SETS,
-    REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS, percent_encoded,
+    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS,
+    PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
+    percent_encoded,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError};
@@ -23,10 +24,11 @@ const MAX_RESTARTS: usize = 3;
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 12] = [
+const RESOURCES: [(Resource, bool); 13] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
+    (POD_DISRUPTION_BUDGETS, false),
     (SERVICES, false),
     (REPLICATION_CONTROLLERS, false),
     (DEPLOYMENTS, false),

@@ -30,6 +30,10 @@ struct PodReport<'a> {
     message: String,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     unsupported: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    victims: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preempted_by: Option<String>,
 }
 
 /// Whether the pod has a node: from the input, from the simulation, or none.
@@ -61,6 +65,8 @@ impl<'a> Report<'a> {
                 domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
                 message: p.outcome.message().into_owned(),
                 unsupported: &p.unsupported,
+                victims: p.victims.iter().map(ToString::to_string).collect(),
+                preempted_by: p.preempted_by.as_ref().map(ToString::to_string),
             }
         };
         let pods = simulation.pods().iter().map(pod).collect();

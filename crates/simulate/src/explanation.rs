@@ -2,7 +2,7 @@
 
 use berth_api::object::Pod;
 use berth_api::rules::dialect_notes;
-use berth_engine::Explanation;
+use berth_engine::{Explanation, Victims};
 use serde::Serialize;
 
 use crate::hints::nearest_hints;
@@ -21,8 +21,30 @@ pub struct PodExplanation {
     /// Fields that decide about placement and that Berth does not support: the explanation is without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsupported: Vec<String>,
+    /// The preemption that makes a pending pod fit; none if it fits without, or if preemption does not help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PodPreemption>,
     /// Changes that would let a pending pod fit; empty if it fits, and for running pods.
     pub hints: Vec<String>,
+}
+
+/// The pods that are evicted for a pod.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPreemption {
+    /// The node on which the pod fits then.
+    pub node: String,
+    /// `namespace/name`, the most important first.
+    pub victims: Vec<String>,
+    /// How many of them a disruption budget protects.
+    pub n_pdb_violations: usize,
+}
+
+impl From<Victims> for PodPreemption {
+    fn from(Victims { node, victims, n_pdb_violations, .. }: Victims) -> PodPreemption {
+        let victims = victims.iter().map(ToString::to_string).collect();
+        PodPreemption { node, victims, n_pdb_violations }
+    }
 }
 
 impl PodExplanation {
@@ -30,6 +52,7 @@ impl PodExplanation {
     /// are read.
     pub(crate) fn new<'a>(
         explanation: Explanation,
+        preemption: Option<PodPreemption>,
         pod: &Pod,
         pods: impl Iterator<Item = &'a Pod>,
         extensions: bool,
@@ -41,6 +64,6 @@ impl PodExplanation {
         }
         let dialect_notes = dialect_notes(pod, extensions);
         let dialect_notes = dialect_notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect();
-        PodExplanation { explanation, dialect_notes, unsupported: Vec::new(), hints }
+        PodExplanation { explanation, dialect_notes, unsupported: Vec::new(), preemption, hints }
     }
 }

@@ -12,5 +12,5 @@ pub mod replay;
 mod rolling_update;
 mod simulation;
 
-pub use explanation::PodExplanation;
+pub use explanation::{PodExplanation, PodPreemption};
 pub use simulation::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};

@@ -1,18 +1,20 @@
 //! Simulations: the objects of an inventory become the state of a cluster, and the pending pods are placed.
 //!
 //! Workloads are expanded to the pods that their controllers would create, and pods are admitted as in the API server.
-//! Running pods keep their nodes. Pending pods are placed by priority, then in input order. Pods that fit nowhere are
+//! Running pods keep their nodes, unless they are preempted. Pending pods are placed by priority, then in input order. Pods that fit nowhere are
 //! tried again as long as other pods are placed, as in the queue of a scheduler.
 
 mod build;
 mod error;
+mod preemption;
 mod workloads;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::{DeviceResources, Pod};
+use berth_api::object::{DeviceResources, NamespacedName, Pod};
 use berth_api::simulated_nodes::SimulatedNodes;
-use berth_engine::{Cluster, Outcome, Settings};
+use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, Settings};
 use serde_json::Value;
 
 use crate::PodExplanation;
@@ -43,6 +45,10 @@ pub struct SimulatedPod {
     pub outcome: Outcome,
     /// Fields that decide about placement and that Berth does not support: it decided without them.
     pub unsupported: Vec<String>,
+    /// The pods that were evicted for it, the most important first.
+    pub victims: Vec<NamespacedName>,
+    /// The pod that it was evicted for.
+    pub preempted_by: Option<NamespacedName>,
 }
 
 impl SimulatedPod {
@@ -64,11 +70,13 @@ impl SimulatedPod {
         }
     }
 
-    /// The object with `spec.nodeName` set and all other fields unchanged.
+    /// The object with `spec.nodeName` set, or removed from a pod without a node, and all other fields unchanged.
     pub fn placed_object(&self) -> Option<Value> {
         let mut raw = self.raw.clone()?;
-        if let Some(node) = self.node() {
-            raw.get_mut("spec")?.as_object_mut()?.insert("nodeName".to_owned(), node.into());
+        let spec = raw.get_mut("spec")?.as_object_mut()?;
+        match self.node() {
+            Some(node) => _ = spec.insert("nodeName".to_owned(), node.into()),
+            None => _ = spec.remove("nodeName"),
         }
         Some(raw)
     }
@@ -102,6 +110,9 @@ pub struct Simulation {
     pods: Vec<SimulatedPod>,
     /// Positions of pending pods in [`Simulation::pods`], in the order in which they are placed.
     queue: Vec<usize>,
+    /// Whether unschedulable pods preempt others.
+    preempts: bool,
+    budgets: Vec<DisruptionBudget>,
     warnings: Vec<String>,
     workloads: Vec<(String, String)>,
     node_labels: BTreeMap<String, BTreeMap<String, String>>,
@@ -124,26 +135,49 @@ impl Simulation {
         let mut failures = HashMap::new();
         let mut n_placed = 0;
         loop {
-            let before = pending.len();
-            pending.retain(|(i, pod)| {
-                let equivalence = self.cluster.equivalence(pod);
-                let outcome = match failures.get(&equivalence) {
+            let (n_before, mut unplaced) = (n_placed, Vec::new());
+            for (i, pod) in pending {
+                let equivalence = self.cluster.equivalence(&pod);
+                let mut outcome = match failures.get(&equivalence) {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
-                    _ => self.cluster.place(pod),
+                    _ => {
+                        let outcome = self.cluster.place(&pod);
+                        match &outcome {
+                            Outcome::Unschedulable { .. } => match self.preempt(i, &pod) {
+                                Some((outcome, replaced)) => {
+                                    for i in replaced {
+                                        unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
+                                    }
+                                    outcome
+                                }
+                                None => outcome,
+                            },
+                            _ => outcome,
+                        }
+                    }
                 };
-                let placed = outcome.node().is_some();
-                if placed {
+                if outcome.node().is_some() {
                     n_placed += 1;
-                    progress(n_placed, n_pending);
+                    progress(n_placed.min(n_pending), n_pending);
                 } else {
                     failures.insert(equivalence, (n_placed, outcome.clone()));
                 }
-                self.pods[*i].outcome = outcome;
-                !placed
-            });
-            if pending.is_empty() || pending.len() == before {
+                if let (Outcome::Unschedulable { message, .. }, Some(by)) =
+                    (&mut outcome, &self.pods[i].preempted_by)
+                {
+                    *message = format!("preempted by {by}; {message}");
+                }
+                let is_placed = outcome.node().is_some();
+                self.pods[i].outcome = outcome;
+                if !is_placed {
+                    unplaced.push((i, pod));
+                }
+            }
+            pending = unplaced;
+            if pending.is_empty() || n_placed == n_before {
                 break;
             }
+            pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
         }
     }
 
@@ -213,8 +247,16 @@ impl Simulation {
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
         let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
         let explanation = self.cluster.explain_assigned(pod, node);
-        let pods = self.pods.iter().map(|p| &p.pod);
+        let is_unschedulable =
+            explanation.running_on.is_none() && matches!(explanation.outcome, Outcome::Unschedulable { .. });
+        let prepared = is_unschedulable.then(|| self.cluster.prepare(pod));
+        let victims = match prepared.and_then(|pod| self.preemption(&pod)) {
+            Some(Preemption::Victims(victims)) => Some(victims.into()),
+            _ => None,
+        };
         let unsupported = unsupported.clone();
-        Some(PodExplanation { unsupported, ..PodExplanation::new(explanation, pod, pods, self.extensions) })
+        let pods = self.pods.iter().map(|p| &p.pod);
+        let explained = PodExplanation::new(explanation, victims, pod, pods, self.extensions);
+        Some(PodExplanation { unsupported, ..explained })
     }
 }

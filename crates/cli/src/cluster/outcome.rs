@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::NamespacedName;
+use serde::Deserialize;
 
 use super::observed::{Observed, Pod, Stage};
 use super::settled::Workload;
-use crate::render::placement::Row;
+use crate::render::placement::{PreemptionRow, Row};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// The placement.
@@ -107,6 +108,43 @@ impl Outcome {
             }),
         }
     }
+}
+
+/// An event, with the fields that name preempted pods.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    reason: String,
+    regarding: Reference,
+    related: Reference,
+}
+
+/// A reference to a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Reference {
+    namespace: String,
+    name: String,
+}
+
+impl Reference {
+    fn key(&self) -> NamespacedName {
+        NamespacedName::new(&self.namespace, &self.name)
+    }
+}
+
+/// The pods that preempted others, by the events of their victims.
+pub fn preemptions(events: &[Event], observed: &Observed) -> Vec<PreemptionRow> {
+    let mut victims: BTreeMap<NamespacedName, BTreeSet<String>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.reason == "Preempted") {
+        victims.entry(event.related.key()).or_default().insert(event.regarding.key().to_string());
+    }
+    let row = |(pod, victims): (NamespacedName, BTreeSet<String>)| PreemptionRow {
+        node: observed.pods.get(&pod).and_then(Pod::node).map(str::to_owned),
+        pod: pod.to_string(),
+        victims: victims.into_iter().collect(),
+    };
+    victims.into_iter().map(row).collect()
 }
 
 /// Workloads by uid.

@@ -30,7 +30,7 @@ Examples:
   berth explain --live team-a/web-0
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
-Exit codes: 0 the pod fits, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or \
+Exit codes: 0 the pod fits, if need be by preemption, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or \
 usage"
 )]
 pub struct Args {
@@ -39,6 +39,9 @@ pub struct Args {
     /// Show only this node, with all details
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Do not preempt pods of lower priority for pods that fit nowhere
+    #[arg(long)]
+    no_preemption: bool,
     /// Place all other pending pods first, not only those before it in the queue
     #[arg(long)]
     after_others: bool,
@@ -56,6 +59,9 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         CliError::NotFound("no pod given: put it last, for example `berth explain -f FILE web-0`".to_owned())
     })?;
     let mut simulation = args.cluster.simulation(false)?;
+    if args.no_preemption {
+        simulation.disable_preemption();
+    }
     let (namespace, name) = find(&simulation, &pod)?;
     if args.after_others {
         simulation.run_others(&namespace, &name);
@@ -76,7 +82,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     out.flush()?;
     let is_good = match &explanation.running_on {
         Some(_) => is_node_known && explanation.broken.is_empty(),
-        None => explanation.outcome.node().is_some(),
+        None => explanation.outcome.node().is_some() || explained.preemption.is_some(),
     };
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -9,7 +9,7 @@ use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output;
-use crate::render::placement::{self, Columns, Row};
+use crate::render::placement::{self, Columns, PreemptionRow, Row};
 use crate::render::progress;
 use crate::report::Report;
 use crate::summary::{Summary, failures};
@@ -17,7 +17,9 @@ use crate::summary::{Summary, failures};
 /// Place all pending pods and show the result
 ///
 /// Running pods stay on their nodes. Pending pods are placed by priority, then in input order. Pods that do not fit are
-/// retried as long as other pods are placed.
+/// retried as long as other pods are placed. As in the scheduler, a pod that fits nowhere preempts pods of lower priority
+/// if that helps; PodDisruptionBudgets are respected where possible. Victims with a controller are placed again, others are
+/// gone.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "berth simulate [OPTIONS] -f FILE...\n       berth simulate [OPTIONS] --live [-f FILE...]",
@@ -37,6 +39,9 @@ See docs/simulate-json.md for the fields of -o json."
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// Do not preempt pods of lower priority for pods that fit nowhere
+    #[arg(long)]
+    no_preemption: bool,
     /// Node label whose values are the columns of the summary
     #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
     topology_key: String,
@@ -60,6 +65,9 @@ enum Format {
 /// Places the pods.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut simulation = args.cluster.simulation(args.output == Format::Yaml)?;
+    if args.no_preemption {
+        simulation.disable_preemption();
+    }
     let progress = progress::of_pods();
     simulation.run(|n_placed, n_waiting| {
         progress.set_length(n_waiting as u64);
@@ -80,6 +88,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 columns,
                 &summary,
                 &failures,
+                &preemptions(&simulation),
             )?;
         }
         Format::Json => {
@@ -90,6 +99,17 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     }
     out.flush()?;
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+/// The pods that preempted others.
+fn preemptions(simulation: &Simulation) -> Vec<PreemptionRow> {
+    let preemptors = simulation.pods().iter().filter(|p| !p.victims.is_empty());
+    let row = |p: &SimulatedPod| PreemptionRow {
+        pod: p.pod.key(),
+        node: p.node().map(str::to_owned),
+        victims: p.victims.iter().map(ToString::to_string).collect(),
+    };
+    preemptors.map(row).collect()
 }
 
 /// The pods that were pending.

@@ -7,7 +7,7 @@ use berth_engine::{
     Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
     Verdict, Witness,
 };
-use berth_simulate::PodExplanation;
+use berth_simulate::{PodExplanation, PodPreemption};
 
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
@@ -28,8 +28,9 @@ pub fn write(
     only: Option<&str>,
     is_node_known: bool,
 ) -> io::Result<()> {
-    let PodExplanation { explanation, dialect_notes, unsupported, hints } = explained;
+    let PodExplanation { explanation, dialect_notes, unsupported, preemption, hints } = explained;
     write_outcome(out, explanation)?;
+    write_preemption(out, preemption.as_ref())?;
     if !unsupported.is_empty() {
         writeln!(
             out,
@@ -80,6 +81,15 @@ fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<
         (None, Some(node)) => writeln!(out, "is placed on {GOOD}{node}{GOOD:#}"),
         (None, None) => writeln!(out, "{BAD}fits on no node{BAD:#}\n{message}"),
     }
+}
+
+fn write_preemption(out: &mut impl Write, preemption: Option<&PodPreemption>) -> io::Result<()> {
+    let Some(PodPreemption { node, victims, n_pdb_violations }) = preemption else { return Ok(()) };
+    let budgets = match n_pdb_violations {
+        0 => String::new(),
+        n => format!(", which violates PodDisruptionBudgets for {}", counted(*n, "pod")),
+    };
+    writeln!(out, "It preempts {} on {GOOD}{node}{GOOD:#}{budgets}: it fits there then", victims.join(", "))
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {

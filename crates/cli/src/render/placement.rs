@@ -39,13 +39,25 @@ pub struct Row {
     pub workload: Option<String>,
 }
 
-/// Writes pods, summary and failures.
+/// A pod that preempted others.
+#[derive(Clone, Debug)]
+pub struct PreemptionRow {
+    /// `namespace/name`.
+    pub pod: String,
+    /// The node of the victims; none if the pod did not fit there after all.
+    pub node: Option<String>,
+    /// `namespace/name`, the most important first.
+    pub victims: Vec<String>,
+}
+
+/// Writes pods, summary, preemptions and failures.
 pub fn write(
     out: &mut impl Write,
     rows: &[Row],
     columns: Columns,
     summary: &Summary,
     failures: &[Failure],
+    preemptions: &[PreemptionRow],
 ) -> io::Result<()> {
     if !rows.is_empty() {
         pods(rows, columns, &summary.topology_key).write(out, "")?;
@@ -53,6 +65,10 @@ pub fn write(
     }
     if !summary.workloads.is_empty() {
         workloads(summary).write(out, "")?;
+        writeln!(out)?;
+    }
+    if !preemptions.is_empty() {
+        preemption_table(preemptions).write(out, "")?;
         writeln!(out)?;
     }
     for failure in failures {
@@ -84,6 +100,15 @@ fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
             row.domain.as_deref().unwrap_or("<none>").into(),
             row.workload.as_deref().unwrap_or("<none>").into(),
         ]);
+    }
+    table
+}
+
+fn preemption_table(rows: &[PreemptionRow]) -> Table {
+    let mut table = Table::new(["PREEMPTING POD", "NODE", "VICTIMS"]);
+    for PreemptionRow { pod, node, victims } in rows {
+        let node = node.as_deref().unwrap_or("<none>");
+        table.row([Cell::from(pod), node.into(), victims.join(", ").into()]);
     }
     table
 }

@@ -8,7 +8,7 @@ use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::{DeviceResources, Pod, PriorityClass};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
-use berth_engine::{Cluster, Outcome};
+use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
 use super::workloads::{self, Workloads};
@@ -73,6 +73,12 @@ impl Simulation {
             cluster: Cluster::new(options.settings),
             pods: Vec::new(),
             queue: Vec::new(),
+            preempts: true,
+            budgets: inventory
+                .pod_disruption_budgets
+                .iter()
+                .map(|b| DisruptionBudget::from(&b.object))
+                .collect(),
             warnings: Vec::new(),
             workloads: workloads.top_level,
             node_labels: BTreeMap::new(),
@@ -215,6 +221,15 @@ impl Simulation {
                 unsupported_message(&unsupported)
             ));
         }
-        self.pods.push(SimulatedPod { pod, workload, raw, was_running, outcome, unsupported });
+        self.pods.push(SimulatedPod {
+            pod,
+            workload,
+            raw,
+            was_running,
+            outcome,
+            unsupported,
+            victims: Vec::new(),
+            preempted_by: None,
+        });
     }
 }

@@ -103,3 +103,55 @@ fn a_run_of_a_cron_job_was_counted_apart_from_it() {
         assert_eq!(simulation.workloads(), [("default".to_owned(), "CronJob nightly".to_owned())]);
     }
 }
+
+/// A node with four CPUs, full of these pods, and a pod of high priority that needs one.
+fn full(pods: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: a}}, status: {{allocatable: {{cpu: 4, pods: 10}}}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: high}}, spec: {{priority: 100, containers: [
+  {{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}
+{pods}"
+    )
+}
+
+fn running(name: &str, more: &str, cpu: u32) -> String {
+    format!(
+        "
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: {name}{more}}}, spec: {{nodeName: a, containers: [
+  {{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}"
+    )
+}
+
+#[test]
+fn a_pod_preempts_pods_of_lower_priority() {
+    let simulation = simulation(&full(&running("low", "", 4))).expect("the pods are valid");
+    let (high, low) = (&simulation.pods()[0], &simulation.pods()[1]);
+    assert_eq!((high.node(), high.victims[0].to_string().as_str()), (Some("a"), "default/low"));
+    assert_eq!((low.node(), low.outcome.message().as_ref()), (None, "preempted by default/high on a"));
+    assert_eq!(low.preempted_by.as_ref().map(ToString::to_string).as_deref(), Some("default/high"));
+}
+
+#[test]
+fn a_victim_with_a_controller_is_placed_again() {
+    let owner =
+        ", ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: u, controller: true}]";
+    let second = "
+---
+{apiVersion: v1, kind: Node, metadata: {name: b, labels: {pool: b}}, status: {allocatable: {cpu: 3, pods: 1}}}";
+    let text = full(&(running("low", owner, 3) + &running("large", "", 1) + second));
+    let text = text.replace(
+        "priority: 100,",
+        "priority: 100, affinity: {nodeAffinity: {\
+        requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [\
+        {key: pool, operator: DoesNotExist}]}]}}},",
+    );
+    let mut simulation = simulation(&text).expect("the pods are valid");
+    let of = |name: &str| simulation.pod("default", name).expect("it is in the input");
+    assert_eq!((of("high").node(), of("high").victims.len()), (Some("a"), 1));
+    assert_eq!((of("large").node(), of("low").node()), (Some("a"), Some("b")));
+    assert!(of("low").preempted_by.is_some() && !of("low").was_running);
+    simulation.disable_preemption();
+    assert!(simulation.explain("default", "low", None).expect("it is in the input").preemption.is_none());
+}

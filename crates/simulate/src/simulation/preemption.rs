@@ -1,0 +1,60 @@
+//! Preemption in a simulation: victims leave at once, and those with a controller wait for a node again.
+
+use berth_api::object::{NamespacedName, Pod};
+use berth_engine::{DisruptionBudget, Outcome, Preemption, PreparedPod, Victims};
+
+use super::Simulation;
+
+impl Simulation {
+    /// Unschedulable pods no longer preempt others.
+    pub fn disable_preemption(&mut self) {
+        self.preempts = false;
+    }
+
+    /// What preemption does for an unschedulable pod; none if the simulation has no preemption.
+    pub(super) fn preemption(&self, pod: &PreparedPod) -> Option<Preemption> {
+        self.preempts.then(|| self.cluster.preempt(pod, &self.budgets))
+    }
+
+    /// Evicts the victims of an unschedulable pod, and places it on their node. Returns the outcome, and the positions of
+    /// victims that a controller creates again; none if preemption does not help.
+    pub(super) fn preempt(&mut self, position: usize, pod: &PreparedPod) -> Option<(Outcome, Vec<usize>)> {
+        let Some(Preemption::Victims(victims)) = self.preemption(pod) else { return None };
+        let Victims { node, victims, nominations: _, n_pdb_violations: _ } = victims;
+        let by = self.pods[position].pod.metadata.namespaced_name();
+        let replaced = victims.iter().filter_map(|victim| self.evict(victim, &by, &node)).collect();
+        self.pods[position].victims = victims;
+        // Rarely the pod does not fit after all: PodTopologySpread counts pods that are being deleted otherwise in trials.
+        // A pod with volumes is decided again for what becomes of its claims.
+        let has_volumes = !self.pods[position].pod.spec.volumes.is_empty();
+        if !has_volumes && self.cluster.fits_on(pod, &node) {
+            self.cluster.assume(pod, &node);
+            return Some((Outcome::Placed { node, score: None, volumes: None }, replaced));
+        }
+        Some((self.cluster.place(pod), replaced))
+    }
+
+    /// Removes a victim. Returns its position if a controller creates it again.
+    fn evict(&mut self, victim: &NamespacedName, by: &NamespacedName, node: &str) -> Option<usize> {
+        self.cluster.remove_pod(victim.namespace(), victim.name());
+        let position = self.pods.iter().position(|p| p.is_named(victim.namespace(), victim.name()))?;
+        let evicted = &mut self.pods[position];
+        for budget in self.budgets.iter_mut().filter(|budget| protects(budget, &evicted.pod)) {
+            budget.disruptions_allowed = (budget.disruptions_allowed - 1).max(0);
+        }
+        evicted.preempted_by = Some(by.clone());
+        evicted.was_running = false;
+        evicted.pod.spec.node_name.clear();
+        evicted.pod.status.start_time = None;
+        let message = format!("preempted by {by} on {node}");
+        evicted.outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
+        (evicted.workload.is_some() || evicted.pod.metadata.controller().is_some()).then_some(position)
+    }
+}
+
+fn protects(budget: &DisruptionBudget, pod: &Pod) -> bool {
+    let labels = &pod.metadata.labels;
+    budget.namespace == pod.metadata.namespace
+        && !labels.is_empty()
+        && budget.selector.matches(|key| labels.get(key).map(String::as_str))
+}
