@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
-    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS,
+    CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS,
+    NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS,
     PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
-    percent_encoded,
+    STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError};
@@ -24,7 +25,7 @@ const MAX_RESTARTS: usize = 3;
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 13] = [
+const RESOURCES: [(Resource, bool); 20] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
@@ -37,6 +38,13 @@ const RESOURCES: [(Resource, bool); 13] = [
     (DAEMON_SETS, false),
     (JOBS, false),
     (DEVICE_CLASSES, false),
+    (STORAGE_CLASSES, false),
+    (PERSISTENT_VOLUMES, false),
+    (PERSISTENT_VOLUME_CLAIMS, false),
+    (CSI_NODES, false),
+    (CSI_DRIVERS, false),
+    (CSI_STORAGE_CAPACITIES, false),
+    (VOLUME_ATTACHMENTS, false),
     (PODS, true),
 ];
 

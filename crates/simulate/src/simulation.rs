@@ -7,6 +7,7 @@
 mod build;
 mod error;
 mod preemption;
+mod volumes;
 mod workloads;
 
 use std::cmp::Reverse;

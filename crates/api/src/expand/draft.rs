@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::object::volume::Volume;
+use crate::object::volume::{PersistentVolumeClaim, Volume};
 use crate::object::{NodeSelector, NodeSelectorTerm, OwnerReference, Pod, SelectorRequirement, Toleration};
 use crate::read::{DecodeError, decode_at};
 
@@ -11,6 +11,8 @@ use crate::read::{DecodeError, decode_at};
 pub(super) struct PodDraft {
     pub(super) pod: Pod,
     pub(super) raw: Option<Value>,
+    /// The claims that its controller creates with it.
+    pub(super) claims: Vec<PersistentVolumeClaim>,
 }
 
 /// The properties of a pod that come from its workload.
@@ -50,7 +52,7 @@ impl PodDraft {
             // Decoding reports the error.
             Some(other) => {
                 return decode_at(&json!({ "metadata": other }), origin.path, origin.object)
-                    .map(|pod| PodDraft { pod, raw: None });
+                    .map(|pod| PodDraft { pod, raw: None, claims: Vec::new() });
             }
         }
         metadata.insert("ownerReferences".to_owned(), json!([origin.owner]));
@@ -58,7 +60,7 @@ impl PodDraft {
         raw.insert("spec".to_owned(), template.get("spec").cloned().unwrap_or_default());
         let raw = Value::Object(raw);
         let pod = decode_at(&raw, origin.path, origin.object)?;
-        Ok(PodDraft { pod, raw: origin.keep_raw.then_some(raw) })
+        Ok(PodDraft { pod, raw: origin.keep_raw.then_some(raw), claims: Vec::new() })
     }
 
     /// The same pod under a name.
@@ -135,8 +137,16 @@ impl PodDraft {
         }
     }
 
-    /// Adds a volume with a claim. Replaces a volume of the same name.
-    pub(super) fn claim_volume(&mut self, volume: &str, claim: &str) {
+    /// Adds a volume with a claim of its own, made from a template. Replaces a volume of the same name.
+    pub(super) fn claim_volume(&mut self, template: &PersistentVolumeClaim) {
+        let volume = template.metadata.name.as_str();
+        let mut claim = template.clone();
+        let metadata = &self.pod.metadata;
+        claim.metadata.name = format!("{volume}-{}", metadata.name);
+        claim.metadata.namespace.clone_from(&metadata.namespace);
+        let name = claim.metadata.name.clone();
+        self.claims.push(claim);
+        let claim = name.as_str();
         let volumes = &mut self.pod.spec.volumes;
         volumes.retain(|v| v.name != volume);
         volumes.push(Volume::of_claim(volume, claim));

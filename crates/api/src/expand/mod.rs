@@ -28,6 +28,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
+use crate::object::volume::PersistentVolumeClaim;
 use crate::object::{
     LabelSelector, ObjectMeta, OwnerReference, Pod, ReplicationController, Workload as WorkloadObject,
 };
@@ -47,6 +48,8 @@ pub struct ExpandedPod {
     pub raw: Option<Value>,
     /// Index of the workload in [`Inventory::workloads`].
     pub workload: usize,
+    /// The claims of a StatefulSet's pod. The input may have them already.
+    pub claims: Vec<PersistentVolumeClaim>,
 }
 
 /// The pods that a ReplicaSet, StatefulSet or ReplicationController selects: kube-scheduler's default spread
@@ -283,8 +286,7 @@ impl<'a> Expander<'a> {
             pod.label("statefulset.kubernetes.io/pod-name", &name);
             pod.spec_text("hostname", &name);
             for template in &set.spec.volume_claim_templates {
-                let volume = &template.metadata.name;
-                pod.claim_volume(volume, &format!("{volume}-{name}"));
+                pod.claim_volume(template);
             }
             self.hand_over(context, pod);
         }
@@ -384,7 +386,8 @@ impl<'a> Expander<'a> {
     }
 
     fn hand_over(&mut self, context: Context<'a>, draft: PodDraft) {
-        (self.each)(ExpandedPod { pod: draft.pod, raw: draft.raw, workload: context.index });
+        let PodDraft { pod, raw, claims } = draft;
+        (self.each)(ExpandedPod { pod, raw, workload: context.index, claims });
     }
 
     fn add_selector(&mut self, kind: Kind, metadata: &ObjectMeta, selector: LabelSelector) {

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::volume::PersistentVolumeClaim;
 use super::{Condition, LabelSelector, ObjectMeta, StringMap, nullable};
 
 /// Deployment, ReplicaSet, StatefulSet or DaemonSet (`apps/v1`).
@@ -37,16 +38,7 @@ pub struct WorkloadSpec {
     pub service_name: String,
     /// StatefulSet: templates of the volume claims of each pod.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub volume_claim_templates: Vec<VolumeClaimTemplate>,
-}
-
-/// A volume claim template; its name is part of the names of the claims.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct VolumeClaimTemplate {
-    /// Metadata.
-    #[serde(deserialize_with = "nullable")]
-    pub metadata: ObjectMeta,
+    pub volume_claim_templates: Vec<PersistentVolumeClaim>,
 }
 
 /// StatefulSet ordinals.

@@ -39,7 +39,8 @@ pub struct ClusterArgs {
     pub files: Vec<String>,
     /// Read the cluster that kubectl uses
     ///
-    /// Nodes, namespaces, pods, workloads, services, priority classes and PodDisruptionBudgets are read once. The cluster is not changed.
+    /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, volumes, claims and storage classes
+    /// are read once. The cluster is not changed.
     #[arg(long)]
     live: bool,
     /// Kubeconfig file of the live cluster; implies --live

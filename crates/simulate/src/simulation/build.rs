@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
+use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{DeviceResources, Pod, PriorityClass};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
+use super::volumes::Volumes;
 use super::workloads::{self, Workloads};
 use super::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};
 
@@ -35,6 +37,8 @@ struct InputPod<'a> {
     /// As in [`SimulatedPod::workload`].
     workload: Option<String>,
     expanded_from: Option<&'a Workload>,
+    /// The claims that its controller creates with it.
+    claims: Vec<PersistentVolumeClaim>,
 }
 
 impl Simulation {
@@ -56,14 +60,19 @@ impl Simulation {
             let Entry { source, order, object: workload, .. } = &inventory.workloads[expanded.workload];
             let entry =
                 Entry { object: expanded.pod, raw: expanded.raw, source: source.clone(), order: *order };
-            InputPod { entry, workload: Some(workloads::name(workload)), expanded_from: Some(workload) }
+            InputPod {
+                entry,
+                workload: Some(workloads::name(workload)),
+                expanded_from: Some(workload),
+                claims: expanded.claims,
+            }
         });
         let mut pods: Vec<_> = expanded.collect();
         let workloads = Workloads::new(&inventory);
         let owner = workloads.owners();
         pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
             let workload = owner(&entry.object);
-            InputPod { entry, workload, expanded_from: None }
+            InputPod { entry, workload, expanded_from: None, claims: Vec::new() }
         }));
         drop(owner);
         pods.sort_by_key(|pod| pod.entry.order);
@@ -88,8 +97,11 @@ impl Simulation {
             simulation.device_resources.set(&class.object);
         }
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
+        let mut volumes = Volumes::default();
+        let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
+        volumes.add_input(&mut simulation.cluster, objects);
         let classes: Vec<_> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
-        simulation.add_pods(pods, &classes, &mut invalid);
+        simulation.add_pods(pods, &classes, &mut volumes, &mut invalid);
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
@@ -143,10 +155,11 @@ impl Simulation {
         &mut self,
         pods: Vec<InputPod<'_>>,
         classes: &[PriorityClass],
+        volumes: &mut Volumes,
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
-        for InputPod { entry, workload, expanded_from } in pods {
+        for InputPod { entry, workload, expanded_from, claims } in pods {
             let Entry { object: mut pod, raw, source, .. } = entry;
             if pod.is_terminal() {
                 continue;
@@ -182,8 +195,13 @@ impl Simulation {
                     continue;
                 }
             }
+            for claim in claims {
+                volumes.add_claim(&mut self.cluster, claim);
+            }
+            volumes.add_ephemeral_claims(&mut self.cluster, &pod);
             self.add_pod(pod, raw, workload);
         }
+        self.warnings.extend(volumes.take_warnings());
         for class in unknown_classes {
             self.warnings
                 .push(format!("PriorityClass {class} is not in the input: pods that use it get priority 0"));
