@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use berth_api::object::{Namespace, Node, Pod};
+use berth_api::object::{Namespace, Node, Pod, VolumeKind, VolumeObject};
+use berth_bench::check::volumes::VolumeState;
 use berth_bench::check::{self, Placed};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -39,6 +40,20 @@ pub async fn assert_every_rule_kept(client: &Client) -> usize {
     let findings = check::check(nodes.into_iter(), &namespaces, &templates, &placed);
     assert_eq!(findings.n_violations, 0, "{:?}", findings.violations);
     pods.len()
+}
+
+/// Checks that claims and volumes belong together in pairs, that every pod can use its volumes where it is, and that every
+/// waiting pod has a reason.
+pub async fn assert_volumes_right(client: &Client) {
+    let nodes: Vec<Node> = list(client, "/api/v1/nodes").await.unwrap().iter().map(typed).collect();
+    let pods: Vec<Pod> = list(client, "/api/v1/pods").await.unwrap().iter().map(typed).collect();
+    let mut objects = Vec::new();
+    for kind in [VolumeKind::PersistentVolume, VolumeKind::PersistentVolumeClaim, VolumeKind::CsiNode] {
+        let listed = list(client, &kind.resource().path("")).await.unwrap();
+        objects.extend(listed.iter().map(|value| VolumeObject::decode(kind, value).unwrap()));
+    }
+    let violations = VolumeState::new(nodes, pods, objects).check();
+    assert!(violations.is_empty(), "{violations:#?}");
 }
 
 fn bound_at(pod: &Value) -> &str {

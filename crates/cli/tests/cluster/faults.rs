@@ -6,89 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::check::assert_every_rule_kept;
-use crate::client::{Eye, apart, connect, create, eventually, get, list, send, text};
-use crate::process::{Berth, POLL, TempDir};
+use crate::client::{Eye, apart, create, eventually, list, send, text};
+use crate::cluster::{Cluster, PODS};
+use crate::process::POLL;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-/// The components of a cluster, each in a process.
-struct Cluster {
-    // Drop order.
-    schedulers: Vec<Berth>,
-    _kubelet: Berth,
-    server: Berth,
-    client: Client,
-    directory: TempDir,
-}
-
-impl Cluster {
-    async fn start(name: &str, n_nodes: usize, scheduler_args: &[&[&str]]) -> Cluster {
-        let directory = TempDir::new(name);
-        let kubeconfig = directory.file("kubeconfig");
-        let server = start_server(&directory);
-        let client = connect(&kubeconfig).await;
-        let nodes = n_nodes.to_string();
-        let file = kubeconfig.display().to_string();
-        let kubelet = [
-            "kubelet",
-            "--kubeconfig",
-            &file,
-            "--nodes",
-            &nodes,
-            "--start-after",
-            "0s",
-            "--stop-after",
-            "0s",
-        ];
-        let kubelet = Berth::start(&directory, "kubelet", &kubelet);
-        let scheduler = |(i, more): (usize, &&[&str])| {
-            let args = [&["scheduler", "--kubeconfig", &file][..], more].concat();
-            Berth::start(&directory, &format!("scheduler-{i}"), &args)
-        };
-        let schedulers = scheduler_args.iter().enumerate().map(scheduler).collect();
-        let cluster = Cluster { schedulers, _kubelet: kubelet, server, client, directory };
-        eventually("nodes are ready", async || {
-            let n_ready = list(&cluster.client, "/api/v1/nodes").await.map_err(|e| e.to_string())?.len();
-            if n_ready == n_nodes { Ok(()) } else { Err(format!("{n_ready} nodes")) }
-        })
-        .await;
-        cluster
-    }
-
-    /// Kills the server (SIGKILL) and restarts it with the same data.
-    fn restart_server(&mut self) {
-        self.server.kill();
-        self.server = start_server(&self.directory);
-    }
-
-    /// Waits until exactly this many pods exist, all running on existing nodes.
-    async fn all_running(&self, n_pods: usize) {
-        eventually("all pods run on existing nodes", async || {
-            let nodes = list(&self.client, "/api/v1/nodes").await.map_err(|e| e.to_string())?;
-            let nodes: HashSet<_> = nodes.iter().map(|n| text(n, "/metadata/name")).collect();
-            let pods = list(&self.client, PODS).await.map_err(|e| e.to_string())?;
-            let runs = |pod: &&Value| {
-                text(pod, "/status/phase") == "Running" && nodes.contains(text(pod, "/spec/nodeName"))
-            };
-            let n_running = pods.iter().filter(runs).count();
-            let all = (pods.len(), n_running) == (n_pods, n_pods);
-            if all { Ok(()) } else { Err(format!("{n_running} of {} run, of {n_pods}", pods.len())) }
-        })
-        .await;
-    }
-}
-
-fn start_server(directory: &TempDir) -> Berth {
-    let path = |name: &str| directory.file(name).display().to_string();
-    let args = ["apiserver", "--data-dir", &path("data"), "--kubeconfig-out", &path("kubeconfig")];
-    let server = Berth::start(directory, "apiserver", &args);
-    assert_eq!(server.line_after("export KUBECONFIG="), path("kubeconfig"));
-    server
-}
 
 /// The acknowledged and the unanswered writes of one writer.
 #[derive(Default)]
@@ -233,15 +158,7 @@ async fn the_second_scheduler_takes_over_when_the_leader_is_killed() {
     const N_PODS: usize = 400;
     let replica: &[&str] = &["--leader-elect"];
     let mut cluster = Cluster::start("killed-leader", 20, &[replica, replica]).await;
-    let leader = || async {
-        let lease =
-            get(&cluster.client, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/berth").await;
-        lease.map(|l| text(&l, "/spec/holderIdentity").to_owned()).unwrap_or_default()
-    };
-    let first = eventually("there is a leader", async || {
-        Some(leader().await).filter(|l| !l.is_empty()).ok_or_else(|| "none".to_owned())
-    })
-    .await;
+    let first = cluster.leader().await;
     let eye = Eye::open(cluster.client.clone());
     let client = cluster.client.clone();
     let bursting = tokio::spawn(async move { burst(&client, N_PODS, "berth").await });
@@ -249,13 +166,7 @@ async fn the_second_scheduler_takes_over_when_the_leader_is_killed() {
         if eye.n_bound() > 20 { Ok(()) } else { Err(eye.n_bound().to_string()) }
     })
     .await;
-    // The identity ends with the process ID.
-    let killed = cluster
-        .schedulers
-        .iter()
-        .position(|s| first.split(['_', '-']).any(|part| part == s.id().to_string()));
-    let killed = killed.unwrap_or_else(|| panic!("{first} names no process"));
-    cluster.schedulers[killed].kill();
+    cluster.kill_scheduler(&first);
     bursting.await.unwrap();
     cluster.all_running(N_PODS).await;
     eye.assert_true_to(&cluster.client).await;

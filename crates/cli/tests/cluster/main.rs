@@ -1,12 +1,14 @@
 //! Tests whole clusters as processes: the `berth` binary, `kubectl` and signals.
 //!
-//! `scripts/` has commands with their output; `faults` kills processes; `examples` checks all bindings of the examples. Each
+//! `scripts/` has commands with their output; `faults` kills processes; `volumes` and `volume_faults` are
+//! about claims; `examples` checks all bindings of the examples. Each
 //! server listens on a free port, and each process is killed at the end of its test.
 
 #![allow(clippy::unwrap_used)]
 
 mod check;
 mod client;
+mod cluster;
 mod commands;
 mod enforcer;
 mod examples;
@@ -15,4 +17,6 @@ mod idle;
 mod process;
 mod record;
 mod script;
+mod volume_faults;
+mod volumes;
 mod webhook;
