@@ -244,7 +244,8 @@ fn class(random: &mut Random, which: usize) -> StorageClass {
     let (name, provisioner, waits) = CLASSES[which];
     let mut class = StorageClass { provisioner: provisioner.to_owned(), ..StorageClass::default() };
     class.metadata.name = name.to_owned();
-    class.volume_binding_mode = waits.then(|| "WaitForFirstConsumer".to_owned());
+    let mode = if waits { "WaitForFirstConsumer" } else { "Immediate" };
+    class.volume_binding_mode = Some(mode.to_owned());
     while random.chance(25) {
         let (key, values): (_, &[&str]) = if random.chance(80) { (ZONE, &ZONES) } else { (REGION, &REGIONS) };
         let requirement =

@@ -63,7 +63,8 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
         Err(error) => decision.error = Some(error),
     }
     let chosen = feasible.iter().find(|node| Some(&node.metadata.name) == decision.chosen.as_ref());
-    decision.volumes = chosen.and_then(|node| volume_binding::decision(q, node));
+    let binds = rules(&profile.filter).contains(&"VolumeBinding");
+    decision.volumes = chosen.filter(|_| binds).and_then(|node| volume_binding::decision(q, node));
     decision
 }
 
