@@ -80,8 +80,9 @@ fn add_attachable(
             missing.get_or_insert(name);
             continue;
         };
-        if is_ephemeral {
-            made_for(pod, claim)?;
+        // kube-scheduler fails with an error if this pod runs already, whichever pod it decides about.
+        if is_ephemeral && made_for(pod, claim).is_err() {
+            continue;
         }
         to.extend(attachable(q, claim, csi_node).filter(|(d, h)| !d.is_empty() && !h.is_empty()));
     }

@@ -49,9 +49,14 @@ pub fn pre_filter(q: Question) -> Result<bool, String> {
 
 fn claims(q: Question) -> Result<Claims, String> {
     let mut claims = Claims { bound: Vec::new(), waiting: Vec::new() };
-    let names = q.pod.spec.volumes.iter().filter_map(|v| claim_name(q.pod, v));
-    let all = names.filter_map(|(name, _)| q.world.storage.claim(&q.pod.metadata.namespace, &name));
-    for claim in all {
+    // A claim that the pod names twice is one claim; kube-scheduler looks for a volume each time.
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in q.pod.spec.volumes.iter().filter_map(|v| claim_name(q.pod, v)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for claim in names.iter().filter_map(|name| q.world.storage.claim(&q.pod.metadata.namespace, name)) {
         let has_volume = !claim.spec.volume_name.is_empty();
         let class = q.world.storage.class(claim.storage_class());
         if has_volume && claim.metadata.annotation(BIND_COMPLETED_ANNOTATION).is_some() {

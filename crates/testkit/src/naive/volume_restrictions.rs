@@ -96,8 +96,10 @@ fn n_claims_in_use(q: Question) -> usize {
     exclusive_claims(q).iter().filter(in_use).count()
 }
 
-/// The references of pods to claims of these names. kube-scheduler does not compare namespaces here.
+/// The references of pods to these claims. kube-scheduler compares names only, not namespaces, and so may evict a pod of
+/// another namespace in vain; Berth does not.
 fn n_references(q: Question, world: &World) -> i64 {
     let exclusive = exclusive_claims(q);
-    on_nodes(world).flat_map(claims_of).filter(|claim| exclusive.contains(claim)).count() as i64
+    let pods = on_nodes(world).filter(|p| p.metadata.namespace == q.pod.metadata.namespace);
+    pods.flat_map(claims_of).filter(|claim| exclusive.contains(claim)).count() as i64
 }
