@@ -14,7 +14,7 @@ use crate::rejections::{RejectionViews, fit_error};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
-use crate::verdict::{Rejection, Status};
+use crate::verdict::Rejection;
 use crate::view::Views;
 use crate::volume::volume_decision;
 
@@ -360,11 +360,6 @@ impl<'a> Run<'a> {
         if let Err(error) = &self.scorers {
             return Outcome::Failed { error: error.clone() };
         }
-        if let PreFilter::Rejected(rejection) = &self.pre_filter
-            && rejection.status == Status::Error
-        {
-            return Outcome::Failed { error: rejection.reasons.join(", ") };
-        }
         match self.best().first() {
             Some(node) => {
                 let id = self.context.state.find_node(node);
@@ -427,7 +422,8 @@ impl<'a> Run<'a> {
             nodes.insert(name(id), NodeEvaluation::Feasible(NodeScore { by_plugin, total: self.totals[i] }));
         }
         let pre_filter = match &self.pre_filter {
-            PreFilter::Rejected(rejection) if rejection.status != Status::Error => Some(rejection.clone()),
+            // A pod is rejected beforehand only where there are nodes.
+            PreFilter::Rejected(rejection) if self.context.state.nodes.len() > 0 => Some(rejection.clone()),
             _ => None,
         };
         let best = self.best().into_iter().map(str::to_owned).collect();

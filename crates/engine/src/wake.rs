@@ -178,7 +178,11 @@ impl WakeConditions {
                     || requirements.concern_leaving(context, pod)
                     || context.shares_claims_with(pod)
             }
-            Change::PodAttached(pod) => requirements.concern_coming(context, pod),
+            Change::PodAttached(pod) => {
+                // A volume that is attached to the node already does not count for the pod.
+                let may_share = pod.volumes.is_some() && context.cycle.volumes.is_some();
+                requirements.concern_coming(context, pod) || (may_share && context.may_go_to(&pod.node))
+            }
             Change::NamespaceChanged(namespace) => requirements.concern_namespace(context, namespace),
             Change::SelectorChanged => context.has_default_hard_spread(),
             Change::Volume(change) => context.concerns_volumes(change),

@@ -16,6 +16,8 @@ const REASON: &str = "node(s) exceed max volume count";
 struct NodeVolumeLimits<'a> {
     context: Context<'a>,
     volumes: &'a CycleVolumes,
+    /// Why no node is possible: a claim does not exist. Other plugins say so first, unless they are disabled.
+    missing: Option<String>,
 }
 
 /// The count of one driver on a node.
@@ -28,8 +30,13 @@ struct Count<'a> {
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let volumes = context.cycle.volumes.as_deref()?;
-    let needed = !volumes.rules.attach.is_empty() || !volumes.pod.in_tree.is_empty();
-    needed.then(|| Box::new(NodeVolumeLimits { context, volumes }) as Box<dyn Filter>)
+    let missing = volumes.pod.claims.iter().find(|used| context.state.volumes.claim(&used.key).is_none());
+    let missing = missing.map(|used| {
+        let (namespace, name) = (context.state.symbols.text(used.key.0), &used.key.1);
+        format!("looking up PVC {namespace}/{name}: persistentvolumeclaim {name:?} not found")
+    });
+    let needed = missing.is_some() || !volumes.rules.attach.is_empty() || !volumes.pod.in_tree.is_empty();
+    needed.then(|| Box::new(NodeVolumeLimits { context, volumes, missing }) as Box<dyn Filter>)
 }
 
 impl NodeVolumeLimits<'_> {
@@ -104,12 +111,20 @@ impl NodeVolumeLimits<'_> {
 
 impl Filter for NodeVolumeLimits<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        if let Some(missing) = &self.missing {
+            let (plugin, status) = (Plugin::NodeVolumeLimits, Status::UnschedulableAndUnresolvable);
+            return Some(Rejection {
+                plugin,
+                status,
+                reasons: [missing.clone().into()].into_iter().collect(),
+            });
+        }
         let rejection = || Rejection::new(Plugin::NodeVolumeLimits, Status::Unschedulable, REASON);
         (!self.admits(node)).then(rejection)
     }
 
     fn admits(&self, node: NodeRef<'_>) -> bool {
-        let mut fits = true;
+        let mut fits = self.missing.is_none();
         self.counts(node, &mut |count| fits &= count.attached + count.new <= count.limit);
         fits
     }
@@ -124,6 +139,11 @@ impl Filter for NodeVolumeLimits<'_> {
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        if let Some(missing) = &self.missing {
+            let (plugin, status) = (Plugin::NodeVolumeLimits, Status::UnschedulableAndUnresolvable);
+            let verdict = Verdict::new(plugin, status, REASON, missing.clone()).term(TERM);
+            return vec![Verdict { reason: missing.clone().into(), ..verdict }];
+        }
         let verdict = |count: Count<'_>| {
             let counts = Counts::Volumes {
                 driver: count.driver.to_owned(),

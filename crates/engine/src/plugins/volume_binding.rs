@@ -26,14 +26,9 @@ pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
 }
 
 pub(super) fn rejection_of(plugin: Plugin, problem: Option<&Problem>) -> PreFilter {
-    let (status, reason) = match problem {
-        None => return PreFilter::AllNodes,
-        Some(Problem::Unresolvable(reason)) => (Status::UnschedulableAndUnresolvable, reason.clone()),
-        Some(Problem::Error(error)) => {
-            (Status::Error, format!("running PreFilter plugin {:?}: {error}", plugin.name()))
-        }
-    };
-    PreFilter::Rejected(Rejection { plugin, status, reasons: [reason.into()].into_iter().collect() })
+    let Some(Problem(reason)) = problem else { return PreFilter::AllNodes };
+    let status = Status::UnschedulableAndUnresolvable;
+    PreFilter::Rejected(Rejection { plugin, status, reasons: [reason.clone().into()].into_iter().collect() })
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {

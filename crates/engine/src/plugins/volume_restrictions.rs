@@ -51,7 +51,7 @@ impl VolumeRestrictions<'_> {
             self.volumes.one_pod_claims.iter().map(|claim| pod.n_uses(claim)).sum()
         };
         let changed: i64 = node.volume_delta().iter().map(|(pod, sign)| sign * uses(pod) as i64).sum();
-        self.volumes.n_in_use > 0 && self.volumes.n_in_use + changed > 0
+        self.volumes.n_in_use + changed > 0
     }
 }
 

@@ -137,8 +137,5 @@ pub(crate) fn volume_decision(
     });
     decision.bind.sort_unstable();
     decision.provision.sort_unstable();
-    // A pod may use one claim twice.
-    decision.bind.dedup();
-    decision.provision.dedup();
     Some(Box::new(decision))
 }

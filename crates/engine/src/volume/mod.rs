@@ -41,14 +41,9 @@ pub(crate) struct CycleVolumes {
     pub(crate) looks_up_attached: bool,
 }
 
-/// Why a pod is rejected on every node.
+/// Why a pod is rejected on every node: only a change of a volume object or of the pod helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
-    /// Only a change of a volume object or of the pod helps.
-    Unresolvable(String),
-    /// The rule could not be evaluated.
-    Error(String),
-}
+pub(crate) struct Problem(pub(crate) String);
 
 /// What volumes require of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -62,21 +62,17 @@ impl CycleVolumes {
         let mut to_match: SmallVec<[(&ClaimKey, &ClaimRecord); 2]> = SmallVec::new();
         for used in &self.pod.claims {
             let Some(claim) = volumes.claim(&used.key) else { continue };
+            // A claim that the pod names twice is bound once.
+            if self.unbound.contains(&used.key) || to_match.iter().any(|(key, _)| **key == used.key) {
+                continue;
+            }
             if claim.is_bound {
                 let rule = bound_rule(volumes, claim);
                 rules.bound.extend(rule.filter(|rule| !rules.bound.contains(rule)));
                 continue;
             }
             let class = volumes.class(&claim.class);
-            let waits = match class.map(|class| class.waits_for_first_consumer) {
-                Some(None) => {
-                    let class = &claim.class;
-                    let error = format!("VolumeBindingMode not set for StorageClass {class:?}");
-                    return Err(Problem::Error(error));
-                }
-                Some(Some(waits)) => waits,
-                None => false,
-            };
+            let waits = class.is_some_and(|class| class.waits_for_first_consumer);
             if !waits || !claim.volume.is_empty() {
                 unbound_immediate = true;
             } else if let Some(node) = claim.selected_node() {
@@ -90,7 +86,7 @@ impl CycleVolumes {
             }
         }
         if unbound_immediate {
-            return Err(Problem::Unresolvable("pod has unbound immediate PersistentVolumeClaims".to_owned()));
+            return Err(Problem("pod has unbound immediate PersistentVolumeClaims".to_owned()));
         }
         // The smallest first, so that it gets the smallest volume.
         to_match.sort_by_key(|(_, claim)| claim.requested.unwrap_or_default());
@@ -106,7 +102,7 @@ impl CycleVolumes {
 
 impl Problem {
     fn not_found(kind: &str, name: &str) -> Problem {
-        Problem::Unresolvable(format!("{kind} {name:?} not found"))
+        Problem(format!("{kind} {name:?} not found"))
     }
 }
 
@@ -120,7 +116,7 @@ fn claim_problem(state: &State, pod: &PodVolumes, used: &PodClaim) -> Option<Pro
     let Some(claim) = state.volumes.claim(&used.key) else {
         if used.ephemeral {
             let text = "waiting for ephemeral volume controller to create the persistentvolumeclaim";
-            return Some(Problem::Unresolvable(format!("{text} {name:?}")));
+            return Some(Problem(format!("{text} {name:?}")));
         }
         return Some(Problem::not_found("persistentvolumeclaim", name));
     };
@@ -135,7 +131,7 @@ fn claim_problem(state: &State, pod: &PodVolumes, used: &PodClaim) -> Option<Pro
     } else {
         return None;
     };
-    Some(Problem::Unresolvable(text))
+    Some(Problem(text))
 }
 
 /// None if the volume may be used everywhere.
@@ -161,7 +157,7 @@ fn provision(volumes: &Volumes, claim: &ClaimRecord, class: Option<&ClassRecord>
 
 fn resolve_zones(state: &State, pod: &PodVolumes, rules: &mut VolumeRules) -> Result<(), Problem> {
     let volumes = &state.volumes;
-    let unresolvable = |text: &str| Err(Problem::Unresolvable(text.to_owned()));
+    let unresolvable = |text: &str| Err(Problem(text.to_owned()));
     for used in pod.claims.iter().filter(|used| !used.ephemeral) {
         let name = &used.key.1;
         if name.is_empty() {
@@ -181,16 +177,10 @@ fn resolve_zones(state: &State, pod: &PodVolumes, rules: &mut VolumeRules) -> Re
             return unresolvable("PersistentVolumeClaim had no pv name and storageClass name");
         }
         let class = volumes.class(&claim.class);
-        let class = class.ok_or_else(|| {
-            Problem::Unresolvable(format!("storageclass.storage.k8s.io {:?} not found", claim.class))
-        })?;
-        match class.waits_for_first_consumer {
-            Some(true) => {}
-            Some(false) => return unresolvable("PersistentVolume had no name"),
-            None => {
-                let text = format!("VolumeBindingMode not set for StorageClass {:?}", claim.class);
-                return Err(Problem::Unresolvable(text));
-            }
+        let class = class
+            .ok_or_else(|| Problem(format!("storageclass.storage.k8s.io {:?} not found", claim.class)))?;
+        if !class.waits_for_first_consumer {
+            return unresolvable("PersistentVolume had no name");
         }
     }
     Ok(())

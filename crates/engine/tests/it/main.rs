@@ -10,4 +10,5 @@ mod properties;
 mod remedies;
 mod views;
 mod violations;
+mod volumes;
 mod wake;

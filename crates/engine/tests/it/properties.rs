@@ -12,7 +12,7 @@ use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, Settings,
     Victims, WakeConditions,
 };
-use berth_testkit::generate::{self, Flavour, Operation};
+use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation};
 use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
 
 use crate::common::{apply, cut_down, settings};
@@ -46,9 +46,29 @@ impl History {
         cluster.record_changes(true);
         let (mut placed, mut n_operations, mut asked) = (0, 0, VecDeque::new());
         let mut parked: VecDeque<Parked> = VecDeque::new();
+        let mut assumed: Vec<AssumedPlacement> = Vec::new();
         for operation in operations {
             world.apply(operation);
             apply(&mut cluster, &world, operation);
+            let picked = |n: &usize| (!assumed.is_empty()).then(|| n % assumed.len());
+            match operation {
+                Operation::RollBack(n) if let Some(i) = picked(n) => {
+                    roll_back(&mut cluster, &mut world, assumed.swap_remove(i));
+                }
+                Operation::Bind(n) if let Some(i) = picked(n) => {
+                    let placement = assumed.swap_remove(i);
+                    let (written, decision) = (placement.written(&world), &placement.decision);
+                    let is_whole = written.len() == 2 * (decision.bind.len() + decision.provision.len());
+                    for object in written {
+                        world.storage.set(object.clone());
+                        cluster.set_volume_object(object);
+                    }
+                    if !is_whole {
+                        roll_back(&mut cluster, &mut world, placement);
+                    }
+                }
+                _ => {}
+            }
             // Sometimes several changes are told at once.
             let told = n_operations % self.told_every == 0;
             n_operations += 1;
@@ -63,10 +83,6 @@ impl History {
                 same("asked again", &expected, &cluster.decide(&prepared))
                     .map_err(|e| format!("{}: {e}", pod.key()))?;
             }
-            // So must what is known of victims.
-            if let Some(pod) = asked.get(n_operations as usize % ASKED_AGAIN) {
-                self.check_preemption(&mut cluster, &world, pod)?;
-            }
             let Operation::Decide(pod) = operation else { continue };
             let expected = evaluate(&world, pod, &self.profile, &self.options);
             let prepared = cluster.prepare(pod);
@@ -74,10 +90,27 @@ impl History {
             compare(&expected, &got).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
             let decided = cluster.decide(&prepared);
             same("decide", &got.outcome, &decided).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
-            self.check_preemption(&mut cluster, &world, pod)?;
+            if let (Some(_), Outcome::Unschedulable { .. }) = (&expected.message, &decided) {
+                let (got, expected) = (
+                    preempt(&mut cluster, &world, pod),
+                    naive::preempt(&world, pod, &self.profile, &self.options),
+                );
+                same("preempt", &expected, &got).map_err(|e| format!("preempting for {}: {e}", pod.key()))?;
+            }
             let again = cluster.evaluate(&prepared).outcome;
             same("preempting changed the state", &decided, &again)
                 .map_err(|e| format!("{}: {e}", pod.key()))?;
+            // What is assumed of a placement is taken back whole.
+            if let Outcome::Placed { node, volumes, .. } = cluster.place(&prepared) {
+                let decision = volumes.map(|volumes| *volumes).unwrap_or_default();
+                cluster.forget(&prepared);
+                cluster.restore_volumes(&prepared, &decision);
+                world.storage.assume(&pod.metadata.namespace, &node, &decision);
+                world.storage.restore(&pod.metadata.namespace, &decision);
+                let expected = evaluate(&world, pod, &self.profile, &self.options);
+                compare(&expected, &cluster.evaluate(&prepared))
+                    .map_err(|e| format!("deciding {} when it was taken back: {e}", pod.key()))?;
+            }
             parked.push_front(Parked::new(&mut cluster, pod));
             parked.truncate(PARKED);
             asked.push_front((**pod).clone());
@@ -86,6 +119,12 @@ impl History {
             if let Some(node) = expected.chosen.filter(|_| placed % 2 == 0) {
                 let mut pod = pod.clone();
                 pod.metadata.name = format!("placed-{placed}");
+                if let Some(decision) = expected.volumes {
+                    cluster.assume_volumes(&prepared, &node, &decision);
+                    world.storage.assume(&pod.metadata.namespace, &node, &decision);
+                    let pod = pod.metadata.namespaced_name();
+                    assumed.push(AssumedPlacement { pod, node: node.clone(), decision });
+                }
                 pod.spec.node_name = node;
                 let operation = Operation::AddPod(pod);
                 world.apply(&operation);
@@ -96,22 +135,12 @@ impl History {
         // What only pending pods and recorded changes used is gone with the next update.
         drop(parked);
         cluster.record_changes(false);
+        assumed.into_iter().for_each(|placement| roll_back(&mut cluster, &mut world, placement));
         cluster.remove_node("unknown");
         self.check_tables(&cluster, &world)?;
         self.remove_all(&mut cluster, &world);
         same("tables of an empty cluster", &self.cluster().table_sizes(), &cluster.table_sizes())?;
         same("counts of an empty cluster", &0, &cluster.n_counted())
-    }
-
-    /// The engine finds the same victims for a pod that fits nowhere, and the best of all candidates.
-    fn check_preemption(&self, cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<(), String> {
-        let decided = cluster.prepare(pod);
-        let Outcome::Unschedulable { .. } = cluster.decide(&decided) else { return Ok(()) };
-        let expected = naive::preempt(world, pod, &self.profile, &self.options);
-        let (got, candidates) = preempt(cluster, world, pod);
-        same("preempt", &expected, &got).map_err(|e| format!("preempting for {}: {e}", pod.key()))?;
-        let is_candidate = candidates.iter().any(|candidate| Ok(candidate) == got.as_ref());
-        same("the best is a candidate", &true, &(is_candidate || got.is_err()))
     }
 
     fn cluster(&self) -> Cluster {
@@ -122,6 +151,7 @@ impl History {
     /// tell pods apart that selectors told apart which are gone: at most as many as there are label sets.
     fn check_tables(&self, cluster: &Cluster, world: &World) -> Result<(), String> {
         let mut fresh = self.cluster();
+        world.storage.objects().for_each(|o| fresh.set_volume_object(o));
         world.namespaces.iter().for_each(|n| fresh.set_namespace(n));
         world.services.iter().for_each(|s| fresh.set_service(s));
         for workload in &world.workloads {
@@ -159,6 +189,10 @@ impl History {
         keys.sort_by_key(|k| (k.name().len() % 3, k.name().to_owned(), k.namespace().to_owned()));
         keys.iter().for_each(|k| cluster.remove_pod(k.namespace(), k.name()));
         world.nodes.iter().for_each(|n| cluster.remove_node(&n.metadata.name));
+        for object in world.storage.objects() {
+            let (kind, metadata) = (object.kind(), object.metadata());
+            cluster.remove_volume_object(kind, &metadata.namespace, &metadata.name);
+        }
         for service in &world.services {
             cluster.remove_service(&service.metadata.namespace, &service.metadata.name);
         }
@@ -197,22 +231,27 @@ impl Parked {
     }
 }
 
-/// The best victims, or the message; and the victims on every node.
-fn preempt(
-    cluster: &mut Cluster,
-    world: &World,
-    pod: &Pod,
-) -> (Result<naive::Victims, String>, Vec<naive::Victims>) {
+/// Takes back a placement as a scheduler does: the pod goes, and what was assumed about its claims.
+fn roll_back(cluster: &mut Cluster, world: &mut World, placement: AssumedPlacement) {
+    let AssumedPlacement { pod: key, decision, .. } = placement;
+    let mut pod = Pod::default();
+    (pod.metadata.namespace, pod.metadata.name) = (key.namespace().to_owned(), key.name().to_owned());
+    let prepared = cluster.prepare(&pod);
+    cluster.remove_pod(key.namespace(), key.name());
+    cluster.restore_volumes(&prepared, &decision);
+    world.apply(&Operation::RemovePod(key.clone()));
+    world.storage.restore(key.namespace(), &decision);
+}
+
+fn preempt(cluster: &mut Cluster, world: &World, pod: &Pod) -> Result<naive::Victims, String> {
     let budgets: Vec<_> = world.budgets.iter().map(DisruptionBudget::from).collect();
     let prepared = cluster.prepare(pod);
-    let naive =
-        |Victims { node, victims, n_pdb_violations, .. }| naive::Victims { node, victims, n_pdb_violations };
-    let best = match cluster.preempt(&prepared, &budgets) {
-        Preemption::Victims(victims) => Ok(naive(victims)),
+    match cluster.preempt(&prepared, &budgets) {
+        Preemption::Victims(Victims { node, victims, n_pdb_violations, .. }) => {
+            Ok(naive::Victims { node, victims, n_pdb_violations })
+        }
         other => Err(other.message().unwrap_or_default()),
-    };
-    let candidates = cluster.preemption_candidates(&prepared, &budgets).into_iter().map(naive);
-    (best, candidates.collect())
+    }
 }
 
 fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
@@ -251,6 +290,11 @@ fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
     }
     same("best", &expected.best, &got.best)?;
     same("chosen", &expected.chosen.as_deref(), &got.outcome.node())?;
+    let got_volumes = match &got.outcome {
+        Outcome::Placed { volumes, .. } => volumes.as_deref(),
+        _ => None,
+    };
+    same("volumes", &expected.volumes.as_ref(), &got_volumes)?;
     same("error", &expected.error.is_some(), &matches!(got.outcome, Outcome::Failed { .. }))?;
     if let Some(message) = &expected.message {
         same("message", message.as_str(), &got.outcome.message())?;
@@ -275,7 +319,15 @@ fn agree(flavour: Flavour, first_seed: u64) {
     let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(250);
     let mut n_decided = 0;
     for seed in first_seed..first_seed + n {
-        let history = History::new(seed, flavour, if seed % 50 == 0 { 600 } else { 80 });
+        let history = History::new(
+            seed,
+            flavour,
+            match (seed % 50, flavour) {
+                (0, _) => 600,
+                (_, Flavour::Volumes) => 140,
+                _ => 80,
+            },
+        );
         n_decided += history.operations.iter().filter(|o| matches!(o, Operation::Decide(_))).count();
         if history.run(&history.operations).is_err() {
             let operations = cut_down(&history.operations, |o| history.run(o).is_err());
@@ -300,6 +352,11 @@ fn engine_and_naive_evaluator_agree_on_v1() {
 #[test]
 fn engine_and_naive_evaluator_agree_on_the_proposals() {
     agree(Flavour::Extensions, 1_000_000);
+}
+
+#[test]
+fn engine_and_naive_evaluator_agree_on_volumes() {
+    agree(Flavour::Volumes, 2_000_000);
 }
 
 #[test]

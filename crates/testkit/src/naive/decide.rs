@@ -63,7 +63,7 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
         Err(error) => decision.error = Some(error),
     }
     let chosen = feasible.iter().find(|node| Some(&node.metadata.name) == decision.chosen.as_ref());
-    let binds = rules(&profile.filter).contains(&"VolumeBinding");
+    let binds = profile.filter.contains(&Plugin::VolumeBinding);
     decision.volumes = chosen.filter(|_| binds).and_then(|node| volume_binding::decision(q, node));
     decision
 }
@@ -71,15 +71,15 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
 /// The only nodes that are possible, if the pod names them; or the plugin that rejects the pod on every node, and why.
 fn pre_filter(q: Question) -> Result<Option<BTreeSet<String>>, (&'static str, String)> {
     let mut named = None;
-    for plugin in rules(&q.profile.pre_filter) {
+    for plugin in &q.profile.pre_filter {
         let rejection = match plugin {
-            "NodeAffinity" => node_affinity::named_nodes(q).map(|names| named = names),
-            "VolumeRestrictions" => volume_restrictions::pre_filter(q),
-            "VolumeBinding" => volume_binding::pre_filter(q).map(|_| ()),
-            "VolumeZone" => volume_zone::pre_filter(q).map(|_| ()),
+            Plugin::NodeAffinity => node_affinity::named_nodes(q).map(|names| named = names),
+            Plugin::VolumeRestrictions => volume_restrictions::pre_filter(q),
+            Plugin::VolumeBinding => volume_binding::pre_filter(q).map(|_| ()),
+            Plugin::VolumeZone => volume_zone::pre_filter(q).map(|_| ()),
             _ => Ok(()),
         };
-        rejection.map_err(|reason| (plugin, reason))?;
+        rejection.map_err(|reason| (plugin.name(), reason))?;
     }
     Ok(named)
 }
@@ -136,52 +136,51 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
 
 /// `Err` when a filter runs without its preparation, which breaks the whole decision.
 fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
-    for name in rules(&q.profile.filter) {
-        let prepared = rules(&q.profile.pre_filter).contains(&name);
+    use Plugin::*;
+    for &plugin in &q.profile.filter {
         let needs_preparation = matches!(
-            name,
-            "NodePorts"
-                | "NodeResourcesFit"
-                | "VolumeRestrictions"
-                | "VolumeBinding"
-                | "PodTopologySpread"
-                | "InterPodAffinity"
+            plugin,
+            NodePorts
+                | NodeResourcesFit
+                | VolumeRestrictions
+                | VolumeBinding
+                | PodTopologySpread
+                | InterPodAffinity
         );
-        if needs_preparation && !prepared {
+        if needs_preparation && !q.profile.pre_filter.contains(&plugin) {
+            let name = plugin.name();
             return Err(format!(
                 "running {name:?} filter plugin: reading \"PreFilter{name}\" from cycleState: not found"
             ));
         }
-        if let Err((code, reasons)) = verdict(q, name, node)? {
-            return Ok(Some(Rejection { plugin: name.to_owned(), code, reasons }));
+        if let Err((code, reasons)) = verdict(q, plugin, node)? {
+            return Ok(Some(Rejection { plugin: plugin.name().to_owned(), code, reasons }));
         }
     }
     Ok(None)
 }
 
-fn verdict(q: Question, plugin: &str, node: &Node) -> Result<Verdict, String> {
+fn verdict(q: Question, plugin: Plugin, node: &Node) -> Result<Verdict, String> {
     Ok(match plugin {
-        "NodeUnschedulable" => node_unschedulable::filter(q, node),
-        "NodeName" => node_name::filter(q, node),
-        "TaintToleration" => taint_toleration::filter(q, node),
-        "NodeAffinity" => node_affinity::filter(q, node),
-        "NodePorts" => node_ports::filter(q, node),
-        "NodeResourcesFit" => resources_fit::filter(q, node),
-        "VolumeRestrictions" if volume_restrictions::is_skipped(q) => Ok(()),
-        "VolumeRestrictions" => volume_restrictions::filter(q, node),
-        "NodeVolumeLimits" => node_volume_limits::filter(q, node)?,
-        "VolumeBinding" => volume_binding::filter(q, node)?,
-        "VolumeZone" => volume_zone::filter(q, node),
-        "PodTopologySpread" => topology_spread::filter(q, node),
-        "InterPodAffinity" => inter_pod_affinity::filter(q, node),
-        "NodeDeclaredFeatures" => node_declared_features::filter(q, node),
-        _ => Ok(()),
+        Plugin::NodeUnschedulable => node_unschedulable::filter(q, node),
+        Plugin::NodeName => node_name::filter(q, node),
+        Plugin::TaintToleration => taint_toleration::filter(q, node),
+        Plugin::NodeAffinity => node_affinity::filter(q, node),
+        Plugin::NodePorts => node_ports::filter(q, node),
+        Plugin::NodeResourcesFit => resources_fit::filter(q, node),
+        Plugin::VolumeRestrictions if volume_restrictions::is_skipped(q) => Ok(()),
+        Plugin::VolumeRestrictions => volume_restrictions::filter(q, node),
+        Plugin::NodeVolumeLimits => node_volume_limits::filter(q, node)?,
+        Plugin::VolumeBinding => volume_binding::filter(q, node)?,
+        Plugin::VolumeZone => volume_zone::filter(q, node),
+        Plugin::PodTopologySpread => topology_spread::filter(q, node),
+        Plugin::InterPodAffinity => inter_pod_affinity::filter(q, node),
+        Plugin::NodeDeclaredFeatures => node_declared_features::filter(q, node),
+        Plugin::SchedulingGates
+        | Plugin::PrioritySort
+        | Plugin::NodeResourcesBalancedAllocation
+        | Plugin::ImageLocality => Ok(()),
     })
-}
-
-/// The names of a profile's plugins.
-fn rules(plugins: &[Plugin]) -> Vec<&'static str> {
-    plugins.iter().map(|plugin| plugin.name()).collect()
 }
 
 /// Weighted normalized scores, by plugin, in the order of the feasible nodes.

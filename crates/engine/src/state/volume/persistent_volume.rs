@@ -111,7 +111,7 @@ impl VolumeRecord {
 
     /// The symbols that it uses, but for that of an assumed claim, which the claim has.
     pub(super) fn symbols(&self) -> Vec<Symbol> {
-        let mut symbols: Vec<_> = self.claim.iter().map(|(key, _)| key.0).collect();
+        let mut symbols: Vec<_> = self.claim.iter().chain(&self.assumed).map(|(key, _)| key.0).collect();
         let translated = match &self.source {
             Source::InTree { affinity, .. } => affinity.as_ref(),
             _ => None,

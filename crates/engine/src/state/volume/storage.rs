@@ -15,8 +15,7 @@ use crate::state::selector::LabelMatcher;
 pub(crate) struct ClassRecord {
     pub(crate) name: Arc<str>,
     pub(crate) provisioner: Arc<str>,
-    /// None if the class does not say.
-    pub(crate) waits_for_first_consumer: Option<bool>,
+    pub(crate) waits_for_first_consumer: bool,
     /// None for any node.
     pub(crate) allowed_topologies: Option<Arc<AllowedTopologies>>,
 }
@@ -41,10 +40,7 @@ impl ClassRecord {
         ClassRecord {
             name: class.metadata.name.as_str().into(),
             provisioner: class.provisioner.as_str().into(),
-            waits_for_first_consumer: class
-                .volume_binding_mode
-                .is_some()
-                .then(|| class.waits_for_first_consumer()),
+            waits_for_first_consumer: class.waits_for_first_consumer(),
             allowed_topologies,
         }
     }

@@ -71,9 +71,14 @@ impl State {
                 if self.volumes.csi_nodes.remove(&node).is_some() {
                     self.push_node(node);
                     self.symbols.release(node);
+                    self.record_volume(|| VolumeChange::CsiNode(name.into()));
                 }
             }
-            VolumeKind::CsiDriver => _ = self.volumes.drivers.remove(name),
+            VolumeKind::CsiDriver => {
+                if self.volumes.drivers.remove(name) == Some(true) {
+                    self.record_volume(|| VolumeChange::DriverChanged(name.into()));
+                }
+            }
             VolumeKind::CsiStorageCapacity => {
                 let name = berth_api::object::NamespacedName::new(namespace, name);
                 if let Some(before) = self.volumes.capacities.remove(&name) {
@@ -282,8 +287,12 @@ impl State {
             }
         }
         for claim in &decision.provision {
-            if let Some(claim) = self.volumes.claims.get_mut(&(namespace, Box::from(claim.as_str()))) {
-                claim.assumed_node = None;
+            let Some(record) = self.volumes.claims.get_mut(&(namespace, Box::from(claim.as_str()))) else {
+                continue;
+            };
+            if record.assumed_node.take().is_some() {
+                let namespace = self.symbols.shared_text(namespace);
+                self.record_volume(|| VolumeChange::Claim { namespace, name: claim.as_str().into() });
             }
         }
     }
