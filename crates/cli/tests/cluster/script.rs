@@ -46,6 +46,11 @@ fn anti_affinity_blocks_rolling_updates_without_match_label_keys() {
     run("rolling-update");
 }
 
+#[test]
+fn a_stateful_set_gets_its_zonal_volumes_back() {
+    run("volumes");
+}
+
 fn run(name: &str) {
     if !has_kubectl(name) {
         return;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::berth;
 use crate::expected::difference;
 
-const RUNS: [(&str, &[&str]); 16] = [
+const RUNS: [(&str, &[&str]); 17] = [
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
@@ -20,6 +20,7 @@ const RUNS: [(&str, &[&str]); 16] = [
         "zone-anti-affinity",
         &["explain", "-f", "examples/zone-anti-affinity", "quorum-2", "--nodes", "2", "--zones", "2"],
     ),
+    ("zone-volumes", &["simulate", "-f", "examples/zone-volumes", "--nodes", "6", "--zones", "3"]),
     ("node-affinity", &["simulate", "-f", "examples/node-affinity", "-o", "wide"]),
     (
         "namespace-selector",
