@@ -1,6 +1,6 @@
 //! Nodes and pods from watch events, with the fields that summaries need.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{Condition, NamespacedName, ObjectMeta, find_condition};
 use berth_client::watch::{Event, KubeObject};
@@ -136,6 +136,10 @@ impl Pod {
 pub struct Observed {
     pub nodes: BTreeMap<String, Node>,
     pub pods: HashMap<NamespacedName, Pod>,
+    /// Pods that a scheduler preempted, with their nodes.
+    pub victims: BTreeMap<NamespacedName, String>,
+    /// Pods that were nominated, by node.
+    pub nominated: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// Number of observed bindings.
     pub n_bound: u64,
     /// Increases with every event.
@@ -174,11 +178,28 @@ impl Observed {
                 let before = self.pods.remove(&pod.metadata.namespaced_name());
                 self.set_pod(pod, before.as_ref());
             }
-            Event::Deleted(pod) => drop(self.pods.remove(&pod.metadata.namespaced_name())),
+            Event::Deleted(pod) => {
+                self.note_preemption(&pod);
+                self.pods.remove(&pod.metadata.namespaced_name());
+            }
+        }
+    }
+
+    /// Notes a victim of a preemption, or a pod that is nominated.
+    fn note_preemption(&mut self, pod: &Pod) {
+        let target = find_condition(&pod.status.conditions, "DisruptionTarget");
+        if target.is_some_and(|c| c.status == "True" && c.reason == "PreemptionByScheduler")
+            && let Some(node) = pod.node()
+        {
+            self.victims.insert(pod.metadata.namespaced_name(), node.to_owned());
+        }
+        if let Some(node) = pod.status.nominated_node_name.as_ref().filter(|_| pod.is_nominated()) {
+            self.nominated.entry(node.clone()).or_default().insert(pod.metadata.namespaced_name());
         }
     }
 
     fn set_pod(&mut self, pod: Pod, before: Option<&Pod>) {
+        self.note_preemption(&pod);
         if pod.node().is_some() && before.is_some_and(|b| b.node().is_none()) {
             self.n_bound += 1;
         }
@@ -263,6 +284,18 @@ mod tests {
         assert_eq!(tally.stages, BTreeMap::from(expected));
         assert_eq!(tally.n_pods(), 6);
         assert_eq!(tally.top_message, Some(("0/3 nodes".to_owned(), 2)));
+    }
+
+    #[test]
+    fn victims_are_known_by_the_nodes_of_nominated_pods() {
+        let mut observed = Observed::default();
+        let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"});
+        let victim = pod("low", json!({"nodeName": "n"}), json!({"conditions": [target]}));
+        observed.pod_event(Event::Deleted(victim));
+        set(&mut observed, pod("high", json!({}), json!({"nominatedNodeName": "n"})));
+        let keys = |name: &str| NamespacedName::new("a", name);
+        assert_eq!(observed.victims, BTreeMap::from([(keys("low"), "n".to_owned())]));
+        assert_eq!(observed.nominated["n"], BTreeSet::from([keys("high")]));
     }
 
     #[test]

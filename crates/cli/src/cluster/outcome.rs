@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::NamespacedName;
-use serde::Deserialize;
 
 use super::observed::{Observed, Pod, Stage};
 use super::settled::Workload;
@@ -110,41 +109,18 @@ impl Outcome {
     }
 }
 
-/// An event, with the fields that name preempted pods.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Event {
-    reason: String,
-    regarding: Reference,
-    related: Reference,
-}
-
-/// A reference to a pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Reference {
-    namespace: String,
-    name: String,
-}
-
-impl Reference {
-    fn key(&self) -> NamespacedName {
-        NamespacedName::new(&self.namespace, &self.name)
+/// The pods that preempted others: those that were nominated to the nodes of the victims.
+pub fn preemptions(observed: &Observed) -> Vec<PreemptionRow> {
+    let mut by_node: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (victim, node) in &observed.victims {
+        by_node.entry(node).or_default().push(victim.to_string());
     }
-}
-
-/// The pods that preempted others, by the events of their victims.
-pub fn preemptions(events: &[Event], observed: &Observed) -> Vec<PreemptionRow> {
-    let mut victims: BTreeMap<NamespacedName, BTreeSet<String>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.reason == "Preempted") {
-        victims.entry(event.related.key()).or_default().insert(event.regarding.key().to_string());
-    }
-    let row = |(pod, victims): (NamespacedName, BTreeSet<String>)| PreemptionRow {
-        node: observed.pods.get(&pod).and_then(Pod::node).map(str::to_owned),
-        pod: pod.to_string(),
-        victims: victims.into_iter().collect(),
+    let row = |(node, victims): (&str, Vec<String>)| {
+        let pods = observed.nominated.get(node).into_iter().flatten().map(ToString::to_string);
+        let pods: Vec<_> = pods.collect();
+        PreemptionRow { pod: pods.join(", "), node: Some(node.to_owned()), victims }
     };
-    victims.into_iter().map(row).collect()
+    by_node.into_iter().map(row).collect()
 }
 
 /// Workloads by uid.

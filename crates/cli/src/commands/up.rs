@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
-use berth_api::resource::{NEW_EVENTS, PODS};
+use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
 use berth_engine::Settings;
@@ -32,7 +32,7 @@ use crate::cluster::apply::{Applied, apply};
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
 use crate::cluster::observed::Pod;
-use crate::cluster::outcome::{Event, Outcome, preemptions};
+use crate::cluster::outcome::{Outcome, preemptions};
 use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, workloads};
 use crate::cluster::runtime;
 use crate::error::CliError;
@@ -319,8 +319,7 @@ async fn show(
 ) -> Result<ExitStatus, CliError> {
     let workloads = workloads(client).await?;
     let outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
-    let events: Vec<Event> = list(client, &NEW_EVENTS.path("")).await?;
-    let preemptions = preemptions(&events, overview.observed());
+    let preemptions = preemptions(overview.observed());
     let Outcome { rows, summary, failures } = &outcome;
     let mut out = output::stdout();
     placement::write(&mut out, rows, Columns::Narrow, summary, failures, &preemptions)?;
