@@ -149,6 +149,8 @@ pub(crate) struct Epochs {
     pub(crate) terms: u64,
     /// On how many nodes, of how many, images are.
     pub(crate) images: u64,
+    /// Free volumes that several nodes may be able to use.
+    pub(crate) free_volumes: u64,
 }
 
 /// Entries kept at least.

@@ -274,7 +274,9 @@ impl View {
         if now != self.epochs {
             let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
-            if now.layout != self.epochs.layout || images_changed {
+            let volumes_changed = now.free_volumes != self.epochs.free_volumes
+                && self.cycle.volumes.as_ref().is_some_and(|volumes| volumes.match_volumes());
+            if now.layout != self.epochs.layout || images_changed || volumes_changed {
                 return false;
             }
             if now.terms != self.epochs.terms {

@@ -68,8 +68,9 @@ impl CycleVolumes {
         let mut chosen: SmallVec<[&Arc<str>; 2]> = SmallVec::new();
         let mut to_provision: SmallVec<[(&Provision, &ClaimKey); 2]> = SmallVec::new();
         for (rule, key) in unbound() {
-            let claim = rule.matching.as_ref().and_then(|key| state.volumes.claim(key));
-            match claim.and_then(|claim| state.volumes.matching_volume(state, key, claim, node, &chosen)) {
+            let matching = rule.matching.as_ref();
+            match matching.and_then(|matching| state.volumes.matching_volume(state, matching, node, &chosen))
+            {
                 Some(volume) => {
                     chosen.push(volume);
                     report(key, Some(volume));

@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::state::node_condition::NodeSelectorMatcher;
-use crate::state::volume::{AllowedTopologies, ClaimKey, PodVolumes, ZoneRule};
+use crate::state::volume::{AllowedTopologies, ClaimKey, Matching, PodVolumes, ZoneRule};
 
 pub(crate) use binding::{BindingVerdict, volume_decision};
 
@@ -81,8 +81,8 @@ impl BoundRule {
 /// What a claim that is not bound requires.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UnboundRule {
-    /// The claim, if there are volumes that it may be bound to: then it depends on more than these rules.
-    pub(crate) matching: Option<ClaimKey>,
+    /// The existing volumes that it may be bound to, if there are any.
+    pub(crate) matching: Option<Matching>,
     /// Its volume is to be provisioned for this node alone; `Some(None)` if the node does not exist.
     pub(crate) selected: Option<Option<Symbol>>,
     pub(crate) provision: Provision,
@@ -104,7 +104,9 @@ pub(crate) enum Provision {
 impl CycleVolumes {
     /// Whether pods with equal [`VolumeRules`] fare equally, so that they can share a view.
     pub(crate) fn fit_a_view(&self) -> bool {
-        let depends_on_more = |rule: &UnboundRule| rule.matching.is_some() || rule.selected.is_some();
+        let depends_on_more = |rule: &UnboundRule| {
+            matches!(rule.matching, Some(Matching::Reserved(_))) || rule.selected.is_some()
+        };
         self.restrictions.is_none()
             && self.binding.is_none()
             && self.zone.is_none()
@@ -112,6 +114,11 @@ impl CycleVolumes {
             && self.pod.disks.is_empty()
             && self.pod.in_tree.is_empty()
             && !self.rules.unbound.iter().any(depends_on_more)
+    }
+
+    /// Whether claims may be bound to existing volumes.
+    pub(crate) fn match_volumes(&self) -> bool {
+        self.rules.unbound.iter().any(|rule| rule.matching.is_some())
     }
 
     /// Without the claims that are not bound.

@@ -91,7 +91,7 @@ impl CycleVolumes {
         // The smallest first, so that it gets the smallest volume.
         to_match.sort_by_key(|(_, claim)| claim.requested.unwrap_or_default());
         for (key, claim) in to_match {
-            let matching = volumes.may_match(key, claim).then(|| key.clone());
+            let matching = volumes.matching(key, claim);
             let provision = provision(volumes, claim, volumes.class(&claim.class));
             rules.unbound.push(UnboundRule { matching, selected: None, provision });
             self.unbound.push(key.clone());

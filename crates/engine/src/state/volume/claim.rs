@@ -1,5 +1,7 @@
 //! Claims.
 
+use std::sync::Arc;
+
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION, STORAGE,
 };
@@ -29,13 +31,16 @@ pub(crate) struct ClaimRecord {
     pub(crate) assumed_node: Option<Box<str>>,
     /// The size; none if the claim requests none.
     pub(crate) requested: Option<Quantity>,
-    pub(crate) needs: Box<Needs>,
+    pub(crate) needs: Arc<Needs>,
     resource_version: Box<str>,
 }
 
 /// What a volume must have to be bound to the claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Needs {
+    pub(crate) class: Box<str>,
+    /// The size; 0 if the claim requests none.
+    pub(crate) size: Quantity,
     pub(crate) access_modes: Vec<String>,
     /// None if it selects by nothing.
     pub(crate) selector: Option<Selector>,
@@ -50,7 +55,10 @@ pub(super) fn is_block(volume_mode: Option<&str>) -> bool {
 impl ClaimRecord {
     pub(super) fn compile(claim: &PersistentVolumeClaim) -> ClaimRecord {
         let PersistentVolumeClaim { metadata, spec, status } = claim;
+        let requested = spec.resources.requests.get(STORAGE).copied();
         let needs = Needs {
+            class: claim.storage_class().into(),
+            size: requested.unwrap_or_default(),
             access_modes: spec.access_modes.clone(),
             selector: spec.selector.as_ref().map(|selector| {
                 // The API server rejects selectors that do not parse.
@@ -71,8 +79,8 @@ impl ClaimRecord {
                 && metadata.annotations.contains_key(BIND_COMPLETED_ANNOTATION),
             selected_node: metadata.annotation(SELECTED_NODE_ANNOTATION).map(Into::into),
             assumed_node: None,
-            requested: spec.resources.requests.get(STORAGE).copied(),
-            needs: Box::new(needs),
+            requested,
+            needs: Arc::new(needs),
             resource_version: metadata.resource_version.as_str().into(),
         }
     }

@@ -7,10 +7,20 @@ use berth_api::quantity::Quantity;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::claim::Needs;
 use super::{ClaimKey, ClaimRecord, VolumeRecord, Volumes};
 use crate::state::State;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeRecord;
+
+/// The volumes that a claim may be bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Matching {
+    /// Any free volume that has what the claim needs.
+    Free(Arc<Needs>),
+    /// One that is reserved for this claim, or else a free one.
+    Reserved(ClaimKey),
+}
 
 /// Volumes by size and name.
 type BySize = BTreeSet<(Quantity, Arc<str>)>;
@@ -77,9 +87,12 @@ fn label(volume: &VolumeRecord) -> Option<(Symbol, Symbol)> {
 }
 
 impl Volumes {
-    /// Whether there are volumes that the claim might be bound to on some node.
-    pub(crate) fn may_match(&self, key: &ClaimKey, claim: &ClaimRecord) -> bool {
-        self.free.contains_key(&claim.class) || self.reserved.contains_key(key)
+    /// The volumes that a claim might be bound to on some node; none if there are none.
+    pub(crate) fn matching(&self, key: &ClaimKey, claim: &ClaimRecord) -> Option<Matching> {
+        if self.reserved.contains_key(key) {
+            return Some(Matching::Reserved(key.clone()));
+        }
+        self.free.contains_key(&claim.class).then(|| Matching::Free(claim.needs.clone()))
     }
 
     /// The volume that a claim is bound to if its pod runs on the node: one that is reserved for the claim, or else the
@@ -87,32 +100,50 @@ impl Volumes {
     pub(crate) fn matching_volume(
         &self,
         state: &State,
-        key: &ClaimKey,
-        claim: &ClaimRecord,
+        matching: &Matching,
         node: &NodeRecord,
         chosen: &[&Arc<str>],
     ) -> Option<&Arc<str>> {
         let usable = |volume: &VolumeRecord| {
             volume.affinity.as_ref().is_none_or(|affinity| affinity.matches(&state.symbols, node))
         };
-        for name in self.reserved.get(key).into_iter().flatten() {
-            let Some(volume) = self.volumes.get(name) else { continue };
-            let is_candidate = volume.is_for(key, claim)
-                && volume.class == claim.class
-                && volume.suffices(claim)
-                && !chosen.contains(&name);
-            if is_candidate {
-                return usable(volume).then_some(name);
+        let needs = match matching {
+            Matching::Free(needs) => needs,
+            Matching::Reserved(key) => {
+                let claim = self.claim(key)?;
+                for name in self.reserved.get(key).into_iter().flatten() {
+                    let Some(volume) = self.volumes.get(name) else { continue };
+                    let is_candidate = volume.is_for(key, claim)
+                        && volume.class == claim.class
+                        && volume.suffices(&claim.needs)
+                        && !chosen.contains(&name);
+                    if is_candidate {
+                        return usable(volume).then_some(name);
+                    }
+                }
+                &claim.needs
             }
-        }
-        let smallest = (claim.requested.unwrap_or_default(), Arc::from(""));
+        };
+        let smallest = (needs.size, Arc::from(""));
         let fits = |name: &Arc<str>| {
             !chosen.contains(&name)
-                && self.volumes.get(name).is_some_and(|volume| volume.matches(claim) && usable(volume))
+                && self.volumes.get(name).is_some_and(|volume| volume.matches(needs) && usable(volume))
         };
-        let lists = self.free.get(&claim.class)?.near(node);
+        let lists = self.free.get(&needs.class)?.near(node);
         let first =
             lists.into_iter().filter_map(|list| list.range(smallest.clone()..).find(|(_, name)| fits(name)));
         first.min().map(|(_, name)| name)
+    }
+}
+
+impl State {
+    /// Notes that a volume has become free, or is free no longer: the nodes that can use it have changed.
+    pub(super) fn free_volume_changed(&mut self, volume: &VolumeRecord) {
+        match label(volume) {
+            Some((key, host)) if key == self.volumes.hostname => {
+                self.volumes.hosts(host).iter().for_each(|node| self.changes.push(*node));
+            }
+            _ => self.changes.epochs.free_volumes += 1,
+        }
     }
 }

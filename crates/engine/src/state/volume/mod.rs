@@ -26,6 +26,7 @@ use super::pod::PodId;
 
 pub(crate) use self::attached::{Attachment, VolumeDelta};
 pub(crate) use self::claim::ClaimRecord;
+pub(crate) use self::free::Matching;
 pub(crate) use self::persistent_volume::{Source, VolumeRecord, ZoneRule};
 pub(crate) use self::pod_volumes::{ClaimKey, Disk, PodClaim, PodVolumes};
 pub(crate) use self::storage::{AllowedTopologies, CapacityRecord, ClassRecord, CsiNodeRecord};

@@ -8,7 +8,7 @@ use berth_api::quantity::Quantity;
 use berth_api::rules::volume::{InTreePlugin, VOLUME_ZONE_LABELS, zones_of_label};
 use berth_api::rules::{Dialect, NodeRequirement, NodeTerm};
 
-use super::claim::{ClaimRecord, is_block};
+use super::claim::{ClaimRecord, Needs, is_block};
 use super::pod_volumes::ClaimKey;
 use crate::state::intern::{Symbol, Symbols};
 use crate::state::node_condition::NodeSelectorMatcher;
@@ -138,19 +138,19 @@ impl VolumeRecord {
     }
 
     /// Whether a volume that is reserved for the claim can be bound to it.
-    pub(crate) fn suffices(&self, claim: &ClaimRecord) -> bool {
-        self.capacity >= claim.requested.unwrap_or_default()
-            && self.is_block == claim.needs.is_block
-            && self.attributes_class == claim.needs.attributes_class
+    pub(crate) fn suffices(&self, needs: &Needs) -> bool {
+        self.capacity >= needs.size
+            && self.is_block == needs.is_block
+            && self.attributes_class == needs.attributes_class
             && !self.is_deleting
     }
 
     /// Whether a free volume of the class of the claim can be bound to it.
-    pub(crate) fn matches(&self, claim: &ClaimRecord) -> bool {
+    pub(crate) fn matches(&self, needs: &Needs) -> bool {
         let label = |key: &str| self.labels.get(key).map(String::as_str);
-        self.suffices(claim)
-            && claim.needs.selector.as_ref().is_none_or(|selector| selector.matches(label))
-            && claim.needs.access_modes.iter().all(|mode| self.access_modes.contains(mode))
+        self.suffices(needs)
+            && needs.selector.as_ref().is_none_or(|selector| selector.matches(label))
+            && needs.access_modes.iter().all(|mode| self.access_modes.contains(mode))
     }
 
     /// Takes over what is assumed of an earlier version of the object, if this is no newer one.

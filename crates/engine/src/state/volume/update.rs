@@ -142,8 +142,11 @@ impl State {
 
     /// Takes a volume out of the table and its indexes.
     fn take_volume(&mut self, name: &Arc<str>) -> Option<VolumeRecord> {
+        let record = self.volumes.volumes.remove(name)?;
+        if record.is_free() {
+            self.free_volume_changed(&record);
+        }
         let volumes = &mut self.volumes;
-        let record = volumes.volumes.remove(name)?;
         if record.is_free()
             && let Some(free) = volumes.free.get_mut(&record.class)
         {
@@ -162,6 +165,9 @@ impl State {
     }
 
     fn put_volume(&mut self, name: &Arc<str>, record: VolumeRecord) {
+        if record.is_free() {
+            self.free_volume_changed(&record);
+        }
         let volumes = &mut self.volumes;
         if record.is_free() {
             volumes.free.entry(record.class.clone()).or_default().insert(name, &record);
