@@ -19,8 +19,8 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Six nodes in three zones, and five classes: `zonal` and `now` are provisioned, the latter at once; nobody provisions
-    /// volumes of `external`; volumes of `local` and `bound` exist, and the latter binds claims at once.
+    /// Six nodes in three zones, and five classes: `zonal` and `now` are provisioned, the latter at once; the provisioner
+    /// of `external` does not run; volumes of `local` and `bound` exist, and the latter binds claims at once.
     pub async fn start(name: &str, scheduler_args: &[&[&str]]) -> Storage {
         let cluster = Cluster::start(name, 6, scheduler_args).await;
         let local = "kubernetes.io/no-provisioner";

@@ -1,0 +1,221 @@
+//! Warnings, and the fields that only the proposals have.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn warnings_of_the_reference() {
+    let preferred = json!([{"weight": 1, "preference": {"matchExpressions": [
+        {"key": "node-role.kubernetes.io/master", "operator": "Exists"},
+        {"key": "a", "operator": "In", "values": ["-2"]}]}}]);
+    let mut spec =
+        with_node_term(json!({"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}));
+    spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred;
+    spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+        json!([{"weight": 1, "podAffinityTerm": {"topologyKey": "z"}}]);
+    spec["nodeSelector"] =
+        json!({"beta.kubernetes.io/arch": "amd64", "failure-domain.beta.kubernetes.io/zone": "z"});
+    spec["topologySpreadConstraints"] = json!([{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
+        "topologyKey": "failure-domain.beta.kubernetes.io/region"}]);
+    spec["overhead"] = json!({"memory": "1500m"});
+    spec["containers"] = json!([{"name": "c", "image": "i", "resources": {"limits": {"memory": "100m"}}, "ports": [
+        {"containerPort": 80, "hostIP": "10.0.0.1", "name": "web"}, {"containerPort": 80, "hostPort": 1},
+        {"containerPort": 80, "hostPort": 1, "hostIP": "10.0.0.1"}, {"containerPort": 81}, {"containerPort": 81}]}]);
+    let node = "spec.affinity.nodeAffinity";
+    let ports = "spec.containers[0].ports";
+    check_warnings(
+        json!({"name": "p.q", "annotations": {"scheduler.alpha.kubernetes.io/critical-pod": ""}}),
+        spec,
+        false,
+        &[
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
+             recommended: [must not contain dots]",
+            "spec.nodeSelector[beta.kubernetes.io/arch]: deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+            "spec.nodeSelector[failure-domain.beta.kubernetes.io/zone]: deprecated since v1.17; use \
+             \"topology.kubernetes.io/zone\" instead",
+            &format!(
+                "{node}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key: \
+                 beta.kubernetes.io/os is deprecated since v1.14; use \"kubernetes.io/os\" instead"
+            ),
+            &format!(
+                "{node}.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].key: \
+                 node-role.kubernetes.io/master is use \"node-role.kubernetes.io/control-plane\" instead"
+            ),
+            &format!(
+                "{node}.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[1].values[0]: \
+                 -2 is invalid, {LABEL_VALUE}"
+            ),
+            "spec.topologySpreadConstraints[0].topologyKey: failure-domain.beta.kubernetes.io/region is deprecated \
+             since v1.17; use \"topology.kubernetes.io/region\" instead",
+            "spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod",
+            "metadata.annotations[scheduler.alpha.kubernetes.io/critical-pod]: non-functional in v1.16+; use the \
+             \"priorityClassName\" field instead",
+            "spec.overhead[memory]: fractional byte value \"1500m\" is invalid, must be an integer",
+            "spec.containers[0].resources.limits[memory]: fractional byte value \"100m\" is invalid, must be an integer",
+            "spec.containers[0].resources.requests[memory]: fractional byte value \"100m\" is invalid, must be an \
+             integer",
+            &format!(
+                "{ports}[0]: hostIP set without hostPort: {{Name:web HostPort:0 ContainerPort:80 Protocol:TCP \
+                 HostIP:10.0.0.1}}"
+            ),
+            &format!("{ports}[1]: overlapping port definition with {ports}[0]"),
+            &format!("{ports}[2]: overlapping port definition with {ports}[0]"),
+            &format!("{ports}[2]: dangerously ambiguous port definition with {ports}[1]"),
+            &format!("{ports}[4]: duplicate port definition with {ports}[3]"),
+            "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm\
+             .labelSelector: a null labelSelector results in matching no pod",
+        ],
+    );
+}
+
+#[test]
+fn comparisons_in_pod_terms_are_an_extension() {
+    let with = |requirements: Value| {
+        with_pod_term(json!({"topologyKey": "z", "labelSelector": {"matchExpressions": requirements}}))
+    };
+    let good = with(json!([{"key": "size", "operator": "Gt", "values": ["20"]},
+        {"key": "size", "operator": "Lt", "values": ["-3"]}]));
+    assert_eq!(admitted(json!({}), good.clone(), true).1.errors, []);
+    let errors = admitted(json!({}), good, false).1.errors;
+    assert_eq!(
+        errors[0].error,
+        format!(
+            "{POD_TERM}.labelSelector.matchExpressions[0].operator: Invalid value: \"Gt\": not a valid selector \
+                 operator"
+        )
+    );
+    let bad = with(
+        json!([{"key": "size", "operator": "Gt", "values": ["many"]}, {"key": "size", "operator": "Lt"},
+        {"key": "size", "operator": "Gt", "values": ["1", "2"]}]),
+    );
+    let errors: Vec<String> = admitted(json!({}), bad, true).1.errors.into_iter().map(|e| e.error).collect();
+    let path = format!("{POD_TERM}.labelSelector.matchExpressions");
+    assert_eq!(
+        errors,
+        [
+            format!(
+                "{path}[0].values[0]: Invalid value: \"many\": must be an integer when `operator` is 'Lt' or 'Gt'"
+            ),
+            format!(
+                "{path}[1].values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
+            ),
+            format!(
+                "{path}[2].values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn proposal_fields_in_the_spec() {
+    let spec = json!({"affinity": {
+        "nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": null}},
+        "podAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [
+            {"topologyKey": "", "labelSelector": {}, "namespaces": [], "matchLabelKeys": ["app"]}]},
+        "podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [
+            {"topologyKey": "bad key", "labelSelector": {}}]}}});
+    let labels = json!({"labels": {"app": "a"}});
+    let (pod, admission) = admitted(labels.clone(), spec.clone(), true);
+    let errors: Vec<String> = admission.errors.into_iter().map(|e| e.error).collect();
+    assert_eq!(
+        errors,
+        [format!(
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingRequiredDuringExecution[0].topologyKey: Invalid \
+             value: \"bad key\": {LABEL_KEY}"
+        )]
+    );
+    let rules = pod.spec.affinity.and_then(|a| a.pod_affinity).expect("pod affinity");
+    let term = &rules.required_during_scheduling_required_during_execution[0];
+    assert_eq!(term.namespaces, Some(vec![]));
+    assert_eq!(term.label_selector.as_ref().map(|s| s.match_expressions.len()), Some(1), "app is merged");
+
+    let (pod, admission) = admitted(labels, spec, false);
+    assert_eq!(admission.errors, []);
+    let off = |rules: &str| {
+        format!(
+            "spec.affinity.{rules}.requiredDuringSchedulingRequiredDuringExecution: ignored because Berth's \
+                 extensions are switched off"
+        )
+    };
+    assert_eq!(admission.warnings, [off("nodeAffinity"), off("podAffinity"), off("podAntiAffinity")]);
+    let affinity = serde_json::to_value(pod.spec.affinity).expect("JSON");
+    assert_eq!(affinity, json!({"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}}));
+}
+
+#[test]
+fn the_annotation_is_validated_under_the_proposals_meaning() {
+    let annotated = |text: &str| json!({"annotations": {AFFINITY_ANNOTATION: text}});
+    let errors_of = |text: &str, extensions: bool| -> Vec<String> {
+        admitted(annotated(text), json!({}), extensions).1.errors.into_iter().map(|e| e.error).collect()
+    };
+    let path = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
+    let fine = "nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - {weight: 1, matchExpressions: [{key: cores, operator: Gt, values: ['8']}]}
+  - {weight: 100, preference: {}}
+  - {weight: 50}
+podAntiAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+  - {labelSelector: {matchExpressions: [{key: size, operator: Lt, values: [30]}]}, topologyKey: ''}
+";
+    assert_eq!(errors_of(fine, true), [""; 0]);
+    let bad = "nodeAffinity:
+  requiredDuringSchedulingRequiredDuringExecution:
+    nodeSelectorTerms: [{matchExpressions: [{key: cores, operator: Gt, values: [many]}]}]
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - {weight: 0, preference: {}, matchExpressions: [{key: a b, operator: Like}]}
+podAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 101
+    podAffinityTerm: {labelSelector: {}, namespaceSelector: {matchExpressions: [{key: a, operator: Gt, values: ['1']}]}}
+";
+    let node = format!("{path}.nodeAffinity");
+    let preferred = format!("{node}.preferredDuringSchedulingIgnoredDuringExecution[0]");
+    let pod = format!("{path}.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]");
+    assert_eq!(
+        errors_of(bad, true),
+        [
+            format!(
+                "{node}.requiredDuringSchedulingRequiredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]\
+                 .values[0]: Invalid value: \"many\": must be an integer when `operator` is 'Lt' or 'Gt'"
+            ),
+            format!("{preferred}.weight: Invalid value: 0: must be in the range 1-100"),
+            format!(
+                "{preferred}.matchExpressions: Forbidden: may not be specified together with `preference`"
+            ),
+            format!(
+                "{preferred}.matchExpressions[0].operator: Invalid value: \"Like\": not a valid selector operator"
+            ),
+            format!("{preferred}.matchExpressions[0].key: Invalid value: \"a b\": {LABEL_KEY}"),
+            format!("{pod}.weight: Invalid value: 101: must be in the range 1-100"),
+            format!(
+                "{pod}.podAffinityTerm.namespaceSelector.matchExpressions[0].operator: Invalid value: \"Gt\": not a \
+                 valid selector operator"
+            ),
+        ]
+    );
+    assert_eq!(errors_of(bad, false), [""; 0]);
+    let (_, admission) = admitted(annotated(bad), json!({}), false);
+    assert_eq!(admission.warnings, [format!("{path}: ignored because Berth's extensions are switched off")]);
+
+    let wrong_type =
+        errors_of("podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: many}]}", true);
+    let start = format!("{pod}.weight: Invalid value: invalid type: string \"many\"");
+    assert!(wrong_type.len() == 1 && wrong_type[0].starts_with(&start), "{wrong_type:?}");
+    let broken = errors_of("{", true);
+    let start = format!("{path}: Invalid value: neither JSON nor YAML: ");
+    assert!(broken.len() == 1 && broken[0].starts_with(&start), "{broken:?}");
+
+    let null_selector = "podAffinity: {requiredDuringSchedulingRequiredDuringExecution: [{topologyKey: z}]}";
+    check_warnings(
+        annotated(null_selector),
+        json!({}),
+        true,
+        &[&format!(
+            "{path}.podAffinity.requiredDuringSchedulingRequiredDuringExecution[0].labelSelector: a null \
+             labelSelector results in matching no pod"
+        )],
+    );
+}
