@@ -42,7 +42,7 @@ pub enum Source {
 
 impl Source {
     /// All sources.
-    pub const ALL: [Source; 15] = [
+    pub const ALL: &'static [Source] = &[
         Source::Nodes,
         Source::Pods,
         Source::Namespaces,
@@ -50,7 +50,6 @@ impl Source {
         Source::ReplicaSets,
         Source::StatefulSets,
         Source::ReplicationControllers,
-        Source::Budgets,
         Source::Volumes(VolumeKind::PersistentVolume),
         Source::Volumes(VolumeKind::PersistentVolumeClaim),
         Source::Volumes(VolumeKind::StorageClass),
@@ -58,7 +57,14 @@ impl Source {
         Source::Volumes(VolumeKind::CsiDriver),
         Source::Volumes(VolumeKind::CsiStorageCapacity),
         Source::Volumes(VolumeKind::VolumeAttachment),
+        Source::Budgets,
     ];
+
+    /// What placement depends on: all but PodDisruptionBudgets.
+    pub const PLACEMENT: &'static [Source] = match Source::ALL {
+        [placement @ .., Source::Budgets] => placement,
+        all => all,
+    };
 
     /// The resource's name in paths.
     pub fn name(self) -> &'static str {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::{DeviceResources, VolumeKind};
+use berth_api::object::DeviceResources;
 use berth_client::Backoff;
 use berth_client::component::Sidecars;
 use berth_client::delegated::DelegatedAuthorizer;
@@ -36,23 +36,6 @@ use crate::{Handle, Snapshot};
 use completions::Completion;
 use ledger_sync::LedgerSync;
 
-/// What placement depends on. The Eviction API checks PodDisruptionBudgets.
-const SOURCES: [Source; 14] = [
-    Source::Nodes,
-    Source::Pods,
-    Source::Namespaces,
-    Source::Services,
-    Source::ReplicaSets,
-    Source::StatefulSets,
-    Source::ReplicationControllers,
-    Source::Volumes(VolumeKind::PersistentVolume),
-    Source::Volumes(VolumeKind::PersistentVolumeClaim),
-    Source::Volumes(VolumeKind::StorageClass),
-    Source::Volumes(VolumeKind::CsiNode),
-    Source::Volumes(VolumeKind::CsiDriver),
-    Source::Volumes(VolumeKind::CsiStorageCapacity),
-    Source::Volumes(VolumeKind::VolumeAttachment),
-];
 /// Watch events applied before anything is evaluated again.
 const EVENTS_AT_ONCE: usize = 512;
 /// The loop turns at least so often.
@@ -129,7 +112,7 @@ pub(crate) async fn start(
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (snapshot, receiver) = watch::channel(Snapshot {
-        pending_sources: SOURCES.iter().map(|source| source.name()).collect(),
+        pending_sources: Source::PLACEMENT.iter().map(|source| source.name()).collect(),
         ..Snapshot::default()
     });
     // Health is served and the lease is held until everything else has ended.
@@ -146,7 +129,8 @@ pub(crate) async fn start(
         None => (Leadership::uncontested(), None),
     };
     let mirrored = MirrorOptions {
-        sources: &SOURCES,
+        // The Eviction API checks PodDisruptionBudgets.
+        sources: Source::PLACEMENT,
         watch_idle_timeout: options.watch_idle_timeout,
         check_interval: options.resync_interval,
         check_grace: options.resync_grace,

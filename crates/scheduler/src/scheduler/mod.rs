@@ -149,7 +149,7 @@ pub(crate) async fn start(
     };
     let profiles = options.settings.config.clone();
     let mirrored = MirrorOptions {
-        sources: &Source::ALL,
+        sources: Source::ALL,
         watch_idle_timeout: options.watch_idle_timeout,
         check_interval: options.resync_interval,
         check_grace: options.resync_grace,
