@@ -19,5 +19,5 @@ pub mod webhook;
 pub use admission::Admission;
 pub use import::{ImportError, Imported};
 pub use options::{Limits, ServerOptions};
-pub use server::{ApiServer, CredentialsError, StartError};
+pub use server::{ApiServer, CredentialsError, InProcessServer, StartError};
 pub use store::{DiskError, WriteError};

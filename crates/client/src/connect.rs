@@ -1,11 +1,15 @@
 //! Clients of an API server: from a kubeconfig file, from inside a cluster, or from a ready configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use futures::future::BoxFuture;
 use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tower::BoxError;
 use tower::layer::layer_fn;
 
 use crate::rate_limit::{RateLimit, RateLimited};
@@ -141,13 +145,42 @@ impl Options {
     }
 }
 
+/// Sends one request and returns the response.
+pub type Transport =
+    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync>;
+
+/// How requests reach an API server, and as whom.
+#[derive(Clone)]
+pub enum Connection {
+    /// Over HTTP, as the configuration says.
+    Config(Box<kube::Config>),
+    /// Through a function of the caller, which adds the credential to requests that have none.
+    Transport(Transport),
+}
+
+impl From<kube::Config> for Connection {
+    fn from(config: kube::Config) -> Connection {
+        Connection::Config(Box::new(config))
+    }
+}
+
+impl Connection {
+    /// The same without a credential, for requests that bring their own.
+    pub fn anonymous(mut self) -> Connection {
+        if let Connection::Config(config) = &mut self {
+            config.auth_info = kube::config::AuthInfo::default();
+        }
+        self
+    }
+}
+
 /// A client that names itself `berth/VERSION`, never waits for a connection longer than 10 s, and never retries
 /// requests: the caller knows whether a request may be repeated.
 ///
 /// # Errors
 /// Certificates or credentials of the configuration cannot be used.
-pub fn client(config: kube::Config) -> Result<kube::Client, ConnectError> {
-    limited_client(config, None)
+pub fn client(connection: impl Into<Connection>) -> Result<kube::Client, ConnectError> {
+    limited_client(connection, None)
 }
 
 /// As [`client`], with a limit on the rate of its requests.
@@ -155,9 +188,24 @@ pub fn client(config: kube::Config) -> Result<kube::Client, ConnectError> {
 /// # Errors
 /// As [`client`].
 pub fn limited_client(
-    mut config: kube::Config,
+    connection: impl Into<Connection>,
     limit: Option<RateLimit>,
 ) -> Result<kube::Client, ConnectError> {
+    match connection.into() {
+        Connection::Config(config) => {
+            let server = config.cluster_url.to_string();
+            let builder = kube::client::ClientBuilder::try_from(with_defaults(*config))
+                .map_err(|source| ConnectError::Client { server, source: Box::new(source) })?;
+            Ok(build(builder, limit))
+        }
+        Connection::Transport(transport) => {
+            let service = tower::service_fn(move |request| transport(request));
+            Ok(build(kube::client::ClientBuilder::new(service, "default"), limit))
+        }
+    }
+}
+
+fn with_defaults(mut config: kube::Config) -> kube::Config {
     if !config.headers.iter().any(|(name, _)| name == USER_AGENT) {
         config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     }
@@ -166,13 +214,18 @@ pub fn limited_client(
     // Answers have deadlines of their own: a watch may be silent for a minute, a binding may not.
     config.read_timeout = None;
     config.write_timeout = Some(WRITE_TIMEOUT);
-    let server = config.cluster_url.to_string();
-    let builder = kube::client::ClientBuilder::try_from(config)
-        .map_err(|source| ConnectError::Client { server, source: Box::new(source) })?;
-    Ok(match limit {
+    config
+}
+
+fn build<S, B>(builder: kube::client::ClientBuilder<S>, limit: Option<RateLimit>) -> kube::Client
+where
+    S: tower::Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    match limit {
         Some(limit) => builder.with_layer(&layer_fn(|service| RateLimited::new(service, limit))).build(),
         None => builder.build(),
-    })
+    }
 }
 
 #[cfg(test)]

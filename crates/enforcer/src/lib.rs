@@ -22,6 +22,7 @@ mod pods;
 
 use std::collections::BTreeMap;
 
+use berth_client::connect::Connection;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
@@ -86,14 +87,14 @@ pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.
 ///
 /// # Errors
-/// `config` is not valid for a client, or the address to listen on cannot be used. A server that does not answer is no
+/// `connection` is not valid for a client, or the address to listen on cannot be used. A server that does not answer is no
 /// error: the enforcer retries until it does.
 pub async fn start(
-    config: kube::Config,
+    connection: impl Into<Connection>,
     options: EnforcerOptions,
     stop: CancellationToken,
 ) -> Result<Handle, EnforcerError> {
-    enforcer::start(config, options, stop).await
+    enforcer::start(connection.into(), options, stop).await
 }
 
 /// As [`start`], and waits until the enforcer has stopped.
@@ -101,9 +102,9 @@ pub async fn start(
 /// # Errors
 /// As [`start`], or the enforcer panicked.
 pub async fn run(
-    config: kube::Config,
+    connection: impl Into<Connection>,
     options: EnforcerOptions,
     stop: CancellationToken,
 ) -> Result<(), EnforcerError> {
-    Ok(start(config, options, stop).await?.stopped().await?)
+    Ok(start(connection, options, stop).await?.stopped().await?)
 }

@@ -20,6 +20,7 @@ mod volume;
 use std::sync::Arc;
 
 use berth_api::rules::SelectorError;
+use berth_client::connect::Connection;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -68,8 +69,8 @@ impl Kubelet {
     ///
     /// # Errors
     /// A template, the label selector or the client configuration is invalid, or two nodes have the same name.
-    pub fn new(config: &kube::Config, options: KubeletOptions) -> Result<Kubelet, KubeletError> {
-        let caller = Caller::new(config, options.credentials.clone(), options.request_timeout)?;
+    pub fn new(connection: impl Into<Connection>, options: KubeletOptions) -> Result<Kubelet, KubeletError> {
+        let caller = Caller::new(connection.into(), options.credentials.clone(), options.request_timeout)?;
         let selection = selector::NodeSelection::parse(&options.adopt)?;
         let mut nodes = Vec::new();
         for template in &options.templates {
@@ -106,10 +107,10 @@ impl Kubelet {
 /// # Errors
 /// As [`Kubelet::new`].
 pub async fn run(
-    config: kube::Config,
+    connection: impl Into<Connection>,
     options: KubeletOptions,
     stop: CancellationToken,
 ) -> Result<(), KubeletError> {
-    Kubelet::new(&config, options)?.run(stop).await;
+    Kubelet::new(connection, options)?.run(stop).await;
     Ok(())
 }

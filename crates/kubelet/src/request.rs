@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_client::call::{self, CallError};
-use berth_client::connect::{self, ConnectError};
+use berth_client::connect::{self, ConnectError, Connection};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method, Request};
@@ -29,18 +29,14 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(
-        config: &kube::Config,
+        connection: Connection,
         credentials: NodeCredentials,
         timeout: Duration,
     ) -> Result<Caller, ConnectError> {
-        let own = connect::client(config.clone())?;
+        let own = connect::client(connection.clone())?;
         let bare = match &credentials {
             NodeCredentials::Impersonate => own.clone(),
-            NodeCredentials::Tokens(_) => {
-                let mut config = config.clone();
-                config.auth_info = kube::config::AuthInfo::default();
-                connect::client(config)?
-            }
+            NodeCredentials::Tokens(_) => connect::client(connection.anonymous())?,
         };
         Ok(Caller { own, bare, credentials, timeout })
     }

@@ -17,6 +17,7 @@ mod serving;
 mod status;
 mod volume_writes;
 
+use berth_client::connect::Connection;
 use tokio_util::sync::CancellationToken;
 
 pub use options::{SCHEDULER_NAME, SchedulerError, SchedulerOptions};
@@ -74,14 +75,14 @@ pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
 /// Starts a scheduler. It runs until `stop`, then waits for bindings in flight and releases its lease.
 ///
 /// # Errors
-/// The options contradict each other, or `config` is not valid for a client. A server that does not answer is no error: the
+/// The options contradict each other, or `connection` is not valid for a client. A server that does not answer is no error: the
 /// scheduler retries until it does.
 pub async fn start(
-    config: kube::Config,
+    connection: impl Into<Connection>,
     options: SchedulerOptions,
     stop: CancellationToken,
 ) -> Result<Handle, SchedulerError> {
-    scheduler::start(config, options, stop).await
+    scheduler::start(connection.into(), options, stop).await
 }
 
 /// As [`start`], and waits until the scheduler has stopped.
@@ -89,9 +90,9 @@ pub async fn start(
 /// # Errors
 /// As [`start`], or the scheduler panicked.
 pub async fn run(
-    config: kube::Config,
+    connection: impl Into<Connection>,
     options: SchedulerOptions,
     stop: CancellationToken,
 ) -> Result<(), SchedulerError> {
-    Ok(start(config, options, stop).await?.stopped().await?)
+    Ok(start(connection, options, stop).await?.stopped().await?)
 }

@@ -21,6 +21,17 @@ pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// Lists are sent in pieces of about this size.
 const LIST_CHUNK_BYTES: usize = 64 * 1024;
 
+/// The body of a request: from a connection, or from a caller in the same process.
+pub trait RequestBody:
+    HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static
+{
+}
+
+impl<B> RequestBody for B where
+    B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static
+{
+}
+
 /// How many bytes of bodies are held at once.
 pub struct Room(Semaphore);
 
@@ -41,11 +52,11 @@ impl Room {
 ///
 /// # Errors
 /// The body is too large, too slow or truncated.
-pub async fn read<B>(body: B, room: &Room, timeout: Duration) -> Result<(Bytes, Held<'_>), Box<Status>>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+pub async fn read(
+    body: impl RequestBody,
+    room: &Room,
+    timeout: Duration,
+) -> Result<(Bytes, Held<'_>), Box<Status>> {
     let too_large = || {
         let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
         Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)

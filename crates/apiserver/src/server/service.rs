@@ -8,12 +8,11 @@ use berth_schema::resource::SERVICE_ACCOUNTS;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
-use super::body::{self, Body, Room};
+use super::body::{self, Body, RequestBody, Room};
 use super::identity::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, Tokens, User};
 use super::metrics::Metrics;
 use super::query::Query;
@@ -132,7 +131,7 @@ pub struct ApiRequest {
 }
 
 /// Answers a request. Never fails: every error becomes a `Status`.
-pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+pub async fn serve<B: RequestBody>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
     let mut info = None;
@@ -155,7 +154,7 @@ pub async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<
 
 async fn answer(
     shared: &Arc<Shared>,
-    request: Request<Incoming>,
+    request: Request<impl RequestBody>,
     info_of_request: &mut Option<RequestInfo>,
 ) -> Result<Reply, Box<Status>> {
     let (parts, body) = request.into_parts();

@@ -14,6 +14,7 @@ use std::time::Duration;
 use berth_api::object::DeviceResources;
 use berth_client::Backoff;
 use berth_client::component::Sidecars;
+use berth_client::connect::Connection;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
@@ -104,11 +105,11 @@ struct Enforcer {
 }
 
 pub(crate) async fn start(
-    config: kube::Config,
+    connection: Connection,
     options: EnforcerOptions,
     stop: CancellationToken,
 ) -> Result<Handle, EnforcerError> {
-    let client = berth_client::connect::client(config)?;
+    let client = berth_client::connect::client(connection)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (snapshot, receiver) = watch::channel(Snapshot {

@@ -250,7 +250,7 @@ async fn nodes_wait_for_a_server_that_starts_later() {
     let server = berth_apiserver::ApiServer::start(options.clone()).await.unwrap();
     let config = server.admin_config();
     server.shutdown().await;
-    let kubelet = berth_kubelet::Kubelet::new(&config, quick(1)).unwrap();
+    let kubelet = berth_kubelet::Kubelet::new(config, quick(1)).unwrap();
     let (control, stop) = (kubelet.control(), tokio_util::sync::CancellationToken::new());
     let task = tokio::spawn(kubelet.run(stop.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use berth_api::config::Plugin;
 use berth_api::object::DeviceResources;
 use berth_client::component::Sidecars;
+use berth_client::connect::Connection;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
@@ -103,14 +104,14 @@ struct Scheduler {
 }
 
 pub(crate) async fn start(
-    config: kube::Config,
+    connection: Connection,
     options: SchedulerOptions,
     stop: CancellationToken,
 ) -> Result<Handle, SchedulerError> {
     let options = SchedulerOptions { settings: options.settings()?, ..options };
     // Leader election and events have limits of their own.
-    let unlimited = berth_client::connect::client(config.clone())?;
-    let client = berth_client::connect::limited_client(config, options.rate_limit)?;
+    let unlimited = berth_client::connect::client(connection.clone())?;
+    let client = berth_client::connect::limited_client(connection, options.rate_limit)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (reporter, snapshot) = Reporter::new();

@@ -1,0 +1,66 @@
+//! A server without a listener: the caller passes requests to it. The fault simulation brings them over a simulated network.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+
+use super::body::RequestBody;
+use super::expiry;
+use super::identity::Tokens;
+use super::service::{Shared, serve};
+use crate::bootstrap::bootstrap;
+use crate::options::ServerOptions;
+use crate::store::{HistoryBounds, Store, WriteError};
+
+/// A server in memory, without TLS, files or threads. Its tasks run in the runtime that started it and end with it.
+pub struct InProcessServer(Arc<Shared>);
+
+impl InProcessServer {
+    /// Starts a server. It has the objects and the history of `previous`, if there is one: what that server
+    /// acknowledged, as if it had been restarted.
+    ///
+    /// # Errors
+    /// The first objects cannot be written.
+    pub async fn start(
+        options: &ServerOptions,
+        secret: &[u8; 32],
+        first_revision: u64,
+        previous: Option<&InProcessServer>,
+    ) -> Result<InProcessServer, WriteError> {
+        let store = match previous {
+            Some(previous) => previous.0.store.share(),
+            None => Store::in_memory(first_revision, HistoryBounds::default()),
+        };
+        bootstrap(&store).await?;
+        let url = "https://127.0.0.1:6443".to_owned();
+        let shared = Arc::new(Shared::new(store, Tokens::new(secret), url, options));
+        tokio::spawn(expiry::run(shared.clone()));
+        Ok(InProcessServer(shared))
+    }
+
+    /// Answers a request.
+    pub async fn respond(
+        &self,
+        request: Request<impl RequestBody>,
+    ) -> Response<UnsyncBoxBody<bytes::Bytes, std::convert::Infallible>> {
+        serve(self.0.clone(), request).await.map(|body| body.boxed_unsync())
+    }
+
+    /// The token of the administrator.
+    pub fn admin_token(&self) -> &str {
+        self.0.tokens.admin()
+    }
+
+    /// The token of a node.
+    pub fn node_token(&self, name: &str) -> String {
+        self.0.tokens.node(name)
+    }
+}
+
+impl Drop for InProcessServer {
+    fn drop(&mut self) {
+        self.0.stop.cancel();
+    }
+}
