@@ -8,6 +8,7 @@ mod expiry;
 mod identity;
 mod in_process;
 mod metrics;
+mod offload;
 mod query;
 mod rbac;
 mod reply;

@@ -15,6 +15,7 @@ use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
 use super::body::{self, Body, RequestBody, Room};
 use super::identity::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, Tokens, User};
 use super::metrics::Metrics;
+use super::offload::{self, Offload};
 use super::query::Query;
 use super::rbac::{Grants, Roles};
 use super::reply::Reply;
@@ -47,6 +48,8 @@ pub struct Shared {
     slots: Semaphore,
     watch_slots: Arc<Semaphore>,
     room: Room,
+    /// Threads for heavy requests; without them, all requests run where they arrive.
+    pub(super) offload: Option<Offload>,
 }
 
 impl Shared {
@@ -67,6 +70,7 @@ impl Shared {
             slots: Semaphore::new(limits.in_flight),
             watch_slots: Arc::new(Semaphore::new(limits.watches)),
             room: Room::new(limits.body_bytes_held),
+            offload: None,
             limits,
         }
     }
@@ -198,15 +202,10 @@ async fn answer(
                 let Ok(Ok(_slot)) = turn else { return Err(too_many()) };
                 let _counted = shared.metrics.begin(mutating);
                 let request = ApiRequest { user, info, query, headers: parts.headers, body };
-                handlers::handle(shared, request).await
+                offload::handle(shared, request).await
             };
-            tokio::time::timeout(shared.limits.request, work).await.unwrap_or_else(|_| {
-                Err(Status::new(
-                    StatusCode::GATEWAY_TIMEOUT,
-                    "Timeout",
-                    "Timeout: request did not complete within the allotted timeout",
-                ))
-            })
+            let answered = tokio::time::timeout(shared.limits.request, work).await;
+            answered.unwrap_or_else(|_| Err(offload::timed_out()))
         }
     }
 }

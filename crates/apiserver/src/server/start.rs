@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::credentials::{Credentials, CredentialsError, url};
 use super::expiry;
 use super::identity::Tokens;
+use super::offload::Offload;
 use super::service::{Shared, serve};
 use crate::bootstrap::bootstrap;
 use crate::import::{self, ImportError, Imported};
@@ -40,6 +41,9 @@ pub enum StartError {
     /// The address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The operating system gives no threads.
+    #[error("threads for requests could not be started: {0}")]
+    Threads(io::Error),
     /// The first objects cannot be written.
     #[error("the first objects could not be written: {0}")]
     Bootstrap(#[from] WriteError),
@@ -98,7 +102,9 @@ impl ApiServer {
         let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
         credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
         bootstrap(&store).await?;
-        let shared = Arc::new(Shared::new(store, tokens, url.clone(), &options));
+        let mut shared = Shared::new(store, tokens, url.clone(), &options);
+        shared.offload = Some(Offload::start().map_err(StartError::Threads)?);
+        let shared = Arc::new(shared);
         let (limits, stop) = (shared.limits.connections, shared.stop.clone());
         let serve = {
             let shared = shared.clone();

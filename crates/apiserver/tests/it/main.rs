@@ -10,6 +10,7 @@ mod basics;
 mod deletion;
 mod eviction;
 mod identities;
+mod limits;
 mod lists;
 mod pods;
 #[allow(dead_code, reason = "the tests of the module use the rest")]

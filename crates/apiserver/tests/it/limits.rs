@@ -1,0 +1,78 @@
+//! What a request may cost: large ones must not disturb others.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_apiserver::admission::Phase;
+use berth_apiserver::{Admission, ApiServer, Limits, ServerOptions};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// An admission plugin that computes until the test lets it go on: it blocks its thread.
+struct Busy {
+    begun: Mutex<Sender<String>>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Admission for Busy {
+    fn concerns(
+        &self,
+        phase: Phase,
+        _: berth_apiserver::admission::Operation,
+        resource: &str,
+        _: &str,
+    ) -> bool {
+        phase == Phase::Mutating && resource == "pods"
+    }
+
+    fn review(&self, _: Phase, request: Value) -> BoxFuture<'_, Value> {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.begun.lock().unwrap().send(thread).unwrap();
+        let _ = self.go_on.lock().unwrap().recv_timeout(Duration::from_secs(10));
+        async move { json!({"uid": request["uid"], "allowed": true}) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_is_handled_on_its_own_threads_and_answered_at_the_deadline() {
+    let (begun, threads) = channel();
+    let (release, go_on) = channel();
+    let busy = Arc::new(Busy { begun: Mutex::new(begun), go_on: Mutex::new(go_on) });
+    let limits = Limits { request: Duration::from_millis(400), ..Limits::default() };
+    let options = ServerOptions { limits, admission: Some(busy), ..ServerOptions::default() };
+    let server = ApiServer::start(options).await.unwrap();
+    let client = admin(&server);
+    let mut large = pod("large");
+    large["metadata"]["annotations"] = json!({"a": "x".repeat(100 << 10)});
+    // This test has one thread: if the plugin blocked it, the other requests would not be answered.
+    let request = post(&client, PODS, &large);
+    let meanwhile = async {
+        let thread = loop {
+            match threads.try_recv() {
+                Ok(thread) => break thread,
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        };
+        assert_eq!(thread, "heavy-requests");
+        assert_eq!(get(&client, PODS).await.0, StatusCode::OK);
+    };
+    let ((code, status), ()) = tokio::join!(request, meanwhile);
+    assert_eq!((code, &status["reason"]), (StatusCode::GATEWAY_TIMEOUT, &json!("Timeout")));
+    release.send(()).unwrap();
+    // A small body needs no other thread.
+    release.send(()).unwrap();
+    let (code, _) = call(&client, Method::POST, PODS, &pod("small")).await;
+    assert_eq!(
+        (code, threads.try_recv().unwrap().as_str()),
+        (
+            StatusCode::CREATED,
+            "limits::a_large_body_is_handled_on_its_own_threads_and_answered_at_the_deadline"
+        )
+    );
+    server.shutdown().await;
+}
