@@ -17,6 +17,7 @@ mod review;
 mod scale;
 mod sent;
 mod strict_json;
+mod token;
 pub mod watch;
 mod write;
 
@@ -43,7 +44,7 @@ pub async fn handle(shared: &Arc<Shared>, request: ApiRequest) -> Result<Reply, 
             binding::bind(shared, &request).await
         }
         (Verb::Create, "pods", "eviction") => eviction::evict(shared, &request).await,
-        (Verb::Create, "serviceaccounts", "token") => review::token(shared, &request),
+        (Verb::Create, "serviceaccounts", "token") => token::token(shared, &request),
         (Verb::Create, ..) if info.resource.storage == Storage::None => review::review(shared, &request),
         (Verb::Get, "pods", "log") => log::log(shared, &request),
         (Verb::Get, _, "scale") => scale::get(shared, &request),

@@ -1,5 +1,5 @@
-//! Built-in permissions, independent of roles: the admin may do everything, a node may do what a kubelet needs, other
-//! authenticated users may read discovery and create self reviews.
+//! Built-in permissions, independent of roles: the admin may do everything, authenticated users may read discovery and
+//! create self reviews. `node_authorizer` has those of nodes.
 
 use serde_json::{Value, json};
 
@@ -23,43 +23,12 @@ pub struct Attributes<'a> {
     pub name: &'a str,
     /// A path that is not a resource's.
     pub path: &'a str,
+    /// The node that the field selector of a list requires (`spec.nodeName=` or `nodeName=`).
+    pub selected_node: &'a str,
 }
 
-const READ: &[&str] = &["get", "list", "watch"];
-
-/// `(verbs, group, resources)` of a node, besides leases and its own Node object.
-const NODE_RULES: &[(&[&str], &str, &[&str])] = &[
-    (
-        READ,
-        "",
-        &[
-            "services",
-            "nodes",
-            "pods",
-            "configmaps",
-            "secrets",
-            "persistentvolumes",
-            "persistentvolumeclaims",
-        ],
-    ),
-    (READ, "", &["serviceaccounts", "namespaces"]),
-    (READ, "storage.k8s.io", &["csidrivers", "storageclasses", "volumeattachments"]),
-    (&["get", "create", "update", "patch", "delete"], "storage.k8s.io", &["csinodes"]),
-    (&["get", "update", "patch"], "", &["persistentvolumeclaims/status"]),
-    (&["create", "update", "patch", "delete"], "", &["nodes"]),
-    (&["get", "update", "patch"], "", &["nodes/status"]),
-    (&["create", "delete"], "", &["pods"]),
-    (&["get", "update", "patch"], "", &["pods/status"]),
-    (&["create"], "", &["pods/eviction", "serviceaccounts/token"]),
-    (&["create", "update", "patch"], "", &["events"]),
-    (&["create", "update", "patch"], "events.k8s.io", &["events"]),
-    (&["create"], "authentication.k8s.io", &["tokenreviews"]),
-    (&["create"], "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
-    (&["get", "create", "update", "patch", "delete"], "coordination.k8s.io", &["leases"]),
-];
-
 /// Permissions of all authenticated users.
-const EVERYONE_RULES: &[(&[&str], &str, &[&str])] = &[
+const EVERYONE_RULES: RuleTable = &[
     (&["create"], "authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
     (&["create"], "authentication.k8s.io", &["selfsubjectreviews"]),
 ];
@@ -77,23 +46,22 @@ pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
         let reads = matches!(what.verb, "get" | "head");
         return reads && (under(PUBLIC_PATHS) || (user.is_in(AUTHENTICATED) && under(DISCOVERY_PATHS)));
     }
-    let rules = rules_of(user);
+    user.is_in(AUTHENTICATED) && is_listed(EVERYONE_RULES, what)
+}
+
+/// Rules as `(verbs, group, resources)`.
+pub type RuleTable = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
+
+/// Whether a rule allows the action.
+pub fn is_listed(rules: RuleTable, what: &Attributes<'_>) -> bool {
     let full = if what.subresource.is_empty() {
         what.resource.to_owned()
     } else {
         format!("{}/{}", what.resource, what.subresource)
     };
-    rules.into_iter().flatten().any(|(verbs, group, resources)| {
+    rules.iter().any(|(verbs, group, resources)| {
         verbs.contains(&what.verb) && *group == what.group && resources.contains(&full.as_str())
     })
-}
-
-type BuiltIn = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
-
-fn rules_of(user: &User) -> [BuiltIn; 2] {
-    let node: BuiltIn = if user.node_name().is_some() { NODE_RULES } else { &[] };
-    let everyone: BuiltIn = if user.is_in(AUTHENTICATED) { EVERYONE_RULES } else { &[] };
-    [node, everyone]
 }
 
 /// Rules as `SelfSubjectRulesReview` lists them.
@@ -103,6 +71,8 @@ pub struct Rules {
     pub resource: Vec<Value>,
     /// `nonResourceRules`.
     pub non_resource: Vec<Value>,
+    /// Why the lists are incomplete.
+    pub incomplete: Option<&'static str>,
 }
 
 /// Paths that all authenticated users may read.
@@ -125,10 +95,14 @@ pub fn rules_for(user: &User, grants: &Grants, namespace: &str) -> Rules {
         return Rules {
             resource: vec![json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})],
             non_resource: vec![json!({"verbs": ["*"], "nonResourceURLs": ["*"]})],
+            incomplete: None,
         };
     }
     let mut rules = Rules::default();
-    for (verbs, group, resources) in rules_of(user).into_iter().flatten() {
+    if user.node_name().is_some() {
+        rules.incomplete = Some("node authorizer does not support user rule resolution");
+    }
+    for (verbs, group, resources) in EVERYONE_RULES.iter().filter(|_| user.is_in(AUTHENTICATED)) {
         rules.resource.push(json!({"verbs": verbs, "apiGroups": [group], "resources": resources}));
     }
     rules.non_resource.push(json!({"verbs": ["get"], "nonResourceURLs": READABLE}));
@@ -176,13 +150,11 @@ mod tests {
     #[test]
     fn only_the_admin_may_do_everything() {
         let (admin, node, anonymous) = (User::admin(), User::node("n"), User::anonymous());
-        let account = User { name: "bot".into(), groups: vec![AUTHENTICATED.into()] };
+        let account = User { name: "bot".into(), groups: vec![AUTHENTICATED.into()], ..User::default() };
         let what =
             |verb, resource, subresource| Attributes { verb, resource, subresource, ..Attributes::default() };
         for (attributes, wanted) in [
-            (what("get", "pods", ""), [true, true, false, false]),
-            (what("update", "pods", ""), [true, false, false, false]),
-            (what("patch", "pods", "status"), [true, true, false, false]),
+            (what("get", "pods", ""), [true, false, false, false]),
             (what("create", "pods", "binding"), [true, false, false, false]),
             (
                 Attributes { verb: "get", path: "/apis/apps/v1", ..Attributes::default() },

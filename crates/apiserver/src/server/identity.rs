@@ -3,6 +3,7 @@
 //! All tokens are derived from one secret: `KIND.SUBJECT.MAC`. Node tokens need no table, and a
 //! token is valid as long as the secret is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_api::admission::node_restriction::{NODE_USER_PREFIX, NODES_GROUP as NODES};
 use ring::hmac;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
@@ -17,14 +20,22 @@ pub const MASTERS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// Prefix of service account user names; `NAMESPACE:NAME` follows.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// The audience of this server. Tokens that are requested without audiences are for it.
+pub const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
+const ANONYMOUS: &str = "system:anonymous";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// An authenticated user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// Name.
     pub name: String,
+    /// Uid; may be empty.
+    pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
+    /// Further facts about the user.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
@@ -33,6 +44,7 @@ impl User {
         User {
             name: "kubernetes-admin".to_owned(),
             groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
+            ..User::default()
         }
     }
 
@@ -41,30 +53,29 @@ impl User {
         User {
             name: format!("{NODE_USER_PREFIX}{name}"),
             groups: vec![NODES.to_owned(), AUTHENTICATED.to_owned()],
+            ..User::default()
         }
     }
 
     /// A user without a token.
     pub fn anonymous() -> User {
-        User { name: "system:anonymous".to_owned(), groups: vec!["system:unauthenticated".to_owned()] }
+        User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
-    fn service_account(namespace: &str, name: &str) -> User {
-        User::impersonated(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"), Vec::new())
-    }
-
-    /// An impersonated user. If the request names no groups, a service account gets its own;
-    /// every user except `system:anonymous` is authenticated.
-    pub fn impersonated(name: String, mut groups: Vec<String>) -> User {
-        let account = name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
-        if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
-            groups.push("system:serviceaccounts".to_owned());
-            groups.push(format!("system:serviceaccounts:{namespace}"));
+    /// Adds the groups that the name implies: those of a service account if no groups are given, and whether the user
+    /// is authenticated, which every user except `system:anonymous` is.
+    #[must_use]
+    pub fn with_implied_groups(mut self) -> User {
+        let account = self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
+        if let Some((namespace, _)) = account.filter(|_| self.groups.is_empty()) {
+            self.groups.push("system:serviceaccounts".to_owned());
+            self.groups.push(format!("system:serviceaccounts:{namespace}"));
         }
-        if name != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
-            groups.push(AUTHENTICATED.to_owned());
+        let implied = if self.name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
+        if !self.is_in(implied) {
+            self.groups.push(implied.to_owned());
         }
-        User { name, groups }
+        self
     }
 
     /// Whether the user is in a group.
@@ -72,9 +83,21 @@ impl User {
         self.groups.iter().any(|g| g == group)
     }
 
-    /// The node whose identity this is.
+    /// The node whose identity this is; empty if the user is a node without a name, which may do nothing.
     pub fn node_name(&self) -> Option<&str> {
         if self.is_in(NODES) { self.name.strip_prefix(NODE_USER_PREFIX) } else { None }
+    }
+
+    /// The user as `UserInfo`.
+    pub fn info(&self) -> Value {
+        let mut info = json!({"username": self.name, "groups": self.groups});
+        if !self.uid.is_empty() {
+            info["uid"] = Value::from(self.uid.as_str());
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
     }
 }
 
@@ -83,19 +106,60 @@ impl User {
 pub struct Identity {
     /// The user.
     pub user: Arc<User>,
-    /// The service account that must still exist for it.
-    pub account: Option<Account>,
+    /// What must still hold for a service account's token.
+    pub claims: Option<Claims>,
 }
 
-/// A service account, and no other of the same name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Namespace.
+/// The subject of a service account's token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    /// Namespace of the account.
     pub namespace: String,
+    /// Name of the account.
+    pub name: String,
+    /// Uid of the account: no other of the same name is meant.
+    pub uid: String,
+    /// When the token expires, in seconds since 1970.
+    pub expires: u64,
+    /// Who accepts the token.
+    pub audiences: Vec<String>,
+    /// The object with which the token becomes invalid.
+    pub bound: Option<Bound>,
+    /// The node of a bound pod: its name and uid. The token stays valid without it.
+    pub node: Option<(String, String)>,
+    /// Distinguishes tokens of the same account.
+    pub id: String,
+}
+
+/// An object that a token is bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// `Pod`, `Secret` or `Node`.
+    pub kind: String,
     /// Name.
     pub name: String,
     /// Uid.
     pub uid: String,
+}
+
+impl Claims {
+    fn user(&self) -> User {
+        let mut extra = BTreeMap::new();
+        let mut add = |key: &str, value: &str| {
+            extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value.to_owned()]);
+        };
+        add("credential-id", &format!("JTI={}", self.id));
+        if let Some(Bound { kind, name, uid }) = self.bound.as_ref().filter(|bound| bound.kind != "Secret") {
+            add(&format!("{}-name", kind.to_ascii_lowercase()), name);
+            add(&format!("{}-uid", kind.to_ascii_lowercase()), uid);
+        }
+        if let Some((name, uid)) = &self.node {
+            add("node-name", name);
+            add("node-uid", uid);
+        }
+        let name = format!("{SERVICE_ACCOUNT_PREFIX}{}:{}", self.namespace, self.name);
+        User { name, uid: self.uid.clone(), groups: Vec::new(), extra }.with_implied_groups()
+    }
 }
 
 /// Makes and reads tokens.
@@ -123,13 +187,13 @@ impl Tokens {
         signed(&self.key, "node", name)
     }
 
-    /// A service account's token, valid until a time in seconds since 1970.
-    pub fn service_account(&self, namespace: &str, name: &str, uid: &str, expires: u64) -> String {
-        signed(&self.key, "sa", &format!("{namespace}/{name}/{uid}/{expires}"))
+    /// A service account's token.
+    pub fn service_account(&self, claims: &Claims) -> String {
+        signed(&self.key, "sa", &json!(claims).to_string())
     }
 
-    /// The identity of a token; `None` if it is invalid or has expired. The caller checks whether the service account
-    /// still exists.
+    /// The identity of a token; `None` if it is invalid or has expired. The caller checks the claims against stored
+    /// objects.
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let (kind, rest) = token.split_once('.')?;
         let (subject, mac) = rest.split_once('.')?;
@@ -137,17 +201,13 @@ impl Tokens {
         let subject = String::from_utf8(URL_SAFE_NO_PAD.decode(subject).ok()?).ok()?;
         hmac::verify(&self.key, format!("{kind}\n{subject}").as_bytes(), &mac).ok()?;
         match kind {
-            "admin" => Some(Identity { user: self.admin.clone(), account: None }),
-            "node" => Some(Identity { user: Arc::new(User::node(&subject)), account: None }),
+            "admin" => Some(Identity { user: self.admin.clone(), claims: None }),
+            "node" => Some(Identity { user: Arc::new(User::node(&subject)), claims: None }),
             "sa" => {
-                let mut parts = subject.split('/');
-                let (namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
-                let expires: u64 = parts.next()?.parse().ok()?;
+                let claims: Claims = serde_json::from_str(&subject).ok()?;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-                let account =
-                    Account { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
-                let user = Arc::new(User::service_account(namespace, name));
-                (now < expires).then_some(Identity { user, account: Some(account) })
+                let user = Arc::new(claims.user());
+                (now < claims.expires).then_some(Identity { user, claims: Some(claims) })
             }
             _ => None,
         }
@@ -169,9 +229,22 @@ mod tests {
         assert!(tokens.authenticate(tokens.admin()).unwrap().user.is_in(MASTERS));
         let node = tokens.authenticate(&tokens.node("n.1")).unwrap().user;
         assert_eq!((node.name.as_str(), node.node_name()), ("system:node:n.1", Some("n.1")));
-        let account = tokens.service_account("ns", "bot", "u", u64::MAX);
-        assert_eq!(tokens.authenticate(&account).unwrap().user.name, "system:serviceaccount:ns:bot");
-        let expired = tokens.service_account("ns", "bot", "u", 1);
+        let token = |expires| {
+            tokens.service_account(&Claims {
+                namespace: "ns".into(),
+                name: "bot".into(),
+                uid: "u".into(),
+                expires,
+                audiences: Vec::new(),
+                bound: None,
+                node: None,
+                id: "1".into(),
+            })
+        };
+        let account = tokens.authenticate(&token(u64::MAX)).unwrap().user;
+        assert_eq!((account.name.as_str(), account.uid.as_str()), ("system:serviceaccount:ns:bot", "u"));
+        assert_eq!(account.groups[1..], ["system:serviceaccounts:ns", AUTHENTICATED]);
+        let expired = token(1);
         let of_another = Tokens::new(&[8; 32]).admin().to_owned();
         let promoted = tokens.node("n").replacen("node", "admin", 1);
         for bad in ["", "a", "admin..", "admin.x.y", &expired, &of_another, &promoted] {

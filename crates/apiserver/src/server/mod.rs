@@ -1,6 +1,7 @@
 //! HTTPS, identities and limits.
 
 mod accept;
+mod authenticate;
 mod authorize;
 pub(crate) mod body;
 mod credentials;
@@ -8,6 +9,7 @@ mod expiry;
 mod identity;
 mod in_process;
 mod metrics;
+mod node_authorizer;
 mod offload;
 mod query;
 mod rbac;
@@ -20,7 +22,7 @@ pub mod status;
 pub use accept::{Form, choose};
 pub use authorize::{Attributes, refusal};
 pub use credentials::CredentialsError;
-pub use identity::{MASTERS, User};
+pub use identity::{API_AUDIENCE, Bound, Claims, MASTERS, User};
 pub use in_process::InProcessServer;
 pub use metrics::InFlight;
 pub use query::Query;

@@ -202,7 +202,7 @@ impl PolicyRule {
                                 subresource,
                                 namespace,
                                 name,
-                                path: "",
+                                ..Attributes::default()
                             })
                         })
                     })

@@ -4,17 +4,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use berth_schema::resource::SERVICE_ACCOUNTS;
+use berth_api::rules::FieldSelector;
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::authenticate::unauthorized;
 use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
 use super::body::{self, Body, RequestBody, Room};
-use super::identity::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, Tokens, User};
+use super::identity::{AUTHENTICATED, MASTERS, Tokens, User};
 use super::metrics::Metrics;
+use super::node_authorizer;
 use super::offload::{self, Offload};
 use super::query::Query;
 use super::rbac::{Grants, Roles};
@@ -77,7 +79,15 @@ impl Shared {
 
     /// Whether a user may do something.
     pub fn allows(&self, user: &User, what: &Attributes<'_>) -> bool {
-        is_allowed(user, what) || self.grants().allow(user, what)
+        is_allowed(user, what) || self.check_node(user, what).is_ok() || self.grants().allow(user, what)
+    }
+
+    /// Checks a user by the Node authorizer.
+    fn check_node(&self, user: &User, what: &Attributes<'_>) -> Result<(), String> {
+        match user.node_name() {
+            Some(node) if !node.is_empty() => node_authorizer::check(&self.store, node, what),
+            _ => Err(String::new()),
+        }
     }
 
     /// Grants of roles and their bindings.
@@ -97,27 +107,6 @@ impl Shared {
     pub fn watch_slot(&self) -> Result<OwnedSemaphorePermit, Box<Status>> {
         self.watch_slots.clone().try_acquire_owned().map_err(|_| too_many())
     }
-
-    /// The user of a token; `None` if it is invalid, has expired, or its service account does not exist.
-    pub fn authenticate_token(&self, token: &str) -> Option<Arc<User>> {
-        let identity = self.tokens.authenticate(token)?;
-        if let Some(account) = &identity.account {
-            let accounts = &SERVICE_ACCOUNTS;
-            let stored = self.store.get(accounts, &account.namespace, &account.name)?.value();
-            if stored["metadata"]["uid"] != account.uid.as_str() {
-                return None;
-            }
-        }
-        Some(identity.user)
-    }
-}
-
-/// The name that the field selector requires; empty if it requires none.
-fn selected_name(query: &Query) -> &str {
-    let mut requirements = query.get("fieldSelector").split(',');
-    requirements
-        .find_map(|requirement| requirement.strip_prefix("metadata.name="))
-        .map_or("", |name| name.strip_prefix('=').unwrap_or(name))
 }
 
 /// An authorized request with its body.
@@ -163,8 +152,7 @@ async fn answer(
 ) -> Result<Reply, Box<Status>> {
     let (parts, body) = request.into_parts();
     // Authentication comes first: an unauthenticated client must not learn which paths exist.
-    let user = authenticate(shared, &parts.headers)?;
-    let user = impersonated(shared, user, &parts.headers)?;
+    let user = shared.authenticate(&parts.headers)?;
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if !user.is_in(AUTHENTICATED) {
@@ -214,66 +202,37 @@ fn too_many() -> Box<Status> {
     Status::too_many_requests("Too many requests, please try again later.", 1)
 }
 
-fn unauthorized() -> Box<Status> {
-    Status::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
-}
-
-fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
-    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(Arc::new(User::anonymous())) };
-    let token = value.to_str().ok().and_then(|text| text.split_once(' '));
-    match token {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-            shared.authenticate_token(token.trim()).ok_or_else(unauthorized)
-        }
-        _ => Err(unauthorized()),
-    }
-}
-
-/// The impersonated user of a request, if the user may impersonate it.
-fn impersonated(shared: &Shared, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Box<Status>> {
-    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
-    let Some(name) = headers.get("impersonate-user").map(text) else {
-        return if groups.is_empty() {
-            Ok(user)
-        } else {
-            Err(Status::bad_request("requested groups [...] without impersonating a user"))
-        };
-    };
-    let impersonate = Attributes { verb: "impersonate", ..Attributes::default() };
-    let account = name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
-    let whom = match account {
-        Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..impersonate },
-        None => Attributes { resource: "users", name: &name, ..impersonate },
-    };
-    let groups_taken = groups.iter().map(|name| Attributes { resource: "groups", name, ..impersonate });
-    for what in std::iter::once(whom).chain(groups_taken) {
-        if !shared.allows(&user, &what) {
-            let why = refusal(&user, &what);
-            let message = format!("{} \"{}\" is forbidden: {why}", what.resource, what.name);
-            return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
-        }
-    }
-    Ok(Arc::new(User::impersonated(name, groups)))
-}
-
 fn authorize(shared: &Shared, user: &User, info: &RequestInfo, query: &Query) -> Result<(), Box<Status>> {
     if user.is_in(MASTERS) {
         return Ok(());
     }
+    // A user with permission for one object lists it with a field selector on its name.
+    let is_read = matches!(info.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+    let selector = Some(query.get("fieldSelector")).filter(|_| is_read).and_then(|text| text.parse().ok());
+    let FieldSelector { requirements } = selector.unwrap_or_default();
+    let selected = |names: &[&str]| {
+        let found = requirements.iter().find(|r| r.equal && names.contains(&r.field.as_str()));
+        found.map_or("", |requirement| &requirement.value)
+    };
+    let named = if info.verb == Verb::DeleteCollection { "" } else { selected(&["metadata.name"]) };
     let what = Attributes {
         verb: info.verb.as_str(),
         group: info.resource.group,
         resource: info.resource.plural,
         subresource: info.subresource_name(),
         namespace: &info.namespace,
-        // A user with permission for one object lists it with a field selector on its name.
-        name: if info.name.is_empty() { selected_name(query) } else { &info.name },
+        name: if info.name.is_empty() { named } else { &info.name },
         path: "",
+        selected_node: selected(&["spec.nodeName", "nodeName"]),
     };
     if shared.allows(user, &what) {
-        Ok(())
-    } else {
-        Err(Status::forbidden(info.resource, &info.name, &refusal(user, &what)))
+        return Ok(());
     }
+    let mut why = refusal(user, &what);
+    if let Err(reason) = shared.check_node(user, &what)
+        && !reason.is_empty()
+    {
+        why = format!("{why}: {reason}");
+    }
+    Err(Status::forbidden(info.resource, &info.name, &why))
 }

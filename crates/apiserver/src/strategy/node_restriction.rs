@@ -22,6 +22,10 @@ pub fn admit(
     old_object: &Value,
 ) -> Result<(), Box<Status>> {
     let Some(node) = context.user.node_name() else { return Ok(()) };
+    if node.is_empty() {
+        let why = format!("could not determine node from user {:?}", context.user.name);
+        return Err(Status::forbidden(resource, "", &why));
+    }
     let (namespace, name) = crate::store::key(if old_object.is_null() { object } else { old_object });
     let (group, plural) = (resource.group, resource.plural);
     let request = NodeRequest {

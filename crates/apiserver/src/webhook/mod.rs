@@ -21,6 +21,8 @@ pub use call::{Resolver, Webhooks};
 pub use check::{check, warnings};
 pub use hook::Hook;
 
+use crate::server::User;
+
 /// A form in which a resource is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
@@ -67,10 +69,8 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     /// Name of the object; may be empty when it is created.
     pub name: &'a str,
-    /// The user's name.
-    pub user: &'a str,
-    /// The user's groups.
-    pub groups: &'a [String],
+    /// The user.
+    pub user: &'a User,
     /// The object as it is; `None` when it is created.
     pub old_object: Option<&'a Value>,
     /// Labels of the object's namespace; `None` for cluster-scoped objects.

@@ -31,7 +31,7 @@ pub(super) fn request(uid: &str, attributes: &Attributes<'_>, form: &Form, objec
         "requestResource": resource(&attributes.form),
         "name": attributes.name,
         "operation": attributes.operation.as_str(),
-        "userInfo": { "username": attributes.user, "groups": attributes.groups },
+        "userInfo": attributes.user.info(),
         "object": object.map(|object| form.shown(object)),
         "oldObject": attributes.old_object.map(|object| form.shown(object)),
         "dryRun": attributes.dry_run,

@@ -129,7 +129,7 @@ async fn access_reviews_use_the_same_rules() {
             "spec": {"resourceAttributes": {"verb": verb, "resource": resource, "namespace": "default"}}})
     };
     for (client, verb, resource, wanted) in
-        [(&admin, "delete", "nodes", true), (&node, "get", "pods", true), (&node, "update", "pods", false)]
+        [(&admin, "delete", "nodes", true), (&node, "create", "pods", true), (&node, "update", "pods", false)]
     {
         let (code, answer) = post(client, path, &review(verb, resource)).await;
         assert_eq!((code, &answer["status"]["allowed"]), (StatusCode::CREATED, &json!(wanted)), "{answer}");
@@ -176,4 +176,128 @@ async fn service_account_tokens_are_valid_while_the_account_exists() {
     let (code, _) =
         post(&admin, &format!("{accounts}/default/token"), &json!({"spec": {"expirationSeconds": 5}})).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+/// A client with a token of the account `default`, and the token.
+async fn with_token(server: &berth_apiserver::ApiServer, spec: Value) -> (kube::Client, String) {
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let (code, answer) = post(&admin(server), path, &json!({"spec": spec})).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    let token = answer["status"]["token"].as_str().unwrap().to_owned();
+    let mut config = server.admin_config();
+    config.auth_info.token = Some(token.clone().into());
+    (client(config), token)
+}
+
+#[tokio::test]
+async fn a_token_is_valid_for_its_audiences_only() {
+    let server = server().await;
+    let admin = admin(&server);
+    let (_, plain) = with_token(&server, json!({})).await;
+    let (vault_client, vault) = with_token(&server, json!({"audiences": ["vault", "other"]})).await;
+    assert_eq!(get(&vault_client, "/api").await.0, StatusCode::UNAUTHORIZED);
+    let api = "https://kubernetes.default.svc.cluster.local";
+    for (token, audiences, wanted) in [
+        (&plain, vec![], Some(vec![api])),
+        (&plain, vec!["vault"], None),
+        (&vault, vec![], None),
+        (&vault, vec!["x", "vault"], Some(vec!["vault"])),
+        (&server.node_token("n"), vec![api], Some(vec![api])),
+        (&server.node_token("n"), vec!["vault"], None),
+    ] {
+        let review = json!({"spec": {"token": token, "audiences": audiences}});
+        let (_, answer) = post(&admin, "/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
+        let status = &answer["status"];
+        assert_eq!(status["authenticated"] == true, wanted.is_some(), "{audiences:?} {status}");
+        assert_eq!(status["audiences"], json!(wanted), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_ends_with_the_object_that_it_is_bound_to() {
+    let server = server().await;
+    let admin = admin(&server);
+    post(&admin, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    for (kind, path, object) in [
+        ("Pod", PODS, pod("b")),
+        ("Secret", "/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "b"}})),
+        ("Node", "/api/v1/nodes", json!({"metadata": {"name": "b"}})),
+    ] {
+        post(&admin, path, &object).await;
+        if kind == "Pod" {
+            bind(&admin, "b", "n").await;
+        }
+        let reference = json!({"apiVersion": "v1", "kind": kind, "name": "b"});
+        let (bot, _) = with_token(&server, json!({"boundObjectRef": reference})).await;
+        let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let (code, me) = post(&bot, reviews, &json!({})).await;
+        assert_eq!(code, StatusCode::CREATED, "{me}");
+        let extra = &me["status"]["userInfo"]["extra"];
+        let node = &extra["authentication.kubernetes.io/node-name"];
+        assert_eq!(
+            *node,
+            json!(match kind {
+                "Pod" => Some(["n"]),
+                "Node" => Some(["b"]),
+                _ => None,
+            }),
+            "{me}"
+        );
+        let path = format!("{path}/b");
+        delete(&admin, &path, &json!({"gracePeriodSeconds": 0})).await;
+        assert_eq!(post(&bot, reviews, &json!({})).await.0, StatusCode::UNAUTHORIZED, "{kind}");
+        // Another object of the same name is not the same.
+        post(&admin, path.strip_suffix("/b").unwrap(), &object).await;
+        assert_eq!(post(&bot, reviews, &json!({})).await.0, StatusCode::UNAUTHORIZED, "{kind}");
+    }
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    for (reference, wanted) in [
+        (json!({"apiVersion": "v1", "kind": "Pod", "name": "absent"}), StatusCode::NOT_FOUND),
+        (json!({"apiVersion": "v1", "kind": "Pod", "name": "b", "uid": "x"}), StatusCode::CONFLICT),
+        (json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "b"}), StatusCode::BAD_REQUEST),
+    ] {
+        let (code, answer) = post(&admin, token, &json!({"spec": {"boundObjectRef": reference}})).await;
+        assert_eq!(code, wanted, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn uid_and_extra_are_impersonated_and_authorized() {
+    let server = server().await;
+    let admin = admin(&server);
+    let role = json!({"metadata": {"name": "impersonator"}, "rules": [
+        {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["alice"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["uids"], "verbs": ["impersonate"], "resourceNames": ["7"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"], "verbs": ["impersonate"],
+            "resourceNames": ["view"]}]});
+    let binding = json!({"metadata": {"name": "impersonator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "impersonator"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:n"}]});
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    assert_eq!(post(&admin, &format!("{rbac}/clusterroles"), &role).await.0, StatusCode::CREATED);
+    assert_eq!(post(&admin, &format!("{rbac}/clusterrolebindings"), &binding).await.0, StatusCode::CREATED);
+    let me = async |headers: &[(&str, &str)]| {
+        let mut config = server.node_config("n");
+        for (name, value) in headers {
+            config.headers.push((name.parse().unwrap(), value.parse().unwrap()));
+        }
+        post(&client(config), "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await
+    };
+    let alice = ("impersonate-user", "alice");
+    let (code, answer) = me(&[alice, ("impersonate-uid", "7"), ("impersonate-extra-Scopes", "view")]).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    let wanted = json!({"username": "alice", "uid": "7", "groups": ["system:authenticated"],
+        "extra": {"scopes": ["view"]}});
+    assert_eq!(answer["status"]["userInfo"], wanted);
+    for (headers, wanted) in [
+        (&[alice, ("impersonate-uid", "8")][..], "uids.authentication.k8s.io \"8\" is forbidden"),
+        (&[alice, ("impersonate-extra-scopes", "edit")], "cannot impersonate resource \"userextras/scopes\""),
+        (&[alice, ("impersonate-extra-a%2Fb", "view")], "cannot impersonate resource \"userextras/a/b\""),
+        (&[alice, ("impersonate-group", "system:masters")], "groups \"system:masters\" is forbidden"),
+        (&[("impersonate-uid", "7")], "without impersonating a user"),
+        (&[("impersonate-extra-scopes", "view")], "without impersonating a user"),
+    ] {
+        let (code, answer) = me(headers).await;
+        assert!(code.is_client_error() && answer["message"].as_str().unwrap().contains(wanted), "{answer}");
+    }
 }

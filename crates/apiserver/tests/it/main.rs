@@ -12,6 +12,7 @@ mod eviction;
 mod identities;
 mod limits;
 mod lists;
+mod permissions;
 mod pods;
 #[allow(dead_code, reason = "the tests of the module use the rest")]
 #[path = "../../src/webhook/tests/responder.rs"]

@@ -2,10 +2,13 @@
 //!
 //! The rules and words are those of kube-apiserver's admission plugin of this name. The embedded API server and the
 //! webhook, which serves clusters without the plugin, both use them. Facts about stored objects come from the old object
-//! of the request, or from [`Lookup`]. Two checks are left to the API server: the uid of the pod that a token is bound
-//! to, and changes of claims beyond their status.
+//! of the request, or from [`Lookup`]. What needs more of the stored objects is left to the API server: the uid of the pod
+//! that a token is bound to, and the audiences of the token.
 
 mod labels;
+mod references;
+
+pub use references::{Referent, references, token_audiences};
 
 use serde_json::{Map, Value};
 
@@ -88,7 +91,7 @@ pub fn keeps_to_own_node<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Re
             forbid(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
         }
         ("", "nodes", _) => may_modify_node(request),
-        ("", "persistentvolumeclaims", "status") => Ok(()),
+        ("", "persistentvolumeclaims", "status") => may_update_claim_status(request),
         ("", "persistentvolumeclaims", _) => forbid("may only update PVC status"),
         ("", "serviceaccounts", "token") if request.operation == Operation::Create => {
             may_request_token(request, lookup)
@@ -97,6 +100,7 @@ pub fn keeps_to_own_node<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Re
         ("storage.k8s.io", "csinodes", _) if request.name != node => {
             forbid("can only access CSINode with the same name as the requesting node")
         }
+        ("resource.k8s.io", "resourceslices", _) => may_use_slice(request),
         _ => Ok(()),
     }
 }
@@ -147,51 +151,10 @@ fn may_create_pod<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Result<()
     if uid != given {
         return forbid(format!("node {node} UID mismatch: expected {given} got {uid}"));
     }
-    if !text(pod, "/spec/serviceAccountName").is_empty() {
-        return forbid(format!("node {node:?} can not create pods that reference a service account"));
-    }
-    match referenced(&pod["spec"]) {
-        Some(what) => forbid(format!("node {node:?} can not create pods that reference {what}")),
+    match references(pod).into_iter().map(|(referent, _)| referent).min() {
+        Some(what) => forbid(format!("node {node:?} can not create pods that reference {}", what.as_str())),
         None => Ok(()),
     }
-}
-
-/// The kind of API object that a pod refers to, in the reference's order.
-fn referenced(spec: &Value) -> Option<&'static str> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let containers: Vec<&Value> = lists.iter().flat_map(|list| items(&spec[*list])).collect();
-    let volumes = items(&spec["volumes"]);
-    let sources: Vec<&Value> = volumes.iter().flat_map(|v| items(&v["projected"]["sources"])).collect();
-    let in_containers = |from: &str, key: &str| {
-        containers.iter().any(|container| {
-            items(&container["envFrom"]).iter().any(|source| !source[from].is_null())
-                || items(&container["env"]).iter().any(|env| !env["valueFrom"][key].is_null())
-        })
-    };
-    let in_volumes = |field: &str| volumes.iter().any(|volume| !volume[field].is_null());
-    let in_sources = |field: &str| sources.iter().any(|source| !source[field].is_null());
-    // Volumes of many kinds name a secret of theirs in one of these.
-    let names_secret = |volume: &Value| {
-        volume.as_object().into_iter().flatten().any(|(_, source)| {
-            ["secretRef", "secretName", "nodePublishSecretRef"].iter().any(|field| !source[*field].is_null())
-        })
-    };
-    if !items(&spec["imagePullSecrets"]).is_empty()
-        || in_containers("secretRef", "secretKeyRef")
-        || in_volumes("secret")
-        || in_sources("secret")
-        || volumes.iter().any(names_secret)
-    {
-        return Some("secrets");
-    }
-    if in_containers("configMapRef", "configMapKeyRef") || in_volumes("configMap") || in_sources("configMap")
-    {
-        return Some("configmaps");
-    }
-    if in_sources("clusterTrustBundle") {
-        return Some("clustertrustbundles");
-    }
-    in_volumes("persistentVolumeClaim").then_some("persistentvolumeclaims")
 }
 
 fn may_update_status<E>(request: &NodeRequest<'_>) -> Result<(), Refusal<E>> {
@@ -216,7 +179,48 @@ fn may_update_status<E>(request: &NodeRequest<'_>) -> Result<(), Refusal<E>> {
     if claims(new) != claims(old) {
         return forbid(format!("node {node:?} cannot update resource claim statues"));
     }
+    if new["status"]["extendedResourceClaimStatus"] != old["status"]["extendedResourceClaimStatus"] {
+        return forbid(format!("node {node:?} cannot update extended resource claim status"));
+    }
     Ok(())
+}
+
+fn may_update_claim_status<E>(request: &NodeRequest<'_>) -> Result<(), Refusal<E>> {
+    if request.operation != Operation::Update {
+        return forbid(format!("unexpected operation {:?}", request.operation.as_str()));
+    }
+    let compared = |claim: &Value| {
+        let mut claim = claim.clone();
+        for (part, fields) in [
+            ("metadata", &["resourceVersion", "managedFields"][..]),
+            ("status", &["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"]),
+        ] {
+            // An absent part equals an empty one.
+            let mut rest = claim[part].as_object().cloned().unwrap_or_default();
+            rest.retain(|field, _| !fields.contains(&field.as_str()));
+            claim[part] = Value::Object(rest);
+        }
+        claim
+    };
+    if compared(request.object) == compared(request.old_object) {
+        return Ok(());
+    }
+    forbid(format!(
+        "node {:?} is not allowed to update fields other than status.quantity and status.conditions",
+        request.node
+    ))
+}
+
+fn may_use_slice<E>(request: &NodeRequest<'_>) -> Result<(), Refusal<E>> {
+    let (slice, verb) = match request.operation {
+        Operation::Create => (request.object, "create"),
+        Operation::Delete => (request.old_object, "delete"),
+        Operation::Update | Operation::Connect => return Ok(()),
+    };
+    if text(slice, "/spec/nodeName") == request.node {
+        return Ok(());
+    }
+    forbid(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"))
 }
 
 fn may_evict<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Result<(), Refusal<L::Error>> {

@@ -1,6 +1,6 @@
 //! Pods.
 
-use berth_api::admission::node_restriction::MIRROR;
+use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
 use berth_api::quantity::Quantity;
@@ -28,7 +28,7 @@ impl Strategy for Pod {
     fn prepare_create(&self, context: &Context<'_>, pod: &mut Value) {
         let node = text(pod, "/spec/nodeName").to_owned();
         add_topology_labels(context.shared, &node, pod);
-        let is_mirror = !pod["metadata"]["annotations"][MIRROR].is_null();
+        let is_mirror = pod["metadata"]["annotations"].get(MIRROR).is_some();
         if let Some(spec) = pod["spec"].as_object_mut().filter(|_| !is_mirror) {
             default_text(spec, "serviceAccountName", "default");
             let account = spec["serviceAccountName"].clone();
@@ -62,10 +62,13 @@ impl Strategy for Pod {
         pod: &mut Value,
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
+        let name = text(pod, "/metadata/name").to_owned();
+        if let Some(why) = misuse_of_mirror(pod) {
+            return Err(Status::forbidden(resource, &name, why));
+        }
         let mut causes = Causes::default();
         metadata::validate_owners(pod, &mut causes);
         refuse(resource, pod, causes)?;
-        let name = text(pod, "/metadata/name").to_owned();
         let extensions = context.shared.extensions;
         let mut typed: typed::Pod = read(pod)?;
         let classes = priority_classes(context)?;
@@ -100,6 +103,20 @@ impl Strategy for Pod {
         let seconds = seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
         // As upstream: a negative grace period means the shortest one. A grace period is limited to one year.
         if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) }
+    }
+}
+
+/// Why a mirror pod is refused. The API server gives a mirror pod no credentials, whoever creates it: the rule of the
+/// admission plugin ServiceAccount.
+fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
+    pod["metadata"]["annotations"].get(MIRROR)?;
+    let refers = |wanted| references(pod).iter().any(|(referent, _)| *referent == wanted);
+    if refers(Referent::ServiceAccount) {
+        Some("a mirror pod may not reference service accounts")
+    } else if refers(Referent::Secret) {
+        Some("a mirror pod may not reference secrets")
+    } else {
+        token_audiences(pod).next().map(|_| "a mirror pod may not use ServiceAccountToken volume projections")
     }
 }
 

@@ -17,6 +17,8 @@ fn form(resource: (&'static str, &'static str, &'static str), kind: &'static str
     Form { resource, kind: (resource.0, resource.1, kind), conversion: None }
 }
 
+static USER: std::sync::OnceLock<User> = std::sync::OnceLock::new();
+
 fn attributes() -> Attributes<'static> {
     Attributes {
         operation: Operation::Create,
@@ -25,8 +27,7 @@ fn attributes() -> Attributes<'static> {
         subresource: "",
         namespace: "default",
         name: "p",
-        user: "admin",
-        groups: &[],
+        user: USER.get_or_init(User::admin),
         old_object: None,
         namespace_labels: None,
         dry_run: false,
@@ -72,7 +73,7 @@ async fn mutating_webhooks_run_in_sequence() {
     let seen = responder.seen.lock().expect("unpoisoned")[0].clone();
     assert_eq!(seen["operation"], "CREATE");
     assert_eq!(seen["resource"], json!({"group": "", "version": "v1", "resource": "pods"}));
-    assert_eq!(seen["userInfo"]["username"], "admin");
+    assert_eq!(seen["userInfo"]["username"], "kubernetes-admin");
     assert_eq!(seen["oldObject"], Value::Null);
     assert_eq!(seen["namespace"], "default");
 }

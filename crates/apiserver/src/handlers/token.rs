@@ -1,0 +1,167 @@
+//! Tokens of service accounts: the subresource `serviceaccounts/token`.
+
+use std::sync::Arc;
+
+use berth_api::admission::Operation;
+use berth_api::admission::node_restriction::token_audiences;
+use berth_api::object::time::rfc3339;
+use berth_schema::resource::{NODES, PODS, Resource, SECRETS};
+use http::StatusCode;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::sent;
+use crate::server::status::{Cause, Status};
+use crate::server::{API_AUDIENCE, ApiRequest, Attributes, Bound, Claims, Reply, Shared};
+use crate::strategy::{Context, restrict_node};
+
+/// The shortest lifetime of a token in seconds.
+const MIN_SECONDS: i64 = 600;
+/// The default lifetime of a token in seconds.
+const DEFAULT_SECONDS: i64 = 3600;
+/// The longest lifetime of a token in seconds: one year. Longer requests are reduced to it.
+const MAX_SECONDS: i64 = 366 * 24 * 3600;
+
+/// Answers the creation of a `TokenRequest` for a service account.
+///
+/// # Errors
+/// The account or the bound object does not exist, the requested lifetime is too short, or a node asks for more than its
+/// pods need.
+pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let info = &request.info;
+    let dry_run = sent::is_dry_run(&request.query)?;
+    let mut sent = sent::parse_object(&request.headers, &request.body)?;
+    sent::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut sent)?;
+    let account = super::find(shared, info)?.value();
+    let context = Context { shared, user: &request.user };
+    restrict_node(&context, info.resource, "token", Operation::Create, &sent, &Value::Null)?;
+    let seconds = lifetime(&info.name, &sent["spec"]["expirationSeconds"])?;
+    let (bound, pod) = bound(shared, request, &sent["spec"]["boundObjectRef"])?;
+    let mut audiences: Vec<String> = texts(&sent["spec"]["audiences"]).map(str::to_owned).collect();
+    if request.user.node_name().is_some() {
+        let pod = pod.as_ref().unwrap_or(&Value::Null);
+        restrict_audience(shared, request, pod, &audiences)?;
+    }
+    if audiences.is_empty() {
+        audiences.push(API_AUDIENCE.to_owned());
+    }
+    let expires = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    sent["spec"]["expirationSeconds"] = Value::from(seconds);
+    sent["spec"]["audiences"] = json!(audiences);
+    let claims = Claims {
+        namespace: info.namespace.clone(),
+        name: info.name.clone(),
+        uid: uid(&account).to_owned(),
+        expires: u64::try_from(expires.as_second()).unwrap_or_default(),
+        audiences,
+        bound,
+        node: pod.and_then(|pod| {
+            let node = shared.store.get(&NODES, "", text(&pod["spec"], "nodeName"))?;
+            Some((node.facts.name.to_string(), uid(&node.value()).to_owned()))
+        }),
+        id: Uuid::new_v4().to_string(),
+    };
+    let token = if dry_run { String::new() } else { shared.tokens.service_account(&claims) };
+    sent["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
+    Ok(Reply::value(StatusCode::CREATED, &sent))
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn texts(values: &Value) -> impl Iterator<Item = &str> {
+    values.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn uid(object: &Value) -> &str {
+    text(&object["metadata"], "uid")
+}
+
+fn lifetime(account: &str, asked: &Value) -> Result<i64, Box<Status>> {
+    let seconds = asked.as_i64().unwrap_or(DEFAULT_SECONDS);
+    let why = if seconds < MIN_SECONDS {
+        "may not specify a duration less than 10 minutes"
+    } else if seconds > 1 << 32 {
+        "may not specify a duration larger than 2^32 seconds"
+    } else {
+        return Ok(seconds.min(MAX_SECONDS));
+    };
+    let cause = Cause {
+        reason: "FieldValueInvalid".to_owned(),
+        message: format!("Invalid value: {asked}: {why}"),
+        field: "spec.expirationSeconds".to_owned(),
+    };
+    Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", account, vec![cause]))
+}
+
+/// The object to which a request binds its token, and that object if it is a pod.
+fn bound(
+    shared: &Shared,
+    request: &ApiRequest,
+    reference: &Value,
+) -> Result<(Option<Bound>, Option<Value>), Box<Status>> {
+    if !reference.is_object() {
+        return Ok((None, None));
+    }
+    let info = &request.info;
+    let (kind, name, asked) = (text(reference, "kind"), text(reference, "name"), text(reference, "uid"));
+    let (resource, namespace): (&Resource, &str) = match (text(reference, "apiVersion"), kind) {
+        ("v1", "Pod") => (&PODS, &info.namespace),
+        ("v1", "Secret") => (&SECRETS, &info.namespace),
+        ("v1", "Node") => (&NODES, ""),
+        (version, kind) => {
+            return Err(Status::bad_request(format!(
+                "cannot bind token to object of type {version}, Kind={kind}"
+            )));
+        }
+    };
+    let object =
+        shared.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(resource, name))?;
+    let object = object.value();
+    if !asked.is_empty() && asked != uid(&object) {
+        let why = format!(
+            "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been \
+             deleted and then recreated"
+        );
+        return Err(Status::conflict(info.resource, &info.name, &why));
+    }
+    if kind == "Pod" && text(&object["spec"], "serviceAccountName") != info.name {
+        return Err(Status::bad_request(format!(
+            "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+            info.name
+        )));
+    }
+    let bound = Bound { kind: kind.to_owned(), name: name.to_owned(), uid: uid(&object).to_owned() };
+    Ok((Some(bound), (kind == "Pod").then_some(object)))
+}
+
+/// Refuses a node's request for a token with an audience that the pod does not mount, unless a role allows it.
+fn restrict_audience(
+    shared: &Shared,
+    request: &ApiRequest,
+    pod: &Value,
+    audiences: &[String],
+) -> Result<(), Box<Status>> {
+    let info = &request.info;
+    let refuse = |why: &str| Err(Status::forbidden(info.resource, &info.name, why));
+    let audience = match audiences {
+        [] => "",
+        [one] => one.as_str(),
+        _ => return refuse("node may only request 0 or 1 audiences"),
+    };
+    let what = Attributes {
+        verb: "request-serviceaccounts-token-audience",
+        resource: audience,
+        namespace: &info.namespace,
+        name: &info.name,
+        ..Attributes::default()
+    };
+    let is_default = audience.is_empty() || audience == API_AUDIENCE;
+    // Pods here have no volume for the default audience, which Kubernetes adds to every pod.
+    let is_mounted = is_default || token_audiences(pod).any(|mounted| mounted == audience);
+    if is_mounted || shared.allows(&request.user, &what) {
+        return Ok(());
+    }
+    refuse(&format!("audience {audience:?} not found in pod spec volume"))
+}

@@ -1,0 +1,163 @@
+//! The Node authorizer: permissions of a node's identity, by the rules of kube-apiserver's authorizer of this name.
+//!
+//! A node may read an object that pods refer to if there is a path from the object over a pod to the node. The paths are
+//! searched in the store at each request: only nodes cause the search, and no graph has to follow every pod.
+
+use berth_api::admission::node_restriction::{MIRROR, Referent, references};
+use berth_schema::resource::{PERSISTENT_VOLUMES, PODS, Resource, VOLUME_ATTACHMENTS, find};
+use serde_json::Value;
+
+use super::authorize::{Attributes, RuleTable, is_listed};
+use crate::store::{Filter, Store};
+
+const READ: &[&str] = &["get", "list", "watch"];
+
+/// Permissions that do not depend on stored objects. NodeRestriction limits the writes to the node's own objects.
+const UNIFORM: RuleTable = &[
+    (&["create"], "authentication.k8s.io", &["tokenreviews"]),
+    (&["create"], "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
+    (READ, "", &["services"]),
+    (&["create", "update", "patch"], "", &["nodes", "events"]),
+    (&["update", "patch"], "", &["nodes/status", "pods/status"]),
+    (&["create", "delete"], "", &["pods"]),
+    (&["create"], "", &["pods/eviction"]),
+    (&["create", "update", "patch"], "events.k8s.io", &["events"]),
+    (&["get", "create", "list", "watch"], "certificates.k8s.io", &["certificatesigningrequests"]),
+    (READ, "storage.k8s.io", &["csidrivers"]),
+    (READ, "node.k8s.io", &["runtimeclasses"]),
+    (&["create"], "resource.k8s.io", &["resourceslices"]),
+];
+
+/// Checks whether a node may do something.
+///
+/// # Errors
+/// It may not; the text is the reason, empty if there is no other than the rules.
+pub fn check(store: &Store, node: &str, what: &Attributes<'_>) -> Result<(), String> {
+    let Attributes { verb, group, resource, subresource, namespace, name, selected_node, .. } = *what;
+    let paths = Paths { store, node };
+    let related = |is_related: bool| match is_related {
+        true => Ok(()),
+        false => Err(format!("no relationship found between node '{node}' and this object")),
+    };
+    let only = |allowed: bool, what: &str| if allowed { Ok(()) } else { Err(format!("can only {what}")) };
+    let referent = match (group, resource) {
+        ("", "secrets") => Some(Referent::Secret),
+        ("", "configmaps") => Some(Referent::ConfigMap),
+        ("", "persistentvolumeclaims") => Some(Referent::PersistentVolumeClaim),
+        ("", "serviceaccounts") => Some(Referent::ServiceAccount),
+        ("resource.k8s.io", "resourceclaims") => Some(Referent::ResourceClaim),
+        _ => None,
+    };
+    if let Some(referent) = referent {
+        let allowed = match (referent, subresource) {
+            (Referent::Secret | Referent::ConfigMap, "") => READ.contains(&verb),
+            (Referent::PersistentVolumeClaim, "status") => matches!(verb, "update" | "patch"),
+            (Referent::ServiceAccount, "token") => verb == "create",
+            (_, "") => verb == "get",
+            _ => false,
+        };
+        return match (allowed, namespace.is_empty() || name.is_empty()) {
+            (false, _) => Err(String::new()),
+            (true, true) => Err("No Object name found".to_owned()),
+            (true, false) => related(
+                paths.is_used(referent, namespace, name)
+                    || (referent == Referent::Secret && paths.is_secret_of_volume(namespace, name)),
+            ),
+        };
+    }
+    match (group, resource, subresource, verb) {
+        ("", "persistentvolumes", "", "get") => {
+            let volume = store.get(&PERSISTENT_VOLUMES, "", name);
+            related(volume.is_some_and(|volume| paths.is_volume_used(&volume.value())))
+        }
+        ("storage.k8s.io", "volumeattachments", "", "get") => {
+            let attachment = store.get(&VOLUME_ATTACHMENTS, "", name);
+            related(attachment.is_some_and(|attachment| attachment.value()["spec"]["nodeName"] == node))
+        }
+        ("", "nodes", "", "get" | "list" | "watch") => only(name == node, "read its own Node object"),
+        ("", "pods", "", "get") => related(paths.has_pod(namespace, name)),
+        ("", "pods", "", "list" | "watch") if selected_node == node => Ok(()),
+        ("", "pods", "", "list" | "watch") if !name.is_empty() => related(paths.has_pod(namespace, name)),
+        ("", "pods", "", "list" | "watch") => {
+            only(false, "list/watch pods with spec.nodeName field selector")
+        }
+        ("resource.k8s.io", "resourceslices", "", "get" | "update" | "patch" | "delete") => {
+            related(paths.has_slice(name))
+        }
+        ("resource.k8s.io", "resourceslices", "", "list" | "watch" | "deletecollection") => only(
+            selected_node == node,
+            "list/watch/deletecollection resourceslices with nodeName field selector",
+        ),
+        ("coordination.k8s.io", "leases", "", "get" | "create" | "update" | "patch" | "delete") => {
+            let own = namespace == "kube-node-lease" && (verb == "create" || name == node);
+            only(own, "access node lease with the same name as the requesting node")
+        }
+        ("storage.k8s.io", "csinodes", "", "get" | "create" | "update" | "patch" | "delete") => {
+            let own = verb == "create" || name == node;
+            only(own, "access CSINode with the same name as the requesting node")
+        }
+        _ if is_listed(UNIFORM, what) => Ok(()),
+        _ => Err(String::new()),
+    }
+}
+
+/// Paths from objects to a node.
+struct Paths<'a> {
+    store: &'a Store,
+    node: &'a str,
+}
+
+impl Paths<'_> {
+    fn has_pod(&self, namespace: &str, name: &str) -> bool {
+        self.store.get(&PODS, namespace, name).is_some_and(|pod| pod.value()["spec"]["nodeName"] == self.node)
+    }
+
+    /// Whether a pod on the node refers to the object. A mirror pod gives no permission: the node creates it itself.
+    fn is_used(&self, referent: Referent, namespace: &str, name: &str) -> bool {
+        let node_name = PODS.watched_field();
+        let (_, pods) = self.store.list(&PODS, &Filter::in_namespace(namespace));
+        let here = pods.iter().filter(|pod| {
+            node_name.and_then(|field| pod.facts.fields.get(field)).is_some_and(|on| **on == *self.node)
+        });
+        here.map(|pod| pod.value()).any(|pod| {
+            pod["metadata"]["annotations"].get(MIRROR).is_none()
+                && references(&pod).iter().any(|(of, named)| *of == referent && *named == name)
+        })
+    }
+
+    fn is_volume_used(&self, volume: &Value) -> bool {
+        let text = |field: &str| volume["spec"]["claimRef"][field].as_str().unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
+        !name.is_empty() && self.is_used(Referent::PersistentVolumeClaim, namespace, name)
+    }
+
+    /// Whether the secret is one that a kubelet needs for a volume of a pod on the node.
+    fn is_secret_of_volume(&self, namespace: &str, name: &str) -> bool {
+        let (_, volumes) = self.store.list(&PERSISTENT_VOLUMES, &Filter::default());
+        volumes.iter().map(|volume| volume.value()).any(|volume| {
+            let own = volume["spec"]["claimRef"]["namespace"].as_str().unwrap_or_default();
+            let sources = volume["spec"].as_object().into_iter().flatten().map(|(_, source)| source);
+            let named = sources.filter_map(Value::as_object).flat_map(|source| {
+                let in_azure = source.get("secretName").map(|name| (name, source.get("secretNamespace")));
+                let is_of_node = |field: &str| {
+                    matches!(
+                        field,
+                        "secretRef" | "nodeStageSecretRef" | "nodePublishSecretRef" | "nodeExpandSecretRef"
+                    )
+                };
+                let references = source.iter().filter(move |(field, _)| is_of_node(field));
+                references.map(|(_, secret)| (&secret["name"], secret.get("namespace"))).chain(in_azure)
+            });
+            let is_it = |(secret, place): (&Value, Option<&Value>)| {
+                *secret == name && place.and_then(Value::as_str).unwrap_or(own) == namespace
+            };
+            named.into_iter().any(is_it) && self.is_volume_used(&volume)
+        })
+    }
+
+    fn has_slice(&self, name: &str) -> bool {
+        let slices: Option<&Resource> = find("resource.k8s.io", "v1", "resourceslices");
+        let slice = slices.and_then(|slices| self.store.get(slices, "", name));
+        slice.is_some_and(|slice| slice.value()["spec"]["nodeName"] == self.node)
+    }
+}
