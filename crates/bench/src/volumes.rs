@@ -1,5 +1,5 @@
-//! Pods with one claim each, in three cases: the claim is bound to a zonal volume, a volume is to be provisioned for
-//! it, or an existing volume is to be chosen.
+//! Pods with one claim each, in four cases: the claim is bound to a zonal volume, a volume is to be provisioned for it,
+//! or an existing zonal or local volume is to be chosen.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::check::volumes::{VolumeState, VolumeViolation};
 use crate::check::{self, Findings, Placed};
 use crate::measure::{Checksum, Figures, Samples, timed};
-use crate::scale::nodes::{N_ZONES, ZONE, node, node_index};
+use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node, node_index};
 use crate::workload::volumes::bind;
 
 const NAMESPACE: &str = "default";
@@ -43,11 +43,13 @@ pub enum Case {
     Provisioned,
     /// One of the existing volumes, which have different sizes and the node affinities of zones.
     Existing,
+    /// The same, with volumes that one node each can use, and that no driver attaches.
+    Local,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Case; 3] = [Case::Bound, Case::Provisioned, Case::Existing];
+    pub const ALL: [Case; 4] = [Case::Bound, Case::Provisioned, Case::Existing, Case::Local];
 }
 
 impl fmt::Display for Case {
@@ -55,7 +57,8 @@ impl fmt::Display for Case {
         f.write_str(match self {
             Case::Bound => "bound zonal volumes",
             Case::Provisioned => "volumes to provision",
-            Case::Existing => "existing volumes to choose",
+            Case::Existing => "existing zonal volumes to choose",
+            Case::Local => "existing local volumes to choose",
         })
     }
 }
@@ -185,10 +188,17 @@ struct Objects {
 impl Objects {
     fn new(size: Volumes, case: Case) -> Objects {
         let nodes: Vec<_> = (0..size.nodes).map(|i| node(size.seed, i)).collect();
+        let accepts = |node: &&Node| node.spec.taints.iter().all(|taint| taint.effect != "NoSchedule");
+        let hosts: Vec<_> = nodes.iter().filter(accepts).map(|node| node.metadata.name.clone()).collect();
         let (volumes, claims) = (0..size.pods)
             .map(|i| {
-                let class = if case == Case::Existing { "local" } else { ["zonal", "half"][i % 2] };
-                (volume(i, class, &format!("zone-{}", i % N_ZONES)), claim(i, class))
+                let existing = matches!(case, Case::Existing | Case::Local);
+                let class = if existing { "local" } else { ["zonal", "half"][i % 2] };
+                let (key, value) = match case {
+                    Case::Local if !hosts.is_empty() => (HOSTNAME, hosts[i % hosts.len()].clone()),
+                    _ => (ZONE, format!("zone-{}", i % N_ZONES)),
+                };
+                (volume(i, class, key, &value), claim(i, class))
             })
             .map(|(mut volume, mut claim)| {
                 if case == Case::Bound {
@@ -225,7 +235,7 @@ impl Objects {
         }
         for i in decision.provision.iter().filter_map(|claim| number(claim)) {
             let zone = self.nodes[node].metadata.label(ZONE).unwrap_or_default();
-            let mut provisioned = volume(i, self.claims[i].storage_class(), zone);
+            let mut provisioned = volume(i, self.claims[i].storage_class(), ZONE, zone);
             bind(&mut provisioned, &mut self.claims[i]);
             self.volumes.push(provisioned);
         }
@@ -248,18 +258,19 @@ fn claim(i: usize, class: &str) -> PersistentVolumeClaim {
     }))
 }
 
-/// A volume of 1 to 4 GiB in a zone.
-fn volume(i: usize, class: &str, zone: &str) -> PersistentVolume {
+/// A volume of 1 to 4 GiB for nodes with a label.
+fn volume(i: usize, class: &str, key: &str, value: &str) -> PersistentVolume {
     let name = format!("volume-{i:07}");
-    let in_zone = json!({"key": ZONE, "operator": "In", "values": [zone]});
+    let has_label = json!({"key": key, "operator": "In", "values": [value]});
     typed(json!({
         "metadata": {"name": name},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": class,
             "capacity": {"storage": format!("{}Gi", 1 + i % 4)},
-            "csi": {"driver": DRIVER, "volumeHandle": name},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
+            // A driver attaches the volumes of zones.
+            "csi": (key == ZONE).then(|| json!({"driver": DRIVER, "volumeHandle": name})),
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [has_label]}]}},
         },
         "status": {"phase": "Available"},
     }))

@@ -64,7 +64,7 @@ impl ClusterChange {
             Change::SelectorChanged => "WorkloadUpdate",
             Change::Volume(change) => match change {
                 VolumeChange::Volume { .. } => "PvUpdate",
-                VolumeChange::Claim { .. } => "PvcUpdate",
+                VolumeChange::Claim { .. } | VolumeChange::InUse(_) => "PvcUpdate",
                 VolumeChange::Class(_) => "StorageClassUpdate",
                 VolumeChange::CsiNode(_) => "CSINodeUpdate",
                 VolumeChange::DriverChanged(_) => "CSIDriverUpdate",
@@ -234,7 +234,9 @@ impl Context<'_> {
                 let class = record.and_then(|record| state.volumes.class(&record.class));
                 class.is_none_or(|class| class.provisioner == *driver)
             }),
-            VolumeChange::CsiNode(node) | VolumeChange::Detached(node) => self.may_go_to(node),
+            VolumeChange::CsiNode(node) | VolumeChange::Detached(node) | VolumeChange::InUse(node) => {
+                self.may_go_to(node)
+            }
         }
     }
 

@@ -68,6 +68,7 @@ impl Filter for VolumeBinding<'_> {
             let detail = bound_detail(&used.key, &claim.volume);
             volumes
                 .volume(&claim.volume)?
+                .offer
                 .affinity
                 .is_some()
                 .then(|| TermInfo { term: volume_path(&used.volume), detail })

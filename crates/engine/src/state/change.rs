@@ -51,6 +51,9 @@ pub(crate) enum VolumeChange {
     Capacity(Arc<str>),
     /// A volume was detached from the node of this name.
     Detached(Arc<str>),
+    /// Pods of the node of this name may use other volumes now: fewer may have to be attached there for a pod with the
+    /// same ones.
+    InUse(Arc<str>),
 }
 
 /// What of a node changed.
@@ -149,9 +152,13 @@ pub(crate) struct Epochs {
     pub(crate) terms: u64,
     /// On how many nodes, of how many, images are.
     pub(crate) images: u64,
-    /// Free volumes that several nodes may be able to use.
-    pub(crate) free_volumes: u64,
+    /// Free volumes that several nodes may be able to use, by the number of other free volumes that offer the same: the
+    /// last for all larger numbers.
+    pub(crate) free_volumes: [u64; MAX_ALIKE + 1],
 }
+
+/// Free volumes beyond so many that offer the same are not told apart by their number.
+pub(crate) const MAX_ALIKE: usize = 4;
 
 /// Entries kept at least.
 const MIN_KEPT: usize = 1 << 16;

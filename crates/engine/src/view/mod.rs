@@ -274,8 +274,8 @@ impl View {
         if now != self.epochs {
             let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
-            let volumes_changed = now.free_volumes != self.epochs.free_volumes
-                && self.cycle.volumes.as_ref().is_some_and(|volumes| volumes.match_volumes());
+            let n_watched = self.cycle.volumes.as_ref().map_or(0, |volumes| volumes.n_alike_watched());
+            let volumes_changed = now.free_volumes[..n_watched] != self.epochs.free_volumes[..n_watched];
             if now.layout != self.epochs.layout || images_changed || volumes_changed {
                 return false;
             }

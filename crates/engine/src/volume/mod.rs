@@ -12,10 +12,11 @@ use berth_api::rules::volume::InTreePlugin;
 use smallvec::SmallVec;
 
 use crate::state::State;
+use crate::state::change::MAX_ALIKE;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::state::node_condition::NodeSelectorMatcher;
-use crate::state::volume::{AllowedTopologies, ClaimKey, Matching, PodVolumes, ZoneRule};
+use crate::state::volume::{AllowedTopologies, ClaimKey, Matching, Needs, PodVolumes, ZoneRule};
 
 pub(crate) use binding::{BindingVerdict, volume_decision};
 
@@ -116,9 +117,21 @@ impl CycleVolumes {
             && !self.rules.unbound.iter().any(depends_on_more)
     }
 
-    /// Whether claims may be bound to existing volumes.
-    pub(crate) fn match_volumes(&self) -> bool {
-        self.rules.unbound.iter().any(|rule| rule.matching.is_some())
+    /// As long as there are so many free volumes with an equal offer, one more or less of them changes nothing for the
+    /// pod: no node becomes feasible or infeasible. At most [`MAX_ALIKE`] + 1, which stands for any number.
+    ///
+    /// Claims of one class that need the same but for the size choose by size and name: which nodes have enough volumes
+    /// follows from how many there are of each size, up to the number of claims. Otherwise a choice for one claim can take
+    /// away the only volume of another, and names decide.
+    pub(crate) fn n_alike_watched(&self) -> usize {
+        let free = self.rules.unbound.iter().filter_map(|rule| match &rule.matching {
+            Some(Matching::Free(needs)) => Some(&**needs),
+            _ => None,
+        });
+        let needs: SmallVec<[&Needs; 2]> = free.collect();
+        let compete = |a: &Needs, b: &Needs| a.class == b.class && !a.differs_in_size_alone(b);
+        let differ = |i: usize| needs[..i].iter().any(|other| compete(other, needs[i]));
+        if (0..needs.len()).any(differ) { MAX_ALIKE + 1 } else { needs.len().min(MAX_ALIKE + 1) }
     }
 
     /// Without the claims that are not bound.

@@ -141,7 +141,7 @@ fn bound_rule(volumes: &Volumes, claim: &ClaimRecord) -> Option<BoundRule> {
         Source::InTree { plugin, affinity, .. } => Some((*plugin, affinity.clone())),
         Source::Csi { .. } | Source::Other => None,
     };
-    let affinity = volume.affinity.clone();
+    let affinity = volume.offer.affinity.clone();
     let migrated = migrated.filter(|(_, translated)| *translated != affinity);
     (affinity.is_some() || migrated.is_some()).then_some(BoundRule::Affinity { affinity, migrated })
 }

@@ -49,3 +49,10 @@ fn a_volume_that_changes_while_it_is_assumed_leaves_nothing_behind() {
     }
     assert_eq!(now, sizes);
 }
+
+#[test]
+fn a_volume_that_pods_name_as_an_in_tree_disk_is_attached_once() {
+    let lines = "node a\nnode b\ncsinode a ebs.csi.aws.com=1\ncsinode b ebs.csi.aws.com=0
+        pod d/running on a ebs:vol-0\npv v csi:ebs.csi.aws.com/vol-0 claim:d/c\npvc d/c volume:v";
+    assert_eq!(decide(lines, "pod d/p claim:c").0, "a");
+}

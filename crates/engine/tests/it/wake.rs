@@ -34,6 +34,7 @@ impl Waiting {
                 world.namespaces.iter().for_each(|n| self.cluster.set_namespace(n));
                 world.services.iter().for_each(|s| self.cluster.set_service(s));
                 world.nodes.iter().for_each(|n| self.cluster.set_node(n));
+                world.storage.objects().for_each(|o| self.cluster.set_volume_object(o));
                 for pod in &world.pods {
                     self.cluster.set_pod(&admitted(pod, true));
                 }
@@ -193,5 +194,32 @@ fn a_pod_wakes_when_a_node_declares_the_feature_that_it_requires() {
         "node a cpu=2\npod default/p restarts-all",
         &[&format!("node a cpu=2 {feature}"), &format!("node b {feature}")],
         &["node a cpu=4", "node b feature:UserNamespacesHostNetworkSupport"],
+    );
+}
+
+#[test]
+fn a_pod_with_volumes_wakes_when_a_node_has_room_for_them_or_attaches_them_already() {
+    let full = "node a\ncsinode a csi.example.com=1\nclass wait waits";
+    check(
+        &format!(
+            "{full}\npv v csi:h claim:d/own\npvc d/own volume:v\npv w csi:h claim:d/theirs\npv x csi:i claim:d/theirs
+             pvc d/theirs class:wait\npod d/running on a claim:theirs\npod d/p claim:own"
+        ),
+        &["pvc d/theirs class:wait volume:w", "csinode a csi.example.com=2", "-d/running"],
+        &["pvc d/theirs class:wait volume:x"],
+    );
+    check(
+        &format!(
+            "{full}\nnode b\ncsinode b csi.example.com=0\npv v csi:h claim:d/own\npvc d/own volume:v\npv w csi:i
+             attachment t node:a volume:w\npod d/p claim:own"
+        ),
+        &["attachment t node:b volume:w"],
+        &[],
+    );
+    check(
+        "node a zone=a\nclass cap waits provisioner:cap\ncsidriver cap capacity\ncapacity d/k class:cap size:9Gi zone=b
+         pvc d/c class:cap\npod d/p claim:c",
+        &["capacity d/k class:cap size:9Gi zone=a"],
+        &[],
     );
 }

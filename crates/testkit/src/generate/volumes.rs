@@ -3,9 +3,10 @@
 use berth_api::object::volume::{
     AwsElasticBlockStore, BIND_COMPLETED_ANNOTATION, ClaimReference, ClaimVolume, CsiDriver, CsiNode,
     CsiNodeDriver, CsiStorageCapacity, CsiVolume, EphemeralVolume, GcePersistentDisk, Iscsi,
-    MIGRATED_PLUGINS_ANNOTATION, NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, Rbd,
-    SELECTED_NODE_ANNOTATION, STORAGE, StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm,
-    Volume, VolumeAttachment, VolumeNodeAffinity, VolumeNodeResources,
+    MIGRATED_PLUGINS_ANNOTATION, NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim,
+    PersistentVolumeClaimSpec, PersistentVolumeSpec, Rbd, SELECTED_NODE_ANNOTATION, STORAGE, StorageClass,
+    TopologySelectorLabelRequirement, TopologySelectorTerm, Volume, VolumeAttachment, VolumeNodeAffinity,
+    VolumeNodeResources,
 };
 use berth_api::object::{
     LabelSelector, NamespacedName, NodeSelector, NodeSelectorTerm, ObjectMeta, OwnerReference, Pod,
@@ -48,7 +49,7 @@ fn class_name(random: &mut Random) -> String {
 }
 
 fn volume_name(random: &mut Random) -> String {
-    format!("v{}", random.below(8))
+    format!("v{}", random.below(12))
 }
 
 fn claim_name(random: &mut Random) -> String {
@@ -127,6 +128,15 @@ fn keys(world: &World) -> Vec<(VolumeKind, NamespacedName)> {
 fn volume(random: &mut Random, world: &World) -> PersistentVolume {
     let mut volume = PersistentVolume::default();
     volume.metadata.name = volume_name(random);
+    // Some are like another one, but free.
+    if random.chance(40)
+        && let Some(other) = random.pick(&world.storage.volumes)
+    {
+        volume.spec = PersistentVolumeSpec { claim_ref: None, ..other.spec.clone() };
+        volume.metadata.labels.clone_from(&other.metadata.labels);
+        volume.status.phase = "Available".to_owned();
+        return volume;
+    }
     volume.spec.storage_class_name = class_name(random);
     let size = format!("{}Gi", 1 + random.below(20));
     volume.spec.capacity.insert(STORAGE.to_owned(), quantity(&size));
@@ -189,6 +199,14 @@ fn claim(random: &mut Random, world: &World, (namespace, name): (String, String)
     let mut claim = PersistentVolumeClaim::default();
     claim.metadata.uid = format!("uid-{namespace}-{name}-{}", random.below(2));
     (claim.metadata.namespace, claim.metadata.name) = (namespace, name);
+    claim.status.phase = "Pending".to_owned();
+    // Some need what another one needs, and are not bound.
+    if random.chance(25)
+        && let Some(other) = random.pick(&world.storage.claims)
+    {
+        claim.spec = PersistentVolumeClaimSpec { volume_name: String::new(), ..other.spec.clone() };
+        return claim;
+    }
     claim.spec.access_modes =
         vec![random.word(&["ReadWriteOnce", "ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"])];
     if !random.chance(4) {
@@ -203,7 +221,6 @@ fn claim(random: &mut Random, world: &World, (namespace, name): (String, String)
         selector.match_labels.insert("tier".to_owned(), random.word(&["gold", "iron"]));
         claim.spec.selector = Some(selector);
     }
-    claim.status.phase = "Pending".to_owned();
     match random.below(20) {
         0..7 => {
             let volume = random.pick(&world.storage.volumes).map(|v| v.metadata.name.clone());

@@ -125,7 +125,7 @@ impl Volumes {
             let Some(claim) = self.claim(&used.key) else { continue };
             of_claim(&used.key, &mut nodes);
             let Some(volume) = self.volume(&claim.volume) else { continue };
-            has_in_tree |= matches!(volume.source, Source::InTree { .. });
+            has_in_tree |= volume.source.may_be_in_tree();
             for name in self.same_handle(&volume.source) {
                 for key in self.claims_of_volume.get(&**name).into_iter().flatten() {
                     of_claim(key, &mut nodes);
@@ -150,6 +150,17 @@ impl Volumes {
 }
 
 impl Source {
+    /// Whether pods may name the same disk themselves, as that of an in-tree plugin.
+    fn may_be_in_tree(&self) -> bool {
+        match self {
+            Source::Csi { driver, .. } => {
+                InTreePlugin::ALL.iter().any(|plugin| plugin.csi_driver() == &**driver)
+            }
+            Source::InTree { .. } => true,
+            Source::Other => false,
+        }
+    }
+
     /// The driver that attaches the volume, and the handle it knows the volume by.
     pub(super) fn handle(&self) -> Option<(Box<str>, Box<str>)> {
         match self {

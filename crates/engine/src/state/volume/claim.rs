@@ -48,6 +48,12 @@ pub(crate) struct Needs {
     pub(crate) attributes_class: Box<str>,
 }
 
+impl Needs {
+    pub(crate) fn differs_in_size_alone(&self, other: &Needs) -> bool {
+        Needs { size: self.size, ..other.clone() } == *self
+    }
+}
+
 pub(super) fn is_block(volume_mode: Option<&str>) -> bool {
     volume_mode == Some("Block")
 }

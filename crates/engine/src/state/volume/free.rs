@@ -1,6 +1,7 @@
 //! Volumes that any claim of their class may be bound to, found by size and by node label.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use berth_api::quantity::Quantity;
@@ -8,8 +9,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::claim::Needs;
+use super::persistent_volume::Offer;
 use super::{ClaimKey, ClaimRecord, VolumeRecord, Volumes};
 use crate::state::State;
+use crate::state::change::MAX_ALIKE;
 use crate::state::intern::Symbol;
 use crate::state::node::NodeRecord;
 
@@ -33,6 +36,8 @@ pub(super) struct FreeVolumes {
     /// The keys of these labels, and how many values each has.
     keys: FxHashMap<Symbol, usize>,
     others: BySize,
+    /// The number of volumes by what they offer, of those that several nodes may be able to use.
+    n_alike: HashMap<Arc<Offer>, usize>,
 }
 
 impl FreeVolumes {
@@ -40,8 +45,12 @@ impl FreeVolumes {
         self.others.len() + self.by_label.values().map(BTreeSet::len).sum::<usize>()
     }
 
-    pub(super) fn insert(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
-        let entry = (volume.capacity, name.clone());
+    pub(super) fn n_offers(&self) -> usize {
+        self.n_alike.len()
+    }
+
+    fn insert(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
+        let entry = (volume.offer.capacity, name.clone());
         match label(volume) {
             Some(label) => {
                 let volumes = self.by_label.entry(label).or_insert_with(|| {
@@ -54,8 +63,8 @@ impl FreeVolumes {
         }
     }
 
-    pub(super) fn remove(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
-        let entry = (volume.capacity, name.clone());
+    fn remove(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
+        let entry = (volume.offer.capacity, name.clone());
         let Some(label) = label(volume) else {
             self.others.remove(&entry);
             return;
@@ -83,10 +92,15 @@ impl FreeVolumes {
 
 /// A label that a volume's node affinity requires with one value, if it does so.
 fn label(volume: &VolumeRecord) -> Option<(Symbol, Symbol)> {
-    volume.affinity.as_ref()?.required_label()
+    volume.offer.affinity.as_ref()?.required_label()
 }
 
 impl Volumes {
+    /// The hostname of the nodes that can use the volume, if it names one. There is rarely more than one such node.
+    fn host_of(&self, volume: &VolumeRecord) -> Option<Symbol> {
+        label(volume).filter(|(key, _)| *key == self.hostname).map(|(_, host)| host)
+    }
+
     /// The volumes that a claim might be bound to on some node; none if there are none.
     pub(crate) fn matching(&self, key: &ClaimKey, claim: &ClaimRecord) -> Option<Matching> {
         if self.reserved.contains_key(key) {
@@ -105,7 +119,7 @@ impl Volumes {
         chosen: &[&Arc<str>],
     ) -> Option<&Arc<str>> {
         let usable = |volume: &VolumeRecord| {
-            volume.affinity.as_ref().is_none_or(|affinity| affinity.matches(&state.symbols, node))
+            volume.offer.affinity.as_ref().is_none_or(|affinity| affinity.matches(&state.symbols, node))
         };
         let needs = match matching {
             Matching::Free(needs) => needs,
@@ -137,13 +151,41 @@ impl Volumes {
 }
 
 impl State {
-    /// Notes that a volume has become free, or is free no longer: the nodes that can use it have changed.
-    pub(super) fn free_volume_changed(&mut self, volume: &VolumeRecord) {
-        match label(volume) {
-            Some((key, host)) if key == self.volumes.hostname => {
-                self.volumes.hosts(host).iter().for_each(|node| self.changes.push(*node));
-            }
-            _ => self.changes.epochs.free_volumes += 1,
+    pub(super) fn add_free_volume(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
+        let host = self.volumes.host_of(volume);
+        let free = self.volumes.free.entry(volume.class.clone()).or_default();
+        free.insert(name, volume);
+        if let Some(host) = host {
+            return self.push_hosts(host);
         }
+        let n_alike = free.n_alike.entry(volume.offer.clone()).or_default();
+        self.changes.epochs.free_volumes[MAX_ALIKE.min(*n_alike)] += 1;
+        *n_alike += 1;
+    }
+
+    pub(super) fn remove_free_volume(&mut self, name: &Arc<str>, volume: &VolumeRecord) {
+        let host = self.volumes.host_of(volume);
+        let Entry::Occupied(mut of_class) = self.volumes.free.entry(volume.class.clone()) else { return };
+        let free = of_class.get_mut();
+        free.remove(name, volume);
+        if host.is_none()
+            && let Entry::Occupied(mut n_alike) = free.n_alike.entry(volume.offer.clone())
+        {
+            *n_alike.get_mut() -= 1;
+            self.changes.epochs.free_volumes[MAX_ALIKE.min(*n_alike.get())] += 1;
+            if *n_alike.get() == 0 {
+                n_alike.remove();
+            }
+        }
+        if free.len() == 0 {
+            of_class.remove();
+        }
+        if let Some(host) = host {
+            self.push_hosts(host);
+        }
+    }
+
+    fn push_hosts(&mut self, host: Symbol) {
+        self.volumes.hosts(host).iter().for_each(|node| self.changes.push(*node));
     }
 }

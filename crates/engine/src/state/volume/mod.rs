@@ -25,7 +25,7 @@ use super::node::NodeId;
 use super::pod::PodId;
 
 pub(crate) use self::attached::{Attachment, VolumeDelta};
-pub(crate) use self::claim::ClaimRecord;
+pub(crate) use self::claim::{ClaimRecord, Needs};
 pub(crate) use self::free::Matching;
 pub(crate) use self::persistent_volume::{Source, VolumeRecord, ZoneRule};
 pub(crate) use self::pod_volumes::{ClaimKey, Disk, PodClaim, PodVolumes};
@@ -161,6 +161,7 @@ impl Volumes {
             ("pods of claims", self.pods_of_claim.len()),
             ("nodes with volumes", self.pods_on_node.len()),
             ("free volumes", self.free.values().map(FreeVolumes::len).sum()),
+            ("offers of free volumes", self.free.values().map(FreeVolumes::n_offers).sum()),
             ("classes with free volumes", self.free.len()),
             ("reserved volumes", self.reserved.len()),
             ("volume handles", self.of_handle.len()),

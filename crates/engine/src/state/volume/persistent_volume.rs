@@ -18,23 +18,29 @@ use crate::state::uid::Uid;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VolumeRecord {
     pub(crate) class: Box<str>,
-    pub(crate) capacity: Quantity,
-    access_modes: Vec<String>,
-    is_block: bool,
-    attributes_class: Box<str>,
-    labels: StringMap,
+    pub(crate) offer: Arc<Offer>,
     is_available: bool,
     is_deleting: bool,
     /// The claim in `claimRef`.
     claim: Option<(ClaimKey, Uid)>,
     /// The claim that it is assumed to be bound to.
     pub(crate) assumed: Option<(ClaimKey, Uid)>,
-    /// The nodes that can use it; none for all.
-    pub(crate) affinity: Option<Arc<NodeSelectorMatcher>>,
     /// What VolumeZone requires of the labels of nodes.
     pub(crate) zones: Box<[ZoneRule]>,
     pub(crate) source: Source,
     resource_version: Box<str>,
+}
+
+/// What a volume of a class offers to claims, but for its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Offer {
+    pub(crate) capacity: Quantity,
+    access_modes: Vec<String>,
+    is_block: bool,
+    attributes_class: Box<str>,
+    labels: StringMap,
+    /// The nodes that can use it; none for all.
+    pub(crate) affinity: Option<Arc<NodeSelectorMatcher>>,
 }
 
 /// A node label that a volume restricts.
@@ -91,18 +97,21 @@ impl VolumeRecord {
                 zones.push(ZoneRule { key: symbols.intern(key), or_key: symbols.intern(or_key), values });
             }
         }
-        VolumeRecord {
-            class: volume.storage_class().into(),
+        let offer = Offer {
             capacity: volume.capacity(),
             access_modes: spec.access_modes.clone(),
             is_block: is_block(spec.volume_mode.as_deref()),
             attributes_class: spec.volume_attributes_class_name.as_deref().unwrap_or_default().into(),
             labels: metadata.labels.clone(),
+            affinity,
+        };
+        VolumeRecord {
+            class: volume.storage_class().into(),
+            offer: Arc::new(offer),
             is_available: status.phase == "Available",
             is_deleting: metadata.is_deleting(),
             claim,
             assumed: None,
-            affinity,
             zones: zones.into(),
             source,
             resource_version: metadata.resource_version.as_str().into(),
@@ -116,7 +125,7 @@ impl VolumeRecord {
             Source::InTree { affinity, .. } => affinity.as_ref(),
             _ => None,
         };
-        symbols.extend(self.affinity.iter().chain(translated).flat_map(|affinity| affinity.symbols()));
+        symbols.extend(self.offer.affinity.iter().chain(translated).flat_map(|affinity| affinity.symbols()));
         symbols.extend(self.zones.iter().flat_map(|rule| [rule.key, rule.or_key]));
         symbols.extend(self.zones.iter().flat_map(|rule| rule.values.iter().copied()));
         symbols
@@ -139,18 +148,19 @@ impl VolumeRecord {
 
     /// Whether a volume that is reserved for the claim can be bound to it.
     pub(crate) fn suffices(&self, needs: &Needs) -> bool {
-        self.capacity >= needs.size
-            && self.is_block == needs.is_block
-            && self.attributes_class == needs.attributes_class
+        let Offer { capacity, is_block, attributes_class, .. } = &*self.offer;
+        *capacity >= needs.size
+            && *is_block == needs.is_block
+            && *attributes_class == needs.attributes_class
             && !self.is_deleting
     }
 
     /// Whether a free volume of the class of the claim can be bound to it.
     pub(crate) fn matches(&self, needs: &Needs) -> bool {
-        let label = |key: &str| self.labels.get(key).map(String::as_str);
+        let label = |key: &str| self.offer.labels.get(key).map(String::as_str);
         self.suffices(needs)
             && needs.selector.as_ref().is_none_or(|selector| selector.matches(label))
-            && needs.access_modes.iter().all(|mode| self.access_modes.contains(mode))
+            && needs.access_modes.iter().all(|mode| self.offer.access_modes.contains(mode))
     }
 
     /// Takes over what is assumed of an earlier version of the object, if this is no newer one.

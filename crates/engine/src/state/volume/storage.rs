@@ -108,7 +108,7 @@ pub(crate) struct CapacityRecord {
     pub(crate) class: Box<str>,
     /// The largest volume, in bytes; none if unknown.
     pub(crate) limit: Option<i64>,
-    topology: LabelMatcher,
+    pub(super) topology: LabelMatcher,
 }
 
 impl CapacityRecord {

@@ -127,7 +127,8 @@ impl State {
             }
             self.symbols.release_all(before.symbols());
         }
-        let names_node = |symbol: Symbol| record.affinity.iter().any(|a| a.symbols().any(|s| s == symbol));
+        let names_node =
+            |symbol: Symbol| record.offer.affinity.iter().any(|a| a.symbols().any(|s| s == symbol));
         if self.volumes.hosts.is_none() && names_node(self.volumes.hostname) {
             self.index_hosts();
         }
@@ -144,17 +145,9 @@ impl State {
     fn take_volume(&mut self, name: &Arc<str>) -> Option<VolumeRecord> {
         let record = self.volumes.volumes.remove(name)?;
         if record.is_free() {
-            self.free_volume_changed(&record);
+            self.remove_free_volume(name, &record);
         }
         let volumes = &mut self.volumes;
-        if record.is_free()
-            && let Some(free) = volumes.free.get_mut(&record.class)
-        {
-            free.remove(name, &record);
-            if free.len() == 0 {
-                volumes.free.remove(&record.class);
-            }
-        }
         if let Some((key, _)) = record.claim() {
             remove(&mut volumes.reserved, key, name);
         }
@@ -166,12 +159,9 @@ impl State {
 
     fn put_volume(&mut self, name: &Arc<str>, record: VolumeRecord) {
         if record.is_free() {
-            self.free_volume_changed(&record);
+            self.add_free_volume(name, &record);
         }
         let volumes = &mut self.volumes;
-        if record.is_free() {
-            volumes.free.entry(record.class.clone()).or_default().insert(name, &record);
-        }
         if let Some((key, _)) = record.claim() {
             volumes.reserved.entry(key.clone()).or_default().insert(name.clone());
         }
@@ -220,7 +210,11 @@ impl State {
             self.symbols.release_all(before.iter().flat_map(CapacityRecord::symbols));
             return;
         }
-        let grows = before.as_ref().is_none_or(|before| record.limit > before.limit);
+        let helps = before.as_ref().is_none_or(|before| {
+            // A list may show an object that has replaced another one of its name.
+            let is_another = (&record.class, &record.topology) != (&before.class, &before.topology);
+            is_another || record.limit > before.limit
+        });
         if let Some(before) = before {
             remove(&mut self.volumes.capacities_of_class, &before.class, &name);
             self.capacity_changed(&before);
@@ -229,23 +223,26 @@ impl State {
         self.volumes.capacities_of_class.entry(record.class.clone()).or_default().insert(name.clone());
         self.capacity_changed(&record);
         self.volumes.capacities.insert(name, record);
-        if grows {
+        if helps {
             self.record_volume(|| VolumeChange::Capacity(capacity.storage_class_name.as_str().into()));
         }
     }
 
     fn set_attachment(&mut self, attachment: &VolumeAttachment) {
         let name = attachment.metadata.name.as_str();
-        self.drop_attachment(name);
         let spec = &attachment.spec;
         if spec.attacher.is_empty() || spec.source.persistent_volume_name.is_empty() {
-            return;
+            return self.remove_attachment(name);
         }
         let record = AttachmentRecord {
             node: self.symbols.intern(&spec.node_name),
             driver: spec.attacher.as_str().into(),
             volume: spec.source.persistent_volume_name.as_str().into(),
         };
+        if self.volumes.attachments.get(name) == Some(&record) {
+            return self.symbols.release(record.node);
+        }
+        self.remove_attachment(name);
         self.push_node(record.node);
         let volumes = &mut self.volumes;
         volumes.attachments_of_node.entry(record.node).or_default().insert(name.into());
@@ -254,20 +251,13 @@ impl State {
     }
 
     fn remove_attachment(&mut self, name: &str) {
-        if let Some(node) = self.drop_attachment(name) {
-            self.record_volume(|| VolumeChange::Detached(node));
-        }
-    }
-
-    /// Returns the name of its node.
-    fn drop_attachment(&mut self, name: &str) -> Option<Arc<str>> {
-        let before = self.volumes.attachments.remove(name)?;
+        let Some(before) = self.volumes.attachments.remove(name) else { return };
         remove(&mut self.volumes.attachments_of_node, &before.node, name);
         remove(&mut self.volumes.attachments_of_volume, &before.volume, name);
         self.push_node(before.node);
         let node = self.symbols.shared_text(before.node);
         self.symbols.release(before.node);
-        Some(node)
+        self.record_volume(|| VolumeChange::Detached(node));
     }
 
     /// Assumes what a decision about a pod in this namespace says, until newer objects come.
@@ -386,10 +376,13 @@ impl State {
 
     /// The volumes of the nodes on which pods use the claim may have changed.
     fn claim_changed(&mut self, key: &ClaimKey) {
-        for pod in self.volumes.pods_of_claim(key) {
-            if let Some(node) = self.pods.get(*pod).node {
-                self.changes.push(node);
-            }
+        let nodes: SmallVec<[NodeId; 2]> =
+            self.volumes.pods_of_claim(key).iter().filter_map(|pod| self.pods.get(*pod).node).collect();
+        for node in nodes {
+            self.changes.push(node);
+            let name = self.nodes.get(node).name;
+            let name = self.symbols.shared_text(name);
+            self.record_volume(|| VolumeChange::InUse(name));
         }
     }
 
