@@ -66,11 +66,12 @@ use crate::view::{
 };
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 10] = [
+static ONLY_OWNED: [&Resource; 11] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::SERVICES,
     &resource::PRIORITY_CLASSES,
+    &resource::DEVICE_CLASSES,
     &resource::CSI_DRIVERS,
     &resource::CSI_NODES,
     &resource::CSI_STORAGE_CAPACITIES,

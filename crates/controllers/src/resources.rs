@@ -1,13 +1,13 @@
 //! The resources that the garbage collector and the namespace controller delete.
 
 use berth_api::resource::{
-    BINDINGS, CRON_JOBS, DEVICE_CLASSES, LOCAL_SUBJECT_ACCESS_REVIEWS, NEW_EVENTS, RESOURCES, Resource,
+    BINDINGS, CRON_JOBS, LOCAL_SUBJECT_ACCESS_REVIEWS, NEW_EVENTS, RESOURCES, Resource,
     SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS, SELF_SUBJECT_RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS,
     TOKEN_REVIEWS, group_of,
 };
 
 /// Requests without stored objects, a second form of events, and what the embedded API server does not serve.
-const EXCLUDED: [Resource; 10] = [
+const EXCLUDED: [Resource; 9] = [
     BINDINGS,
     SELF_SUBJECT_REVIEWS,
     TOKEN_REVIEWS,
@@ -16,7 +16,6 @@ const EXCLUDED: [Resource; 10] = [
     SELF_SUBJECT_RULES_REVIEWS,
     SUBJECT_ACCESS_REVIEWS,
     CRON_JOBS,
-    DEVICE_CLASSES,
     NEW_EVENTS,
 ];
 

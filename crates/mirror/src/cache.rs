@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{
-    Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
-    Workload,
+    DeviceClass, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service,
+    VolumeKind, Workload,
 };
 use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
@@ -30,6 +30,7 @@ pub(crate) struct CacheSync {
     stateful_sets: Entries<Fingerprint>,
     replication_controllers: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
+    device_classes: Entries<Fingerprint>,
     pub(crate) volumes: BTreeMap<VolumeKind, Entries<Fingerprint>>,
 }
 
@@ -163,6 +164,18 @@ impl CacheSync {
                     Change::BudgetApplied(key, DisruptionBudget::from(&budget))
                 }
                 Sync::Unset(key) => Change::BudgetDeleted(key),
+            });
+        });
+    }
+
+    /// Device classes are not part of the engine's state: pods that need their devices are not decided.
+    pub(crate) fn apply_device_class(&mut self, event: StreamEvent<DeviceClass>, changes: &mut Vec<Change>) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |class: &DeviceClass| fingerprints.of(&class.spec.extended_resource_name);
+        self.device_classes.apply(event, fingerprint, |sync| {
+            changes.push(match sync {
+                Sync::Set(class) => Change::DeviceClassApplied(class),
+                Sync::Unset(key) => Change::DeviceClassDeleted(key.name().to_owned()),
             });
         });
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{
-    Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
-    Workload,
+    DeviceClass, Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, ReplicationController, Service,
+    VolumeKind, Workload,
 };
 use berth_client::{StreamEvent, WatchOptions};
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
@@ -37,6 +37,7 @@ pub(crate) enum Payload {
     Owner(OwnerKind, StreamEvent<Workload>),
     ReplicationController(StreamEvent<ReplicationController>),
     Budget(StreamEvent<PodDisruptionBudget>),
+    DeviceClass(StreamEvent<DeviceClass>),
     Volume(VolumeKind, StreamEvent<VolumeEntry>),
     /// With the number of the drift check.
     Check(u32, FullList),
@@ -70,6 +71,10 @@ pub enum Change {
     BudgetApplied(NamespacedName, DisruptionBudget),
     /// A PodDisruptionBudget was deleted.
     BudgetDeleted(NamespacedName),
+    /// A DeviceClass was added or changed.
+    DeviceClassApplied(DeviceClass),
+    /// A DeviceClass was deleted.
+    DeviceClassDeleted(String),
     /// A claim was added or changed.
     ClaimApplied(NamespacedName, ClaimState),
     /// A claim was deleted.
@@ -221,6 +226,7 @@ impl Mirror {
             Payload::Owner(kind, event) => cache.apply_owner(cluster, kind, event),
             Payload::ReplicationController(event) => cache.apply_replication_controller(cluster, event),
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
+            Payload::DeviceClass(event) => cache.apply_device_class(event, &mut changes),
             Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {
                 self.check(cluster, object, is_missing, &mut changes);
@@ -352,6 +358,7 @@ impl Payload {
             Payload::Owner(OwnerKind::StatefulSet, event) => edge(Source::StatefulSets, event),
             Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
             Payload::Budget(event) => edge(Source::Budgets, event),
+            Payload::DeviceClass(event) => edge(Source::DeviceClasses, event),
             Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
             Payload::Check(..) => None,
         }

@@ -2,8 +2,8 @@
 
 use berth_api::object::VolumeKind;
 use berth_api::resource::{
-    NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
-    SERVICES, STATEFUL_SETS,
+    DEVICE_CLASSES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
+    Resource, SERVICES, STATEFUL_SETS,
 };
 use berth_client::{KubeObject, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
 use serde::de::DeserializeOwned;
@@ -36,6 +36,8 @@ pub enum Source {
     ReplicationControllers,
     /// `poddisruptionbudgets`.
     Budgets,
+    /// `deviceclasses`.
+    DeviceClasses,
     /// Objects that decide where pods with volumes may run.
     Volumes(VolumeKind),
 }
@@ -57,6 +59,7 @@ impl Source {
         Source::Volumes(VolumeKind::CsiDriver),
         Source::Volumes(VolumeKind::CsiStorageCapacity),
         Source::Volumes(VolumeKind::VolumeAttachment),
+        Source::DeviceClasses,
         Source::Budgets,
     ];
 
@@ -81,6 +84,7 @@ impl Source {
             Source::StatefulSets => STATEFUL_SETS,
             Source::ReplicationControllers => REPLICATION_CONTROLLERS,
             Source::Budgets => POD_DISRUPTION_BUDGETS,
+            Source::DeviceClasses => DEVICE_CLASSES,
             Source::Volumes(kind) => kind.resource(),
         }
     }
@@ -111,6 +115,7 @@ impl Watches {
             Source::StatefulSets => self.watch(source, |e| Payload::Owner(OwnerKind::StatefulSet, e)),
             Source::ReplicationControllers => self.watch(source, Payload::ReplicationController),
             Source::Budgets => self.watch(source, Payload::Budget),
+            Source::DeviceClasses => self.watch(source, Payload::DeviceClass),
             Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
         }
     }

@@ -7,7 +7,8 @@ use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps,
     authentication::v1 as authentication, authorization::v1 as authorization, autoscaling::v1 as autoscaling,
     batch::v1 as batch, coordination::v1 as coordination, core::v1 as core, events::v1 as events,
-    policy::v1 as policy, rbac::v1 as rbac, scheduling::v1 as scheduling, storage::v1 as storage,
+    policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
+    storage::v1 as storage,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::JsonSchema;
@@ -82,6 +83,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind::<rbac::ClusterRoleBinding>(),
     kind::<rbac::Role>(),
     kind::<rbac::RoleBinding>(),
+    kind::<resource::DeviceClass>(),
     kind::<scheduling::PriorityClass>(),
     kind::<storage::CSIDriver>(),
     kind::<storage::CSINode>(),

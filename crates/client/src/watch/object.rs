@@ -34,7 +34,8 @@ versioned!(
     object::ReplicationController,
     object::Job,
     object::PriorityClass,
-    object::PodDisruptionBudget
+    object::PodDisruptionBudget,
+    object::DeviceClass
 );
 
 impl KubeObject for serde_json::Value {

@@ -46,6 +46,11 @@ impl Enforcer {
                 }
                 self.evaluate_by(Instant::now());
             }
+            Change::DeviceClassApplied(class) if self.devices.set(&class) => self.evaluate_by(Instant::now()),
+            Change::DeviceClassDeleted(name) if self.devices.remove(&name) => {
+                self.evaluate_by(Instant::now())
+            }
+            Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
             // The enforcer keeps no pending pods and watches no budgets.
             Change::PodBoundElsewhere(_)
             | Change::BudgetApplied(..)

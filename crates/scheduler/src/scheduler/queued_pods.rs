@@ -101,6 +101,10 @@ impl QueuedPods {
         self.by_id.get_mut(&id)
     }
 
+    pub(super) fn ids(&self) -> impl Iterator<Item = PodId> {
+        self.by_id.keys().copied()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
         self.by_id.values()
     }

@@ -1,6 +1,7 @@
 //! Pods with fields that decide about placement and that Berth does not support: they are not bound.
 
-use berth_api::object::support::{unsupported_fields, unsupported_message};
+use berth_api::object::DeviceResources;
+use berth_api::object::support::{SuspectFields, unsupported_fields, unsupported_message};
 use tokio::time::Instant;
 
 use super::Scheduler;
@@ -29,5 +30,21 @@ impl Scheduler {
         });
         self.events.parked(&pod, message);
         true
+    }
+
+    /// Applies a change of the device classes. Pods whose fields are supported now, or are not any more, are decided again.
+    pub(super) fn device_classes_changed(&mut self, change: impl FnOnce(&mut DeviceResources) -> bool) {
+        let before = self.devices.clone();
+        if !change(&mut self.devices) {
+            return;
+        }
+        let is_concerned = |id: &PodId| {
+            self.pods.get(*id).is_some_and(|queued| {
+                let suspect = SuspectFields::of(&queued.pod.spec);
+                queued.binding.is_none() && suspect.unsupported(&before) != suspect.unsupported(&self.devices)
+            })
+        };
+        let concerned: Vec<_> = self.pods.ids().filter(is_concerned).collect();
+        concerned.into_iter().for_each(|id| self.requeue(id));
     }
 }

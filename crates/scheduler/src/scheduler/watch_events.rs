@@ -51,6 +51,8 @@ impl Scheduler {
                 self.abandon_bindings(&node);
                 self.abandon_volumes(&node);
             }
+            Change::DeviceClassApplied(class) => self.device_classes_changed(|devices| devices.set(&class)),
+            Change::DeviceClassDeleted(name) => self.device_classes_changed(|devices| devices.remove(&name)),
             Change::ClaimApplied(key, state) => self.claim_applied(&key, state),
             Change::ClaimDeleted(key) => self.claim_deleted(&key),
             Change::VolumeApplied(name, state) => self.volume_applied(&name, state),

@@ -209,6 +209,7 @@ resources! {
     CLUSTER_ROLES: stored { create_on_update: true }
     ROLE_BINDINGS: stored { create_on_update: true }
     ROLES: stored {}
+    DEVICE_CLASSES: stored {}
     PRIORITY_CLASSES: stored { short_names: &["pc"] }
     CSI_DRIVERS: stored {}
     CSI_NODES: stored {}
