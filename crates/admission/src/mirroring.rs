@@ -50,6 +50,7 @@ impl Admission {
                             Change::Listed(source) => listed.push(source),
                             Change::PodBoundElsewhere(_) | Change::Complete | Change::Drift(_) => {}
                             Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
+                            Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
                             Change::ClaimApplied(..) | Change::ClaimDeleted(_) => {}
                             Change::VolumeApplied(..) | Change::VolumeDeleted(_) => {}
                         }

@@ -95,7 +95,7 @@ impl PodGc {
     async fn fail_and_delete(&self, pod: &Pod) -> Result<(), CallError> {
         if !pod.is_terminal() {
             let message = "PodGC: node no longer exists";
-            let condition = disruption_target("DeletionByPodGC", message, Timestamp::now());
+            let condition = disruption_target(pod, "DeletionByPodGC", message, Timestamp::now());
             let status = json!({"phase": "Failed", "conditions": [condition]});
             self.api.merge_status(&PODS, &pod.metadata, &status).await?;
         }

@@ -115,23 +115,27 @@ pub(crate) struct Victim {
 }
 
 /// Writes the reason into a victim's status, and deletes the victim.
-pub(crate) async fn evict(
-    client: &kube::Client,
-    victim: &Victim,
-    scheduler_name: &str,
-) -> Result<(), CallError> {
+pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Pod) -> Result<(), CallError> {
     let Victim { name, uid } = victim;
     let (namespace, name) = (name.namespace(), name.name());
-    let condition = json!({
+    let path = PODS.object_path(namespace, name);
+    // The condition has the victim's generation, which the scheduler's state does not.
+    let Some(answer) = with_retries(client, || call::get(&path)).await? else { return Ok(()) };
+    let generation = serde_json::from_slice::<Pod>(&answer).map_or(0, |pod| pod.metadata.generation);
+    let (scheduler, preemptor) = (&preemptor.spec.scheduler_name, &preemptor.metadata.uid);
+    let mut condition = json!({
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
-        "message": format!("{scheduler_name}: preempting to accommodate a higher priority pod"),
+        // Like the event, it does not show the preemptor's name in the victim's namespace.
+        "message": format!("{scheduler}: preempting to accommodate a higher priority pod (uid {preemptor})"),
         "lastTransitionTime": rfc3339(jiff::Timestamp::now()),
     });
+    if generation > 0 {
+        condition["observedGeneration"] = json!(generation);
+    }
     let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
     patch_status(client, namespace, name, &patch).await?;
-    let path = PODS.object_path(namespace, name);
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
     let body = body.to_string().into_bytes();
     with_retries(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await?;

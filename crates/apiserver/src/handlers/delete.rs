@@ -199,7 +199,8 @@ pub async fn delete_object(
         }
         let mut new = old.clone();
         if options.evicts {
-            set_condition(&mut new, disruption_target());
+            let target = disruption_target(&new);
+            set_condition(&mut new, target);
         }
         let gone = strategy::begin_deletion(resource, &mut new, options);
         if !gone && new == old {
@@ -222,9 +223,9 @@ pub async fn delete_object(
 }
 
 /// The condition of an evicted pod, by which Jobs distinguish evictions from failures.
-fn disruption_target() -> Value {
+fn disruption_target(pod: &Value) -> Value {
     json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
-        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
+        "observedGeneration": pod["metadata"]["generation"], "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 }
 
 fn check_preconditions(

@@ -131,13 +131,22 @@ impl Pod {
     }
 }
 
+/// A pod that a scheduler preempted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Its node.
+    pub node: String,
+    /// The uid of the pod that preempted it; none if the scheduler does not tell.
+    pub preemptor: Option<String>,
+}
+
 /// All nodes and pods.
 #[derive(Debug, Default)]
 pub struct Observed {
     pub nodes: BTreeMap<String, Node>,
     pub pods: HashMap<NamespacedName, Pod>,
-    /// Pods that a scheduler preempted, with their nodes.
-    pub victims: BTreeMap<NamespacedName, String>,
+    /// Pods that a scheduler preempted.
+    pub victims: BTreeMap<NamespacedName, Victim>,
     /// Pods that were nominated, by node.
     pub nominated: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// Number of observed bindings.
@@ -188,10 +197,12 @@ impl Observed {
     /// Notes a victim of a preemption, or a pod that is nominated.
     fn note_preemption(&mut self, pod: &Pod) {
         let target = find_condition(&pod.status.conditions, "DisruptionTarget");
-        if target.is_some_and(|c| c.status == "True" && c.reason == "PreemptionByScheduler")
+        if let Some(condition) = target.filter(|c| c.status == "True" && c.reason == "PreemptionByScheduler")
             && let Some(node) = pod.node()
         {
-            self.victims.insert(pod.metadata.namespaced_name(), node.to_owned());
+            let uid = condition.message.rsplit_once(" (uid ").and_then(|(_, uid)| uid.strip_suffix(')'));
+            let victim = Victim { node: node.to_owned(), preemptor: uid.map(str::to_owned) };
+            self.victims.insert(pod.metadata.namespaced_name(), victim);
         }
         if let Some(node) = pod.status.nominated_node_name.as_ref().filter(|_| pod.is_nominated()) {
             self.nominated.entry(node.clone()).or_default().insert(pod.metadata.namespaced_name());
@@ -287,14 +298,16 @@ mod tests {
     }
 
     #[test]
-    fn victims_are_known_by_the_nodes_of_nominated_pods() {
+    fn victims_are_known_with_their_preemptors_and_nodes() {
         let mut observed = Observed::default();
-        let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"});
+        let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": "berth: preempting to accommodate a higher priority pod (uid u)"});
         let victim = pod("low", json!({"nodeName": "n"}), json!({"conditions": [target]}));
         observed.pod_event(Event::Deleted(victim));
         set(&mut observed, pod("high", json!({}), json!({"nominatedNodeName": "n"})));
         let keys = |name: &str| NamespacedName::new("a", name);
-        assert_eq!(observed.victims, BTreeMap::from([(keys("low"), "n".to_owned())]));
+        let victim = Victim { node: "n".to_owned(), preemptor: Some("u".to_owned()) };
+        assert_eq!(observed.victims, BTreeMap::from([(keys("low"), victim)]));
         assert_eq!(observed.nominated["n"], BTreeSet::from([keys("high")]));
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::NamespacedName;
 
-use super::observed::{Observed, Pod, Stage};
+use super::observed::{Observed, Pod, Stage, Victim};
 use super::settled::Workload;
 use crate::render::placement::{PreemptionRow, Row};
 use crate::summary::{Failure, Summary, WorkloadSummary};
@@ -109,18 +109,27 @@ impl Outcome {
     }
 }
 
-/// The pods that preempted others: those that were nominated to the nodes of the victims.
+/// The pods that preempted others, by node. Of schedulers that do not tell which pod that is: those that were nominated
+/// to the nodes of the victims.
 pub fn preemptions(observed: &Observed) -> Vec<PreemptionRow> {
-    let mut by_node: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (victim, node) in &observed.victims {
-        by_node.entry(node).or_default().push(victim.to_string());
+    let mut rows: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
+    for (name, Victim { node, preemptor }) in &observed.victims {
+        rows.entry((node, preemptor.as_deref())).or_default().push(name.to_string());
     }
-    let row = |(node, victims): (&str, Vec<String>)| {
-        let pods = observed.nominated.get(node).into_iter().flatten().map(ToString::to_string);
-        let pods: Vec<_> = pods.collect();
-        PreemptionRow { pod: pods.join(", "), node: Some(node.to_owned()), victims }
+    let uids: HashSet<&str> = rows.keys().filter_map(|(_, uid)| *uid).collect();
+    let preemptors = observed.pods.iter().filter(|(_, pod)| uids.contains(&*pod.metadata.uid));
+    let names: HashMap<_, _> = preemptors.map(|(name, pod)| (&*pod.metadata.uid, name.to_string())).collect();
+    let row = |((node, preemptor), victims): ((&str, Option<&str>), Vec<String>)| {
+        let pod = match preemptor {
+            Some(uid) => names.get(uid).cloned().unwrap_or_else(|| format!("deleted pod {uid}")),
+            None => {
+                let nominated = observed.nominated.get(node).into_iter().flatten();
+                nominated.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            }
+        };
+        PreemptionRow { pod, node: Some(node.to_owned()), victims }
     };
-    by_node.into_iter().map(row).collect()
+    rows.into_iter().map(row).collect()
 }
 
 /// Workloads by uid.
@@ -142,5 +151,33 @@ impl Owners<'_> {
         }
         // A static pod is owned by its node, which is not a workload.
         (owner.kind != "Node").then(|| format!("{} {}", owner.kind, owner.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_client::watch::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_preemptor_is_named_although_its_nomination_was_never_seen() {
+        let mut observed = Observed::default();
+        let mut bound = |name: &str| {
+            let metadata = json!({"name": name, "namespace": "a", "uid": format!("uid-{name}")});
+            let pod = json!({"metadata": metadata, "spec": {"nodeName": "n"}});
+            observed.pod_event(Event::Applied(serde_json::from_value(pod).unwrap()));
+        };
+        bound("high");
+        bound("other");
+        for (name, preemptor) in [("low-0", "uid-high"), ("low-1", "uid-high"), ("low-2", "uid-gone")] {
+            let victim = Victim { node: "n".to_owned(), preemptor: Some(preemptor.to_owned()) };
+            observed.victims.insert(NamespacedName::new("a", name), victim);
+        }
+        let rows: Vec<_> = preemptions(&observed).into_iter().map(|r| (r.pod, r.victims)).collect();
+        let victims = |names: &[&str]| names.iter().map(|name| format!("a/{name}")).collect::<Vec<_>>();
+        let gone = ("deleted pod uid-gone".to_owned(), victims(&["low-2"]));
+        assert_eq!(rows, [gone, ("a/high".to_owned(), victims(&["low-0", "low-1"]))]);
     }
 }

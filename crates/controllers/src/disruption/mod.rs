@@ -28,8 +28,9 @@ use berth_client::call::CallError;
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The condition of a pod that a component evicts.
-pub(crate) fn disruption_target(reason: &str, message: &str, now: Timestamp) -> Condition {
-    Condition::new("DisruptionTarget", "True", reason, message, now)
+pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Condition {
+    let observed_generation = pod.metadata.generation;
+    Condition { observed_generation, ..Condition::new("DisruptionTarget", "True", reason, message, now) }
 }
 
 /// The resources that hold a wanted pod count.

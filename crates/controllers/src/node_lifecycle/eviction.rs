@@ -132,7 +132,7 @@ impl TaintEviction {
         let about = Reference::new(&PODS, &pod.metadata);
         self.recorder.normal(&about, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
         let message = "Taint manager: deleting due to NoExecute taint";
-        let condition = disruption_target("DeletionByTaintManager", message, Timestamp::now());
+        let condition = disruption_target(pod, "DeletionByTaintManager", message, Timestamp::now());
         match self.api.merge_status(&PODS, &pod.metadata, &json!({"conditions": [condition]})).await {
             Err(error) if error.is_not_found() || error.is_stale() => return Ok(()),
             result => result?,

@@ -133,7 +133,6 @@ impl Scheduler {
                     self.dequeue(id);
                     return;
                 }
-                self.nominate_again(id);
                 self.queue.back_off(id, now);
                 self.metrics.queued("backoff", "ScheduleAttemptFailure");
                 let generation = pod.metadata.generation;
@@ -141,6 +140,7 @@ impl Scheduler {
                     status.observed_generation = generation;
                     status.reason = FailureReason::SchedulerError.as_str().to_owned();
                     status.message.clone_from(&error);
+                    status.nominated_node.clear();
                 });
                 self.events.bind_failed(pod, error);
                 self.after_binding(id);

@@ -100,7 +100,7 @@ impl StatusWriter {
                 if !leadership.leads() {
                     break;
                 }
-                match status::evict(&client, victim, &preemptor.spec.scheduler_name).await {
+                match status::evict(&client, victim, preemptor).await {
                     Ok(()) => recorder.record(NewEvent {
                         regarding: ObjectReference::pod(
                             victim.name.namespace(),
@@ -161,6 +161,8 @@ impl Scheduler {
         }
         if queued.to_write.is_some() {
             self.queue_write(id);
+        } else {
+            self.check_volumes(&[id]);
         }
     }
 }

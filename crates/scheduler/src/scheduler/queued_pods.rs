@@ -61,6 +61,11 @@ impl QueuedPod {
             pod,
         }
     }
+
+    /// Whether a write of its status is wanted or in flight.
+    pub(super) fn is_status_changing(&self) -> bool {
+        self.to_write.is_some() || self.is_write_in_flight
+    }
 }
 
 #[derive(Default)]

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Scheduler;
 use super::completions::{Completion, CompletionSender};
+use super::queued_pods::QueuedPod;
 use crate::bind::{BindResult, Binding};
 use crate::queue::PodId;
 use crate::volume_writes::{VolumeWrite, VolumeWriteError, VolumeWriter, Written};
@@ -231,6 +232,9 @@ impl Scheduler {
     pub(super) fn bind_volumes(&mut self, binding: Binding, decision: Arc<VolumeDecision>, now: Instant) {
         let profile = self.options.settings.config.profile(&binding.pod.spec.scheduler_name);
         let seconds = profile.map_or(0, |profile| profile.volume_binding.bind_timeout_seconds);
+        // Components such as the cluster autoscaler learn where the pod is going to be (NominatedNodeNameForExpectation).
+        let node = binding.node.to_string();
+        self.write_status(binding.id, |status| status.nominated_node = node);
         self.volumes.start(binding, decision, Duration::from_secs(seconds.unsigned_abs()), now);
     }
 
@@ -276,9 +280,13 @@ impl Scheduler {
     }
 
     /// Binds the pods whose volumes are bound now.
-    fn check_volumes(&mut self, pods: &[PodId]) {
+    pub(super) fn check_volumes(&mut self, pods: &[PodId]) {
         for id in pods {
             let Some(wait) = self.volumes.waits.get(id).filter(|wait| wait.is_written) else { continue };
+            // A nomination that arrives after the binding would stay.
+            if self.pods.get(*id).is_some_and(QueuedPod::is_status_changing) {
+                continue;
+            }
             match self.volumes.are_bound(wait) {
                 Ok(false) => {}
                 Ok(true) => match self.volume_conflict(*id) {

@@ -75,6 +75,10 @@ async fn the_place_of_a_terminating_victim_is_reserved() {
     let conditions = dying["status"]["conditions"].as_array().unwrap();
     let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
     assert_eq!(target["reason"], "PreemptionByScheduler");
+    assert_eq!(target["observedGeneration"], 1);
+    let uid = world.get(&format!("{PODS}/high")).await["metadata"]["uid"].as_str().unwrap().to_owned();
+    let message = format!("berth: preempting to accommodate a higher priority pod (uid {uid})");
+    assert_eq!(target["message"], message);
 
     // A later pod must not take the capacity that the preemption frees.
     world.pod(of_class(pod("low", "x"), "low")).await;

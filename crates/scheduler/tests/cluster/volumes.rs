@@ -177,6 +177,15 @@ async fn a_pod_waits_for_its_volume_while_others_are_bound() {
     world.until_n_bound(5).await;
     assert_eq!(scheduler.shows().queue.in_flight, 1);
     assert_eq!(world.node_of("slow").await, "");
+    let nominated =
+        async |pod: &str| world.get(&format!("{PODS}/{pod}")).await["status"]["nominatedNodeName"].clone();
+    let node = claim_of(&world, "slow").await["metadata"]["annotations"][SELECTED_NODE].clone();
+    assert_eq!(nominated("slow").await, node, "other components see where the pod is going to be");
+    assert_eq!(
+        nominated("p0").await,
+        Value::Null,
+        "a pod that waits for nothing is bound without nomination"
+    );
     // The wait ends with the pod.
     world.delete(&format!("{PODS}/slow")).await;
     scheduler.until("nothing is in flight", |s| s.n_queued() == 0 && s.n_pods == 5).await;
@@ -223,6 +232,8 @@ async fn a_pod_whose_volume_is_not_bound_in_time_is_rolled_back() {
     assert_eq!(condition["reason"], "SchedulerError");
     let message = "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
     assert_eq!(condition["message"], message);
+    let slow = world.get(&format!("{PODS}/slow")).await;
+    assert_eq!(slow["status"]["nominatedNodeName"], Value::Null);
     // Its place is free again.
     world.pod(pod("plain", "a")).await;
     world.until_bound("plain").await;
