@@ -41,7 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates with a clock, I/O or randomness; [`PURE`] crates do not depend on them.
-const BANNED: [&str; 33] = [
+const BANNED: [&str; 32] = [
     "anstream",
     "async-std",
     "axum",
@@ -63,7 +63,6 @@ const BANNED: [&str; 33] = [
     "rand",
     "rand_chacha",
     "rayon",
-    "redb",
     "reqwest",
     "smol",
     "socket2",

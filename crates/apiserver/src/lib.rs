@@ -20,4 +20,4 @@ pub use admission::Admission;
 pub use import::{ImportError, Imported};
 pub use options::{Limits, ServerOptions};
 pub use server::{ApiServer, CredentialsError, InProcessServer, StartError};
-pub use store::{DiskError, WriteError};
+pub use store::{DiskError, DiskIo, HistoryBounds, Lost, Recovery, StorageOptions, WriteError, recover};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use berth_serve::ConnectionLimits;
 
 use crate::admission::Admission;
+use crate::store::StorageOptions;
 
 /// Start options of the API server.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ pub struct ServerOptions {
     pub extensions: bool,
     /// Request limits and timeouts.
     pub limits: Limits,
+    /// How objects are stored.
+    pub storage: StorageOptions,
     /// In-process admission plugin, called after the registered webhooks of the same phase.
     pub admission: Option<Arc<dyn Admission>>,
 }
@@ -35,6 +38,7 @@ impl fmt::Debug for ServerOptions {
             .field("kubeconfig", &self.kubeconfig)
             .field("extensions", &self.extensions)
             .field("limits", &self.limits)
+            .field("storage", &self.storage)
             .field("admission", &self.admission.is_some())
             .finish()
     }
@@ -85,6 +89,7 @@ impl Default for ServerOptions {
             kubeconfig: None,
             extensions: true,
             limits: Limits::default(),
+            storage: StorageOptions::default(),
             admission: None,
         }
     }

@@ -19,7 +19,7 @@ use super::service::{Shared, serve};
 use crate::bootstrap::bootstrap;
 use crate::import::{self, ImportError, Imported};
 use crate::options::ServerOptions;
-use crate::store::{DiskError, HistoryBounds, Store, WriteError};
+use crate::store::{DiskError, Store, WriteError};
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +89,8 @@ impl ApiServer {
         };
         // Open the store before any other file in the directory: its lock excludes a second process.
         let store = match &options.data_dir {
-            Some(dir) => Store::open(&dir.join("store.redb"), initial_revision(), HistoryBounds::default())?,
-            None => Store::in_memory(initial_revision(), HistoryBounds::default()),
+            Some(dir) => Store::open(dir, initial_revision(), options.storage.clone())?,
+            None => Store::in_memory(initial_revision(), options.storage.history),
         };
         let credentials = Credentials::load(&dir)?;
         let listener = listen(options.listen, credentials.last_port()).await?;

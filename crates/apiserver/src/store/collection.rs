@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use berth_schema::resource::Resource;
 use tokio::sync::watch;
@@ -10,18 +11,22 @@ use super::field_watchers::FieldWatchers;
 use super::object::{EventType, Facts, Object};
 use super::selector::Filter;
 
-/// Limits of a collection's history, for watchers that lag or reconnect.
+/// Limits of the history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryBounds {
-    /// Maximum number of events.
+    /// Maximum number of events of a collection.
     pub events: usize,
-    /// Maximum size of the objects in bytes.
+    /// Maximum size in bytes of the objects of all collections. At this size, collections with more than a part of
+    /// `1 / OWN_PART` forget their oldest events.
     pub bytes: usize,
 }
 
+/// The part of the history that every collection has to itself.
+const OWN_PART: usize = 128;
+
 impl Default for HistoryBounds {
     fn default() -> Self {
-        HistoryBounds { events: 32_768, bytes: 64 << 20 }
+        HistoryBounds { events: 32_768, bytes: 128 << 20 }
     }
 }
 
@@ -71,6 +76,8 @@ pub struct Collection {
     n_objects: usize,
     history: VecDeque<Event>,
     history_bytes: usize,
+    /// The same of all collections together.
+    all_history_bytes: Arc<AtomicUsize>,
     /// All changes after this version are in the history.
     floor: u64,
     bounds: HistoryBounds,
@@ -81,13 +88,19 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// An empty collection. Its history starts after `floor`.
-    pub fn new(resource: &Resource, floor: u64, bounds: HistoryBounds) -> Collection {
+    /// An empty collection. Its history starts after `floor`. All collections count the bytes of their histories together.
+    pub fn new(
+        resource: &Resource,
+        floor: u64,
+        bounds: HistoryBounds,
+        all_history_bytes: &Arc<AtomicUsize>,
+    ) -> Collection {
         Collection {
             objects: Objects::new(),
             n_objects: 0,
             history: VecDeque::new(),
             history_bytes: 0,
+            all_history_bytes: all_history_bytes.clone(),
             floor,
             bounds,
             head: watch::Sender::new(floor),
@@ -124,9 +137,15 @@ impl Collection {
         self.put(object);
     }
 
-    /// Adds to the history without changing objects, when loading from disk.
-    pub fn restore_event(&mut self, event: Event) {
-        self.remember(event);
+    /// Repeats a change that was loaded from disk. `before` has the selector fields of the replaced object; of an object that
+    /// was replaced before the oldest known change, nothing else is known.
+    pub fn replay(&mut self, object: Arc<Object>, event_type: EventType, before: Option<Facts>) {
+        let replaced = self.replace(&object, event_type);
+        let previous = before.map(|before| {
+            let known = replaced.filter(|replaced| replaced.facts == before);
+            known.unwrap_or_else(|| Arc::new(object.with_facts(before)))
+        });
+        self.remember(Event { event_type, object, previous });
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
@@ -147,12 +166,16 @@ impl Collection {
         Some(previous)
     }
 
-    /// Applies a checked change and notifies the watches.
-    pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
-        let previous = match event_type {
+    fn replace(&mut self, object: &Arc<Object>, event_type: EventType) -> Option<Arc<Object>> {
+        match event_type {
             EventType::Deleted => self.take(&object.facts.namespace, &object.facts.name),
             EventType::Added | EventType::Modified => self.put(object.clone()),
-        };
+        }
+    }
+
+    /// Applies a checked change and notifies the watches.
+    pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
+        let previous = self.replace(&object, event_type);
         let revision = object.revision;
         let event = Event { event_type, object, previous };
         self.field_watchers.notify(&event);
@@ -161,18 +184,25 @@ impl Collection {
     }
 
     fn remember(&mut self, event: Event) {
-        self.history_bytes += event.object.size();
+        self.count(event.object.size(), 0);
         self.history.push_back(event);
         while self.history.len() > self.bounds.events
-            || (self.history_bytes > self.bounds.bytes && self.history.len() > 1)
+            || (self.history.len() > 1
+                && self.history_bytes > self.bounds.bytes / OWN_PART
+                && self.all_history_bytes.load(Ordering::Relaxed) > self.bounds.bytes)
         {
             let Some(oldest) = self.history.pop_front() else { break };
-            self.history_bytes -= oldest.object.size();
+            self.count(0, oldest.object.size());
             self.floor = oldest.object.revision;
             self.field_watchers.forget(&oldest);
         }
         // Only the selector fields of the replaced object are used, but its bytes stay in memory. The bound on bytes
         // still holds within a factor of two, since the event that wrote it is counted as well.
+    }
+
+    fn count(&mut self, more: usize, less: usize) {
+        self.history_bytes = self.history_bytes + more - less;
+        self.all_history_bytes.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
     }
 
     /// Up to `limit` events after a version, oldest first.
@@ -249,7 +279,7 @@ mod tests {
     #[test]
     fn watchers_see_objects_enter_and_leave_their_selection() {
         use EventType::{Added, Deleted, Modified};
-        let mut collection = Collection::new(pods(), 10, HistoryBounds::default());
+        let mut collection = Collection::new(pods(), 10, HistoryBounds::default(), &Arc::default());
         collection.apply(object("a", "x", 11), Added);
         collection.apply(object("a", "x", 12), Modified);
         collection.apply(object("a", "y", 13), Modified);
@@ -266,7 +296,8 @@ mod tests {
 
     #[test]
     fn forgotten_history_is_an_error() {
-        let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 2, bytes: usize::MAX });
+        let mut collection =
+            Collection::new(pods(), 10, HistoryBounds { events: 2, bytes: usize::MAX }, &Arc::default());
         assert_eq!(collection.events_after(9, 1).unwrap_err(), TooOld { asked: 9, oldest: 10 });
         for revision in 11..15 {
             collection.apply(object("a", "x", revision), EventType::Modified);
@@ -277,21 +308,29 @@ mod tests {
     }
 
     #[test]
-    fn history_is_bounded_by_bytes() {
-        let size = object("a", "x", 1).size();
-        let mut collection =
-            Collection::new(pods(), 0, HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 });
-        for revision in 1..=9 {
-            collection.apply(object("a", "x", revision), EventType::Modified);
+    fn history_is_bounded_by_bytes_of_all_collections() {
+        let size = object("a", "x", 100).size();
+        let bounds = HistoryBounds { events: usize::MAX, bytes: 3 * size + size / 2 };
+        let held = Arc::default();
+        let [mut one, mut other] = [(); 2].map(|()| Collection::new(pods(), 0, bounds, &held));
+        for revision in 100..109 {
+            one.apply(object("a", "x", revision), EventType::Modified);
         }
-        assert_eq!(collection.events_after(6, 9).unwrap().len(), 3);
-        assert!(collection.events_after(5, 9).is_err());
+        assert_eq!(one.events_after(105, 9).unwrap().len(), 3);
+        assert!(one.events_after(104, 9).is_err());
+        for revision in 109..112 {
+            other.apply(object("a", "x", revision), EventType::Modified);
+        }
+        assert_eq!(other.events_after(110, 9).unwrap().len(), 1, "the collection that grows forgets");
+        assert!(other.events_after(109, 9).is_err());
+        assert!(one.events_after(105, 9).is_ok());
     }
 
     #[test]
     fn a_watch_of_one_node_gets_events_of_its_pods_only() {
         use EventType::{Added, Deleted, Modified};
-        let mut collection = Collection::new(pods(), 10, HistoryBounds { events: 4, bytes: usize::MAX });
+        let mut collection =
+            Collection::new(pods(), 10, HistoryBounds { events: 4, bytes: usize::MAX }, &Arc::default());
         let revisions = |collection: &Collection, after| {
             let events = collection.events_of("n1", after, usize::MAX)?;
             Ok(events.iter().map(|event| event.object.revision).collect::<Vec<_>>())

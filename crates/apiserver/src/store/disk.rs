@@ -1,321 +1,398 @@
-//! Objects on disk: the current state, and a bounded log of recent changes so that watches can resume after a restart.
+//! Objects on disk: one file with the objects and the recent changes. Every write is appended and durable before it is
+//! acknowledged; compaction replaces the file.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use berth_schema::resource::{RESOURCES, Resource, Storage};
-use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
-use serde::{Deserialize, Serialize};
+use super::compaction::{Compaction, Source};
+use super::disk_io::{DiskIo, FileSystem};
+use super::entry::{Decided, replay, write_change};
+use super::new_file::{NewFile, PublishError, private_file, unfinished};
+use super::record::{Defect, HeadDefect, Kind, MARKS_AT, Mark, RECORDS_AT, Records, read_head};
+use super::{Collections, HistoryBounds};
 
-use super::collection::Event;
-use super::object::{EventType, Facts, Object};
+const FILE: &str = "store.log";
+const LOCK: &str = "store.lock";
+/// The file of the previous format.
+const PREVIOUS_FILE: &str = "store.redb";
+/// A file that the API server writes after it has created the store.
+const SECRET: &str = "secret";
 
-/// `RESOURCE/NAMESPACE/NAME` to the version (8 bytes, big-endian) and the object's JSON.
-const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-/// A change's version to its header (one line of JSON) and the object's JSON.
-const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
-/// Numbers by name.
-const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-const REVISION: &str = "revision";
-/// All changes after this version are in the log.
-const LOG_FLOOR: &str = "log-floor";
-const FORMAT: &str = "format";
-const FORMAT_VERSION: u64 = 1;
+/// How objects are stored.
+#[derive(Clone)]
+pub struct StorageOptions {
+    /// Writes the files.
+    pub io: Arc<dyn DiskIo>,
+    /// Bytes of recent changes that survive compaction, so that watches can resume after a restart. The file has up to
+    /// twice this size and twice the size of the objects.
+    pub log_bytes: u64,
+    /// Limits of the history in memory.
+    pub history: HistoryBounds,
+}
 
-/// Maximum number of changes in the log.
-const MAX_LOGGED: u64 = 20_000;
+impl Default for StorageOptions {
+    fn default() -> Self {
+        StorageOptions { io: Arc::new(FileSystem), log_bytes: 32 << 20, history: HistoryBounds::default() }
+    }
+}
+
+impl fmt::Debug for StorageOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StorageOptions").field("log_bytes", &self.log_bytes).finish_non_exhaustive()
+    }
+}
 
 /// Why stored objects cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// Another process uses the data directory.
-    #[error("{0} is in use by another process; stop it, or give another --data-dir")]
-    InUse(String),
+    #[error("{} is in use by another process; stop it, or give another --data-dir", .0.display())]
+    InUse(PathBuf),
     /// A version with another file format wrote the file.
-    #[error("{path} has format {found}, but this version of berth reads format {FORMAT_VERSION}")]
+    #[error("{} has format {found}, but this version of berth reads format {}; use the version that wrote it",
+        path.display(), super::record::FORMAT_VERSION)]
     Format {
         /// The file.
-        path: String,
+        path: PathBuf,
         /// Its format.
-        found: u64,
+        found: u32,
     },
+    /// A version with a database wrote the directory.
+    #[error("{} was written by an earlier version of berth, which this version does not read: start that version with this \
+        --data-dir, save the objects with `kubectl get ... -A -o yaml`, and load them with `berth up --from FILE` into a new \
+        --data-dir", .0.display())]
+    PreviousFormat(PathBuf),
+    /// There are keys of a cluster, but not its objects.
+    #[error("{} does not exist, but {} does: restore the file from a backup, or remove the directory to start an empty \
+        cluster", path.display(), secret.display())]
+    Missing {
+        /// The file that is missing.
+        path: PathBuf,
+        /// The file that shows that there was one.
+        secret: PathBuf,
+    },
+    /// There is nothing to recover.
+    #[error("{} does not exist: there is nothing to recover", .0.display())]
+    NothingToRecover(PathBuf),
     /// The file is damaged.
-    #[error("{path}: {what}")]
+    #[error("{} is damaged at byte {offset}: {what}; restore it from a backup, or save what can be read with \
+        `berth apiserver --recover --data-dir {}`", path.display(), path.parent().unwrap_or(path).display())]
     Damaged {
         /// The file.
-        path: String,
+        path: PathBuf,
+        /// Where it is damaged.
+        offset: u64,
         /// The problem.
         what: String,
     },
-    /// The file cannot be opened, read or written.
-    #[error("{path}: {source}")]
-    Database {
+    /// A file cannot be opened, read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
         /// The file.
-        path: String,
+        path: PathBuf,
         /// The cause.
-        source: Box<redb::Error>,
+        source: io::Error,
     },
 }
 
-/// A checked change that is to be stored.
-#[derive(Debug)]
-pub struct Decided {
-    /// The resource.
-    pub resource: &'static Resource,
-    /// What happened.
-    pub event_type: EventType,
-    /// The object after it.
-    pub object: Arc<Object>,
-    /// The object before it.
-    pub previous: Option<Arc<Object>>,
+/// The store's directory, locked.
+pub struct Directory {
+    /// The file with the objects.
+    pub path: PathBuf,
+    _lock: File,
 }
 
-/// The contents of the file at startup.
-#[derive(Debug, Default)]
-pub struct Restored {
-    /// The version of the last write; `None` if there was none.
-    pub revision: Option<u64>,
-    /// All changes after this version are among the events.
-    pub floor: u64,
-    /// The objects.
-    pub objects: Vec<(&'static Resource, Arc<Object>)>,
-    /// The changes, oldest first.
-    pub events: Vec<(&'static Resource, Event)>,
-}
+impl Directory {
+    /// Locks it, and finds out whether it has a store.
+    ///
+    /// # Errors
+    /// Another process uses it, or it has a store of another version.
+    pub fn lock(dir: &Path) -> Result<(Directory, bool), DiskError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DiskError::Io { path, source }
+        };
+        let lock_path = dir.join(LOCK);
+        let lock = private_file(&lock_path).map_err(at(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(DiskError::InUse(dir.to_owned())),
+            Err(fs::TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
+        }
+        let path = dir.join(FILE);
+        let exists = path.try_exists().map_err(at(&path))?;
+        if !exists && dir.join(PREVIOUS_FILE).exists() {
+            return Err(DiskError::PreviousFormat(dir.join(PREVIOUS_FILE)));
+        }
+        // The rest of a compaction that a crash interrupted.
+        let _ = fs::remove_file(unfinished(&path));
+        Ok((Directory { path, _lock: lock }, exists))
+    }
 
-/// Header of a logged change, before its object.
-#[derive(Serialize, Deserialize)]
-struct Header {
-    #[serde(rename = "r")]
-    resource: String,
-    #[serde(rename = "t")]
-    event_type: char,
-    /// The selector fields before the change; absent if there was no object, `null` fields if they are unchanged.
-    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    previous: Option<Seen>,
-}
+    /// An error of its file.
+    pub fn error(&self, source: io::Error) -> DiskError {
+        DiskError::Io { path: self.path.clone(), source }
+    }
 
-#[derive(Serialize, Deserialize)]
-struct Seen {
-    /// Labels and selectable fields before the change, if the change modified them.
-    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
-    different: Option<(Labels, Fields)>,
+    fn damaged(&self, offset: u64, defect: impl ToString) -> DiskError {
+        DiskError::Damaged { path: self.path.clone(), offset, what: defect.to_string() }
+    }
 }
-
-type Labels = Vec<(Box<str>, Box<str>)>;
-type Fields = Vec<Box<str>>;
 
 /// The file with the objects.
 pub struct Disk {
-    database: Database,
-    path: String,
-    n_logged: u64,
+    directory: Directory,
+    options: StorageOptions,
+    file: File,
+    /// The version before the first change in the file.
+    floor: u64,
+    /// Where the changes begin and end.
+    log_at: u64,
+    end: u64,
+    /// The version of the last change.
+    revision: u64,
+    /// The mark that is written next.
+    next_mark: usize,
+    compaction: Option<Compaction>,
+    /// Compaction starts at this length.
+    compact_at: u64,
+}
+
+/// A failed commit.
+#[derive(Debug)]
+pub struct CommitError {
+    /// The cause.
+    pub source: io::Error,
+    /// Whether the contents of the file are unknown. Otherwise, the file is as it was.
+    pub broken: bool,
 }
 
 impl Disk {
-    /// Opens or makes the file, and reads everything in it.
+    /// Opens the file in a directory, and reads everything in it. The versions of a new store start after `revision`.
     ///
     /// # Errors
-    /// Another process uses the file, or it cannot be read.
-    pub fn open(path: &Path) -> Result<(Disk, Restored), DiskError> {
-        let shown = path.display().to_string();
-        let database = Database::create(path).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => DiskError::InUse(shown.clone()),
-            other => DiskError::Database { path: shown.clone(), source: Box::new(other.into()) },
-        })?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            // The directory is private already; the file holds secrets and should be so on its own.
-            let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
+    /// Another process uses the file, it is damaged or missing, or it cannot be read or written.
+    pub fn open(
+        dir: &Path,
+        revision: u64,
+        options: StorageOptions,
+    ) -> Result<(Disk, Collections), DiskError> {
+        let (directory, exists) = Directory::lock(dir)?;
+        if !exists {
+            let secret = dir.join(SECRET);
+            if secret.exists() {
+                return Err(DiskError::Missing { path: directory.path, secret });
+            }
+            let create = || -> io::Result<()> {
+                let new = NewFile::create(options.io.clone(), &directory.path, revision, &[])?;
+                new.publish(&directory.path, revision)?;
+                Ok(())
+            };
+            create().map_err(|source| directory.error(source))?;
         }
-        let mut disk = Disk { database, path: shown, n_logged: 0 };
-        disk.prepare().map_err(|source| disk.broken(source))?;
-        let restored = disk.restore()?;
-        disk.n_logged = restored.events.len() as u64;
-        Ok((disk, restored))
+        let file = OpenOptions::new().read(true).write(true).open(&directory.path);
+        let file = file.map_err(|source| directory.error(source))?;
+        let (mut disk, collections) = Disk::load(directory, options, file)?;
+        let marked = disk.mark_all();
+        marked.map_err(|source| disk.directory.error(source))?;
+        disk.schedule_compaction();
+        Ok((disk, collections))
     }
 
-    fn broken(&self, source: redb::Error) -> DiskError {
-        DiskError::Database { path: self.path.clone(), source: Box::new(source) }
-    }
-
-    fn damaged(&self, what: impl Into<String>) -> DiskError {
-        DiskError::Damaged { path: self.path.clone(), what: what.into() }
-    }
-
-    fn prepare(&self) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        {
-            transaction.open_table(OBJECTS)?;
-            transaction.open_table(EVENTS)?;
-            let mut numbers = transaction.open_table(NUMBERS)?;
-            if numbers.get(FORMAT)?.is_none() {
-                numbers.insert(FORMAT, FORMAT_VERSION)?;
+    fn load(
+        directory: Directory,
+        options: StorageOptions,
+        file: File,
+    ) -> Result<(Disk, Collections), DiskError> {
+        let acknowledged = read_head(&file).map_err(|defect| match defect {
+            HeadDefect::Format(found) => DiskError::Format { path: directory.path.clone(), found },
+            HeadDefect::At(offset, what) => directory.damaged(offset, what),
+        })?;
+        let length = file.metadata().map_err(|source| directory.error(source))?.len();
+        if length < acknowledged.end {
+            let missing = acknowledged.end - length;
+            return Err(directory.damaged(length, format!("the file ends {missing} bytes too early")));
+        }
+        let reader = File::open(&directory.path).and_then(|file| Records::new(file, RECORDS_AT, length));
+        let mut records = reader.map_err(|source| directory.error(source))?;
+        let (floor, n_objects) = match records.next() {
+            Ok(Some(record)) if record.kind == Kind::Start => {
+                let count = str::from_utf8(record.text).ok().and_then(|count| count.parse::<u64>().ok());
+                (record.revision, count.ok_or_else(|| directory.damaged(RECORDS_AT, "no number of objects"))?)
+            }
+            Ok(_) => return Err(directory.damaged(RECORDS_AT, "the first record is missing")),
+            Err(defect) => return Err(directory.damaged(RECORDS_AT, defect)),
+        };
+        let collections = Collections::new(floor, floor, options.history);
+        let (mut revision, mut log_at) = (0, records.offset());
+        let mut n_read = 0;
+        loop {
+            let at = records.offset();
+            let next = records.next().and_then(|record| {
+                let Some(record) = record else { return Ok(false) };
+                let in_order = if n_read < n_objects {
+                    record.kind == Kind::Object && record.revision > revision && record.revision <= floor
+                } else {
+                    record.kind != Kind::Object && record.revision == revision.max(floor) + 1
+                };
+                if !in_order {
+                    let message =
+                        format!("version {} does not follow {}", record.revision, revision.max(floor));
+                    return Err(Defect::Order(message));
+                }
+                replay(&record, &collections).map_err(Defect::Text)?;
+                revision = record.revision;
+                Ok(true)
+            });
+            match next {
+                Ok(true) => {
+                    n_read += 1;
+                    if n_read == n_objects {
+                        log_at = records.offset();
+                    }
+                }
+                Ok(false) if n_read < n_objects => return Err(directory.damaged(at, "objects are missing")),
+                Ok(false) => break,
+                // Only writes that were not acknowledged can be incomplete.
+                Err(Defect::NoRecord | Defect::CutOff | Defect::Checksum | Defect::Order(_))
+                    if at >= acknowledged.end && n_read >= n_objects =>
+                {
+                    tracing::warn!(
+                        file = %directory.path.display(),
+                        bytes = length - at,
+                        "an interrupted write, which was not acknowledged, is removed"
+                    );
+                    options.io.truncate(&file, at).map_err(|source| directory.error(source))?;
+                    break;
+                }
+                Err(defect) => return Err(directory.damaged(at, defect)),
             }
         }
-        transaction.commit()?;
-        Ok(())
+        let revision = revision.max(floor);
+        collections.revision.store(revision, Ordering::Release);
+        let end = records.offset();
+        let disk = Disk {
+            directory,
+            options,
+            file,
+            floor,
+            log_at,
+            end,
+            revision,
+            next_mark: 0,
+            compaction: None,
+            compact_at: 0,
+        };
+        Ok((disk, collections))
     }
 
-    fn restore(&self) -> Result<Restored, DiskError> {
-        let fail = |source: redb::Error| self.broken(source);
-        let transaction = self.database.begin_read().map_err(|e| fail(e.into()))?;
-        let numbers = transaction.open_table(NUMBERS).map_err(|e| fail(e.into()))?;
-        let number = |name: &str| -> Result<Option<u64>, DiskError> {
-            Ok(numbers.get(name).map_err(|e| fail(e.into()))?.map(|number| number.value()))
-        };
-        let found = number(FORMAT)?.unwrap_or(FORMAT_VERSION);
-        if found != FORMAT_VERSION {
-            return Err(DiskError::Format { path: self.path.clone(), found });
-        }
-        let mut restored = Restored {
-            revision: number(REVISION)?,
-            floor: number(LOG_FLOOR)?.unwrap_or_default(),
-            ..Restored::default()
-        };
-        let mut at_version: HashMap<u64, Arc<Object>> = HashMap::new();
-        let objects = transaction.open_table(OBJECTS).map_err(|e| fail(e.into()))?;
-        for entry in objects.iter().map_err(|e| fail(e.into()))? {
-            let (key, value) = entry.map_err(|e| fail(e.into()))?;
-            let name = key.value().split('/').next().unwrap_or_default();
-            let Some(resource) = resource_named(name) else {
-                return Err(self.damaged(format!("objects of the unknown resource {name:?}")));
-            };
-            let Some((version, json)) = value.value().split_first_chunk::<8>() else {
-                return Err(self.damaged(format!("object {:?} is cut off", key.value())));
-            };
-            let revision = u64::from_be_bytes(*version);
-            let object = Object::decode(resource, json, revision, EventType::Modified)
-                .map_err(|error| self.damaged(format!("object {:?}: {error}", key.value())))?;
-            let object = Arc::new(object);
-            at_version.insert(revision, object.clone());
-            restored.objects.push((resource, object));
-        }
-        let events = transaction.open_table(EVENTS).map_err(|e| fail(e.into()))?;
-        for entry in events.iter().map_err(|e| fail(e.into()))? {
-            let (revision, value) = entry.map_err(|e| fail(e.into()))?;
-            let revision = revision.value();
-            let event = decode_event(revision, value.value(), at_version.get(&revision))
-                .ok_or_else(|| self.damaged(format!("the logged change {revision} cannot be read")))?;
-            restored.events.push(event);
-        }
-        Ok(restored)
-    }
-
-    /// Stores changes in one transaction. They are on disk when this returns.
+    /// Appends changes. They are on disk when this returns.
     ///
     /// # Errors
     /// The changes could not be written.
-    pub fn commit(&mut self, changes: &[Decided]) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        let mut n_logged = self.n_logged;
-        {
-            let mut objects = transaction.open_table(OBJECTS)?;
-            let mut events = transaction.open_table(EVENTS)?;
-            let mut numbers = transaction.open_table(NUMBERS)?;
-            for change in changes {
-                let Facts { namespace, name, .. } = &change.object.facts;
-                let key = format!("{}/{namespace}/{name}", change.resource.group_resource());
-                let revision = change.object.revision;
-                if change.event_type == EventType::Deleted {
-                    objects.remove(key.as_str())?;
-                } else {
-                    let json = change.object.json();
-                    let mut value = objects.insert_reserve(key.as_str(), json.len() + 8)?;
-                    value.as_mut()[..8].copy_from_slice(&revision.to_be_bytes());
-                    value.as_mut()[8..].copy_from_slice(json);
-                }
-                events.insert(revision, encode_event(change).as_slice())?;
-                numbers.insert(REVISION, revision)?;
-                n_logged += 1;
-            }
-            let mut floor = None;
-            while n_logged > MAX_LOGGED {
-                let Some((oldest, _)) = events.pop_first()? else { break };
-                floor = Some(oldest.value());
-                n_logged -= 1;
-            }
-            if let Some(floor) = floor {
-                numbers.insert(LOG_FLOOR, floor)?;
-            }
+    pub fn commit(&mut self, changes: &[Decided]) -> Result<(), CommitError> {
+        let refused = |source| CommitError { source, broken: false };
+        let broken = |source| CommitError { source, broken: true };
+        let mut bytes = Vec::new();
+        for change in changes {
+            write_change(&mut bytes, change).map_err(refused)?;
         }
-        transaction.commit()?;
-        self.n_logged = n_logged;
+        let io = &self.options.io;
+        if let Err(source) = io.write(&self.file, &bytes, self.end) {
+            // For example, the disk is full. Nothing of it is left, so that later writes do not join parts of it.
+            return Err(CommitError { source, broken: io.truncate(&self.file, self.end).is_err() });
+        }
+        io.sync(&self.file).map_err(broken)?;
+        self.end += bytes.len() as u64;
+        self.revision = changes.last().map_or(self.revision, |change| change.object.revision);
+        // It becomes durable with the next commit. Until then it is safe from a crash of the process, not of the system.
+        self.mark().map_err(broken)
+    }
+
+    fn mark(&mut self) -> io::Result<()> {
+        let mark = Mark { end: self.end, revision: self.revision };
+        self.options.io.write(&self.file, &mark.encode(), MARKS_AT[self.next_mark])?;
+        self.next_mark = (self.next_mark + 1) % MARKS_AT.len();
         Ok(())
     }
 
-    /// Stores the initial version in a file without objects.
+    /// Makes both marks the same, and durable.
+    fn mark_all(&mut self) -> io::Result<()> {
+        self.mark()?;
+        self.mark()?;
+        self.options.io.sync(&self.file)
+    }
+
+    /// Compacts the file when it has become large.
     ///
     /// # Errors
-    /// The version could not be written.
-    pub fn begin_at(&mut self, revision: u64) -> Result<(), DiskError> {
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            {
-                let mut numbers = transaction.open_table(NUMBERS)?;
-                numbers.insert(REVISION, revision)?;
-                numbers.insert(LOG_FLOOR, revision)?;
+    /// The contents of the directory are unknown; the store cannot be written anymore.
+    pub fn maintain(&mut self, collections: &Collections) -> io::Result<()> {
+        match self.compaction.take_if(|running| running.is_finished()) {
+            Some(finished) => self.finish_compaction(finished),
+            None if self.compaction.is_none() && self.end >= self.compact_at => {
+                let source = Source {
+                    path: self.directory.path.clone(),
+                    floor: self.floor,
+                    log_at: self.log_at,
+                    end: self.end,
+                    keep: self.options.log_bytes,
+                    objects: collections.all(),
+                };
+                self.compaction = Compaction::start(self.options.io.clone(), source)
+                    .inspect_err(|error| self.postpone_compaction(error))
+                    .ok();
+                Ok(())
             }
-            transaction.commit()?;
-            Ok(())
+            None => Ok(()),
+        }
+    }
+
+    fn finish_compaction(&mut self, compaction: Compaction) -> io::Result<()> {
+        let compacted = match compaction.finish(self.end) {
+            Ok(compacted) => compacted,
+            Err(error) => {
+                self.postpone_compaction(&error);
+                return Ok(());
+            }
         };
-        write().map_err(|source| self.broken(source))
+        let (log_at, end) = (compacted.new.log_at, compacted.new.end());
+        match compacted.new.publish(&self.directory.path, self.revision) {
+            Ok(file) => {
+                (self.file, self.floor, self.log_at, self.end) = (file, compacted.floor, log_at, end);
+                self.schedule_compaction();
+                Ok(())
+            }
+            Err(PublishError::Unfinished(error)) => {
+                self.postpone_compaction(&error);
+                Ok(())
+            }
+            Err(PublishError::Either(error)) => Err(error),
+        }
+    }
+
+    /// Half of the file is to be of no use when the next compaction starts.
+    fn schedule_compaction(&mut self) {
+        self.compact_at = 2 * (self.log_at + self.options.log_bytes);
+    }
+
+    fn postpone_compaction(&mut self, error: &io::Error) {
+        let file = self.directory.path.display();
+        tracing::error!(%file, %error, "the store cannot be compacted, and grows");
+        self.compact_at = self.end + self.options.log_bytes;
     }
 }
 
-fn resource_named(qualified: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().copied().find(|r| r.storage == Storage::Own && r.group_resource() == qualified)
-}
-
-fn encode_event(change: &Decided) -> Vec<u8> {
-    let facts = &change.object.facts;
-    let previous = change.previous.as_ref().map(|previous| {
-        let before = &previous.facts;
-        let same = before.labels == facts.labels && before.fields == facts.fields;
-        Seen { different: (!same).then(|| (before.labels.to_vec(), before.fields.to_vec())) }
-    });
-    let event_type = match change.event_type {
-        EventType::Added => 'a',
-        EventType::Modified => 'm',
-        EventType::Deleted => 'd',
-    };
-    let header = Header { resource: change.resource.group_resource(), event_type, previous };
-    // Strings serialize without failing.
-    let mut bytes = serde_json::to_vec(&header).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes.extend_from_slice(change.object.json());
-    bytes
-}
-
-fn decode_event(
-    revision: u64,
-    bytes: &[u8],
-    present: Option<&Arc<Object>>,
-) -> Option<(&'static Resource, Event)> {
-    let end = bytes.iter().position(|b| *b == b'\n')?;
-    let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
-    let json = &bytes[end + 1..];
-    let resource = resource_named(&header.resource)?;
-    let event_type = match header.event_type {
-        'a' => EventType::Added,
-        'm' => EventType::Modified,
-        'd' => EventType::Deleted,
-        _ => return None,
-    };
-    let object = match present {
-        Some(object) => object.clone(),
-        None => Arc::new(Object::decode(resource, json, revision, event_type).ok()?),
-    };
-    let previous = header.previous.map(|seen| match seen.different {
-        None => object.clone(),
-        // The log has the previous selector fields; the other fields are those after the change.
-        Some((labels, fields)) => Arc::new(object.with_facts(Facts {
-            labels: labels.into_boxed_slice(),
-            fields: fields.into_boxed_slice(),
-            ..object.facts.clone()
-        })),
-    });
-    Some((resource, Event { event_type, object, previous }))
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let compacted = self.compaction.take().map_or(Ok(()), |running| self.finish_compaction(running));
+        // After a failure the marks stay as they are: they never promise more than is there.
+        if let Err(error) = compacted.and_then(|()| self.mark_all()) {
+            tracing::error!(file = %self.directory.path.display(), %error, "the store was not closed properly");
+        }
+    }
 }

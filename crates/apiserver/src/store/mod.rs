@@ -4,10 +4,16 @@
 //! it is acknowledged. With a data directory, that is when it is on disk. The store does not interpret objects.
 
 mod collection;
+mod compaction;
 mod derived;
 mod disk;
+mod disk_io;
+mod entry;
 mod field_watchers;
+mod new_file;
 mod object;
+mod record;
+mod recover;
 mod selector;
 mod snapshot;
 #[cfg(test)]
@@ -23,8 +29,10 @@ use tokio::sync::watch;
 
 pub use collection::{Event, HistoryBounds, TooOld};
 pub use derived::Derived;
-pub use disk::DiskError;
+pub use disk::{DiskError, StorageOptions};
+pub use disk_io::DiskIo;
 pub use object::{EventType, Object, partial_metadata, write_frame};
+pub use recover::{Lost, Recovery, recover};
 pub use selector::Filter;
 pub use snapshot::Snapshots;
 
@@ -97,7 +105,8 @@ struct Collections {
 
 impl Collections {
     fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Collections {
-        let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds));
+        let held = Arc::default();
+        let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds, &held));
         Collections {
             collections: RESOURCES.iter().copied().map(collection).collect(),
             revision: AtomicU64::new(revision),
@@ -118,6 +127,16 @@ impl Collections {
 
     fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.read(resource).get(namespace, name).cloned()
+    }
+
+    /// All objects, in any order.
+    fn all(&self) -> Vec<(&'static Resource, Arc<Object>)> {
+        let everything = Filter::default();
+        let of = |resource: &&'static Resource| {
+            let resource = *resource;
+            self.read(resource).select(&everything).into_iter().map(move |object| (resource, object))
+        };
+        RESOURCES.iter().flat_map(of).collect()
     }
 
     /// Publishes a durable change to readers and watchers. Changes must arrive in the order of their versions.
@@ -178,31 +197,15 @@ impl Store {
         Store { collections: self.collections.clone(), writer: None, snapshots: Snapshots::default() }
     }
 
-    /// Opens a store in a file and loads it. The versions of a new store start after `revision`.
+    /// Opens the store in a directory and loads it. The versions of a new store start after `revision`.
     ///
     /// # Errors
-    /// Another process uses the file, or it cannot be read.
-    pub fn open(path: &Path, revision: u64, bounds: HistoryBounds) -> Result<Store, DiskError> {
-        let (mut disk, restored) = Disk::open(path)?;
-        let (revision, floor) = match restored.revision {
-            Some(last) => (last, restored.floor),
-            None => {
-                disk.begin_at(revision)?;
-                (revision, revision)
-            }
-        };
-        let collections = Collections::new(revision, floor, bounds);
-        for (resource, object) in restored.objects {
-            collections.lock(resource).restore(object);
-        }
-        for (resource, event) in restored.events {
-            collections.lock(resource).restore_event(event);
-        }
+    /// Another process uses the directory, or its store is damaged, missing, or cannot be read or written.
+    pub fn open(dir: &Path, revision: u64, options: StorageOptions) -> Result<Store, DiskError> {
+        let (disk, collections) = Disk::open(dir, revision, options)?;
         let collections = Arc::new(collections);
-        let writer = Writer::start(disk, collections.clone()).map_err(|error| DiskError::Damaged {
-            path: path.display().to_string(),
-            what: format!("no thread to write it: {error}"),
-        })?;
+        let writer = Writer::start(disk, collections.clone())
+            .map_err(|source| DiskError::Io { path: dir.to_owned(), source })?;
         Ok(Store { collections, writer: Some(writer), snapshots: Snapshots::default() })
     }
 

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::disk::{Decided, Disk};
+use super::disk::Disk;
+use super::entry::Decided;
 use super::object::{EventType, Object};
 use super::{Collections, Write, WriteError, check, key};
 
@@ -15,6 +16,8 @@ use super::{Collections, Write, WriteError, check, key};
 const MAX_WAITING: usize = 4096;
 /// Maximum number of writes in a batch.
 const MAX_BATCH: usize = 1024;
+/// A batch with objects of this size in bytes is committed.
+const BATCH_BYTES: usize = 8 << 20;
 
 struct Job {
     write: Write,
@@ -73,70 +76,76 @@ impl Writer {
 }
 
 fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>, broken: &AtomicBool) {
-    let mut next = collections.revision() + 1;
     while let Some(first) = jobs.blocking_recv() {
-        let mut batch = vec![first];
-        while batch.len() < MAX_BATCH
-            && let Ok(job) = jobs.try_recv()
-        {
-            batch.push(job);
-        }
         if broken.load(Ordering::Relaxed) {
             let why = "an earlier write failed; restart the server";
-            for job in batch {
-                let _ = job.done.send(Err(WriteError::Storage(why.to_owned())));
-            }
+            let _ = first.done.send(Err(WriteError::Storage(why.to_owned())));
             continue;
         }
-        let (decided, waiting) = decide(collections, batch, &mut next);
-        if decided.is_empty() {
+        let mut batch = Batch::default();
+        batch.decide(collections, first);
+        while batch.decided.len() < MAX_BATCH
+            && batch.bytes < BATCH_BYTES
+            && let Ok(job) = jobs.try_recv()
+        {
+            batch.decide(collections, job);
+        }
+        if batch.decided.is_empty() {
             continue;
         }
-        match disk.commit(&decided) {
+        match disk.commit(&batch.decided) {
             Ok(()) => {
-                for (change, done) in decided.into_iter().zip(waiting) {
+                for (change, done) in batch.decided.into_iter().zip(batch.waiting) {
                     let object = change.object.clone();
                     collections.publish(change.resource, change.object, change.event_type);
                     let _ = done.send(Ok(object));
                 }
+                if let Err(error) = disk.maintain(collections) {
+                    broken.store(true, Ordering::Relaxed);
+                    tracing::error!(%error, "the store cannot be written");
+                }
             }
             Err(error) => {
-                // After a failed commit the state on disk is unknown until the file is read again.
-                broken.store(true, Ordering::Relaxed);
-                tracing::error!(%error, "the store cannot be written");
-                for done in waiting {
-                    let _ = done.send(Err(WriteError::Storage(error.to_string())));
+                broken.store(error.broken, Ordering::Relaxed);
+                tracing::error!(error = %error.source, "the store cannot be written");
+                for done in batch.waiting {
+                    let _ = done.send(Err(WriteError::Storage(error.source.to_string())));
                 }
             }
         }
     }
 }
 
-type Waiting = Vec<oneshot::Sender<Result<Arc<Object>, WriteError>>>;
+/// Writes that are committed together.
+#[derive(Default)]
+struct Batch {
+    decided: Vec<Decided>,
+    waiting: Vec<oneshot::Sender<Result<Arc<Object>, WriteError>>>,
+    bytes: usize,
+    /// Objects that the writes changed; `None` for those they deleted.
+    changed: HashMap<(usize, String, String), Option<Arc<Object>>>,
+}
 
-/// Checks each write against the state after the previous ones. Failed checks are answered at once.
-fn decide(collections: &Collections, batch: Vec<Job>, next: &mut u64) -> (Vec<Decided>, Waiting) {
-    // Objects that earlier writes of the batch changed; `None` for those they deleted.
-    let mut changed: HashMap<(usize, String, String), Option<Arc<Object>>> = HashMap::new();
-    let (mut decided, mut waiting) = (Vec::new(), Vec::new());
-    for Job { write, done } in batch {
-        let Write { resource, change, value } = write;
+impl Batch {
+    /// Checks a write against the state after the previous ones. A failed check is answered at once.
+    fn decide(&mut self, collections: &Collections, job: Job) {
+        let Job { write: Write { resource, change, value }, done } = job;
         let (namespace, name) = key(&value);
         let place = (resource.index(), namespace.to_owned(), name.to_owned());
-        let previous = match changed.get(&place) {
+        let previous = match self.changed.get(&place) {
             Some(object) => object.clone(),
             None => collections.get(resource, namespace, name),
         };
         if let Err(error) = check(previous.as_ref().map(|object| object.revision), change) {
             let _ = done.send(Err(error));
-            continue;
+            return;
         }
         let event_type = change.event_type();
-        let object = Arc::new(Object::encode(resource, value, *next, event_type));
-        *next += 1;
-        changed.insert(place, (event_type != EventType::Deleted).then(|| object.clone()));
-        decided.push(Decided { resource, event_type, object, previous });
-        waiting.push(done);
+        let revision = collections.revision() + 1 + self.decided.len() as u64;
+        let object = Arc::new(Object::encode(resource, value, revision, event_type));
+        self.bytes += object.size();
+        self.changed.insert(place, (event_type != EventType::Deleted).then(|| object.clone()));
+        self.decided.push(Decided { resource, event_type, object, previous });
+        self.waiting.push(done);
     }
-    (decided, waiting)
 }

@@ -1,6 +1,9 @@
 //! `berth apiserver`.
 
-use berth_apiserver::ApiServer;
+use std::io::Write as _;
+use std::path::Path;
+
+use berth_apiserver::{ApiServer, Lost};
 use berth_client::connect;
 use futures::FutureExt;
 
@@ -24,8 +27,10 @@ Examples:
   berth apiserver
   berth apiserver --port 6443 --data-dir ~/.local/share/berth
   berth apiserver --kubeconfig-out ./kubeconfig --controllers=false -v
+  berth apiserver --recover --data-dir ~/.local/share/berth
 
-Exit codes: 0 stopped by SIGINT or SIGTERM, 2 failed to start or to continue")]
+Exit codes: 0 stopped by SIGINT or SIGTERM, 2 failed to start or to continue; with --recover: 0 nothing is lost, 1 some data \
+is lost, 2 nothing could be read")]
 pub struct Args {
     #[command(flatten)]
     server: ServerArgs,
@@ -38,6 +43,11 @@ pub struct Args {
     controllers: bool,
     #[command(flatten)]
     provisioner: ProvisionerArgs,
+    /// Save what can be read of a damaged store in --data-dir, report it, and exit
+    ///
+    /// The damaged file is kept beside the new one. A store that is not damaged is not changed.
+    #[arg(long, requires = "data_dir")]
+    recover: bool,
     /// Disable Berth's extensions: validate exactly as kube-apiserver does
     #[arg(long)]
     strict_v1: bool,
@@ -48,6 +58,9 @@ pub struct Args {
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
+    if let Some(dir) = args.server.data_dir().filter(|_| args.recover) {
+        return recover(dir);
+    }
     let mut options = args.server.options(!args.strict_v1);
     let follows = args.admission.put_into(&mut options, !args.strict_v1)?;
     runtime::run(async |stop| {
@@ -72,4 +85,39 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         server.shutdown().await;
         ended.map(|()| ExitStatus::Success)
     })
+}
+
+fn recover(dir: &Path) -> Result<ExitStatus, CliError> {
+    let recovery = berth_apiserver::recover(dir).map_err(berth_apiserver::StartError::from)?;
+    let mut out = output::stdout();
+    let n_saved: usize = recovery.saved.values().sum();
+    match &recovery.damaged_file {
+        None => writeln!(out, "{}: not damaged, {n_saved} objects", dir.display())?,
+        Some(file) => {
+            writeln!(
+                out,
+                "{}: {n_saved} objects saved; the damaged file is {}",
+                dir.display(),
+                file.display()
+            )?;
+        }
+    }
+    for (resource, n_objects) in &recovery.saved {
+        writeln!(out, "  {n_objects} {resource}")?;
+    }
+    for lost in &recovery.lost {
+        match lost {
+            Lost::Bytes { from, to, why } => writeln!(out, "lost: bytes {from} to {to}: {why}")?,
+            Lost::Objects(n_objects) => {
+                writeln!(out, "lost: {n_objects} objects that had not changed recently")?
+            }
+            Lost::Changes { first, last } => writeln!(
+                out,
+                "lost: the changes with resource versions {first} to {last}: created objects are missing, updated objects have \
+                 an earlier state, deleted objects exist again"
+            )?,
+        }
+    }
+    out.flush()?;
+    Ok(if recovery.lost.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -1,7 +1,7 @@
 //! Arguments of the embedded API server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use berth_apiserver::ServerOptions;
 
@@ -25,6 +25,11 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// The directory with the state.
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
+
     /// Options of the server.
     pub fn options(&self, extensions: bool) -> ServerOptions {
         ServerOptions {

@@ -1,9 +1,15 @@
 //! The store as a whole, in memory and on disk.
 
+mod crash;
+mod damage;
+
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 
 use berth_schema::resource::PODS;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::*;
 
@@ -19,24 +25,46 @@ async fn write(store: &Store, change: Change, value: Value) -> Result<Arc<Object
     store.write(Write { resource: pods(), change, value }).await
 }
 
-/// A directory that the test removes.
-struct Dir(PathBuf);
+/// A file system that does not wait for the disk.
+#[derive(Debug)]
+struct Unsynced;
 
-impl Dir {
-    fn new() -> Dir {
-        let path = std::env::temp_dir().join(format!("berth-test-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::create_dir_all(&path).unwrap();
-        Dir(path)
+impl DiskIo for Unsynced {
+    fn sync(&self, _: &File) -> io::Result<()> {
+        Ok(())
     }
 
-    fn open(&self) -> Store {
-        Store::open(&self.0.join("store.redb"), 100, HistoryBounds::default()).unwrap()
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
     }
 }
 
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+fn options() -> StorageOptions {
+    StorageOptions { io: Arc::new(Unsynced), ..StorageOptions::default() }
+}
+
+/// A directory that the test removes.
+struct Dir(TempDir);
+
+impl Dir {
+    fn new() -> Dir {
+        Dir(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path().join("store.log")
+    }
+
+    fn try_open(&self) -> Result<Store, DiskError> {
+        Store::open(self.path(), 100, options())
+    }
+
+    fn open(&self) -> Store {
+        self.try_open().unwrap()
     }
 }
 
@@ -117,20 +145,57 @@ async fn objects_and_history_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn a_second_process_cannot_open_the_file() {
+async fn a_second_process_cannot_open_the_directory() {
     let dir = Dir::new();
     let store = dir.open();
-    let error = Store::open(&dir.0.join("store.redb"), 1, HistoryBounds::default()).unwrap_err();
+    let error = dir.try_open().unwrap_err();
     assert!(matches!(error, DiskError::InUse(_)), "{error}");
     assert!(error.to_string().contains("in use by another process"));
     store.close();
-    assert!(Store::open(&dir.0.join("store.redb"), 1, HistoryBounds::default()).is_ok());
+    assert!(dir.try_open().is_ok());
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_an_error() {
+async fn an_object_that_left_a_selection_before_a_restart_is_told_with_the_fields_it_had() {
     let dir = Dir::new();
-    std::fs::write(dir.0.join("store.redb"), "not a database").unwrap();
-    let error = Store::open(&dir.0.join("store.redb"), 1, HistoryBounds::default()).unwrap_err();
-    assert!(error.to_string().contains("store.redb"), "{error}");
+    let store = dir.open();
+    write(&store, Change::Create, pod("a", "m")).await.unwrap();
+    write(&store, Change::Update { expected: 101 }, pod("a", "n")).await.unwrap();
+    store.close();
+    let store = dir.open();
+    let (_, events) = store.events_for(pods(), &Filter::default(), 101, 9).unwrap();
+    let previous = events[0].previous.as_ref().unwrap();
+    assert_eq!((previous.revision, previous.value()["spec"]["nodeName"].as_str()), (101, Some("m")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_file_is_bounded_by_the_bytes_of_objects_and_recent_changes() {
+    let dir = Dir::new();
+    let options = StorageOptions { log_bytes: 100_000, ..options() };
+    let store = Store::open(dir.path(), 100, options.clone()).unwrap();
+    let large = |i: usize| {
+        let mut pod = pod("large", "");
+        pod["metadata"]["annotations"] = json!({"text": i.to_string().repeat(20_000 / i.to_string().len())});
+        pod
+    };
+    write(&store, Change::Create, pod("small", "")).await.unwrap();
+    let mut last = write(&store, Change::Create, large(0)).await.unwrap();
+    for i in 1..100 {
+        last = write(&store, Change::Update { expected: last.revision }, large(i)).await.unwrap();
+    }
+    let before = store.list(pods(), &Filter::default()).1;
+    store.close();
+    let length = std::fs::metadata(dir.file()).unwrap().len();
+    // A compaction runs beside the writes, which may go on for a while before it ends.
+    assert!(length < 1_000_000, "2 MB were written, the file has {length} bytes");
+
+    let store = Store::open(dir.path(), 1, options).unwrap();
+    let after = store.list(pods(), &Filter::default()).1;
+    assert_eq!(
+        after.iter().map(|o| o.bytes()).collect::<Vec<_>>(),
+        before.iter().map(|o| o.bytes()).collect::<Vec<_>>()
+    );
+    let (_, events) = store.events_for(pods(), &Filter::default(), last.revision - 3, 9).unwrap();
+    assert_eq!(events.iter().map(|e| e.object.revision).collect::<Vec<_>>(), [199, 200, 201]);
+    assert!(store.events_for(pods(), &Filter::default(), 101, 9).is_err());
 }

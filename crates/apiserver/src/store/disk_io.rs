@@ -1,0 +1,50 @@
+//! The changes that the store makes to files. Tests replace them to simulate failures.
+
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+/// The operations by which the store changes files; the default implementations do just that.
+pub trait DiskIo: Debug + Send + Sync {
+    /// Writes bytes at an offset.
+    ///
+    /// # Errors
+    /// Not all bytes were written.
+    fn write(&self, mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(bytes)
+    }
+
+    /// Makes the contents of a file durable.
+    ///
+    /// # Errors
+    /// The contents may be lost in a crash of the system.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    /// Cuts a file.
+    ///
+    /// # Errors
+    /// The file is as it was.
+    fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    /// Replaces a file with another one, durably.
+    ///
+    /// # Errors
+    /// Either file may be there after a crash of the system.
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)?;
+        // The new name is durable once its directory is.
+        to.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    }
+}
+
+/// The file system.
+#[derive(Debug)]
+pub struct FileSystem;
+
+impl DiskIo for FileSystem {}

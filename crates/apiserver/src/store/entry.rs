@@ -1,0 +1,123 @@
+//! Objects and their changes as records.
+
+use std::io;
+use std::sync::Arc;
+
+use berth_schema::resource::{RESOURCES, Resource, Storage};
+use serde::{Deserialize, Serialize};
+
+use super::Collections;
+use super::object::{EventType, Facts, Object};
+use super::record::{Kind, Record, write_record};
+
+/// A checked change that is to be stored.
+#[derive(Debug)]
+pub struct Decided {
+    /// The resource.
+    pub resource: &'static Resource,
+    /// What happened.
+    pub event_type: EventType,
+    /// The object after it.
+    pub object: Arc<Object>,
+    /// The object before it.
+    pub previous: Option<Arc<Object>>,
+}
+
+/// The first line of a record's text. The object's JSON follows.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    #[serde(rename = "r")]
+    resource: String,
+    /// The selector fields before the change; absent if there was no object.
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    previous: Option<Seen>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Seen {
+    /// Labels and selectable fields before the change, if the change modified them.
+    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
+    different: Option<(Labels, Fields)>,
+}
+
+type Labels = Vec<(Box<str>, Box<str>)>;
+type Fields = Vec<Box<str>>;
+
+/// Appends a change.
+///
+/// # Errors
+/// The object is too large.
+pub fn write_change(out: &mut Vec<u8>, change: &Decided) -> io::Result<()> {
+    let facts = &change.object.facts;
+    let previous = change.previous.as_ref().map(|previous| {
+        let before = &previous.facts;
+        let same = before.labels == facts.labels && before.fields == facts.fields;
+        Seen { different: (!same).then(|| (before.labels.to_vec(), before.fields.to_vec())) }
+    });
+    let kind = match change.event_type {
+        EventType::Added => Kind::Added,
+        EventType::Modified => Kind::Modified,
+        EventType::Deleted => Kind::Deleted,
+    };
+    write(out, kind, change.resource, previous, &change.object)
+}
+
+/// Appends an object that is not part of the history.
+///
+/// # Errors
+/// The object is too large.
+pub fn write_object(out: &mut Vec<u8>, resource: &Resource, object: &Object) -> io::Result<()> {
+    write(out, Kind::Object, resource, None, object)
+}
+
+fn write(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    resource: &Resource,
+    previous: Option<Seen>,
+    object: &Object,
+) -> io::Result<()> {
+    let header = serde_json::to_vec(&Header { resource: resource.group_resource(), previous })?;
+    write_record(out, kind, object.revision, &[&header, b"\n", object.json()])
+}
+
+/// Repeats what a record says.
+///
+/// # Errors
+/// Its text has no meaning.
+pub fn replay(record: &Record<'_>, collections: &Collections) -> Result<(), String> {
+    let line_end = record.text.iter().position(|byte| *byte == b'\n').ok_or("the record has no object")?;
+    let (header, json) = (&record.text[..line_end], &record.text[line_end + 1..]);
+    let header: Header = serde_json::from_slice(header).map_err(|error| error.to_string())?;
+    let resource = resource_named(&header.resource).ok_or_else(|| {
+        format!(
+            "this version of berth does not know the resource {:?}; use the version that wrote the file",
+            header.resource
+        )
+    })?;
+    let event_type = match record.kind {
+        Kind::Start => return Err("a second start".to_owned()),
+        Kind::Added => EventType::Added,
+        Kind::Object | Kind::Modified => EventType::Modified,
+        Kind::Deleted => EventType::Deleted,
+    };
+    let object = Object::decode(resource, json, record.revision, event_type).map_err(|e| e.to_string())?;
+    let object = Arc::new(object);
+    let mut collection = collections.lock(resource);
+    if record.kind == Kind::Object {
+        collection.restore(object);
+        return Ok(());
+    }
+    let before = header.previous.map(|seen| match seen.different {
+        None => object.facts.clone(),
+        Some((labels, fields)) => {
+            Facts { labels: labels.into(), fields: fields.into(), ..object.facts.clone() }
+        }
+    });
+    collection.replay(object, event_type, before);
+    Ok(())
+}
+
+fn resource_named(qualified: &str) -> Option<&'static Resource> {
+    RESOURCES.iter().copied().find(|r| r.storage == Storage::Own && r.group_resource() == qualified)
+}

@@ -1,0 +1,131 @@
+//! A new file of the store: for a new cluster, for compaction, and for what recovery saved. It replaces the file once it is
+//! complete and durable.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use berth_schema::resource::Resource;
+
+use super::disk_io::DiskIo;
+use super::entry::write_object;
+use super::object::Object;
+use super::record::{Defect, Kind, Mark, RECORDS_AT, Records, encode_head, write_record};
+
+/// Bytes that are written at once.
+const CHUNK: usize = 1 << 20;
+
+/// A file that is being written.
+pub struct NewFile {
+    io: Arc<dyn DiskIo>,
+    path: PathBuf,
+    file: File,
+    written: u64,
+    buffer: Vec<u8>,
+    /// Where the changes begin.
+    pub log_at: u64,
+}
+
+/// The name of an unfinished file beside the file that it will replace.
+pub fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("log.new")
+}
+
+impl NewFile {
+    /// Creates the file with objects that were last written up to `floor`, by version.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(
+        io: Arc<dyn DiskIo>,
+        path: &Path,
+        floor: u64,
+        objects: &[(&'static Resource, Arc<Object>)],
+    ) -> io::Result<NewFile> {
+        let path = unfinished(path);
+        let file = private_file(&path)?;
+        let mut new = NewFile { io, path, file, written: RECORDS_AT, buffer: Vec::new(), log_at: 0 };
+        let count = objects.len().to_string();
+        write_record(&mut new.buffer, Kind::Start, floor, &[count.as_bytes()])?;
+        for (resource, object) in objects {
+            write_object(&mut new.buffer, resource, object)?;
+            new.flush_above(CHUNK)?;
+        }
+        new.log_at = new.end();
+        Ok(new)
+    }
+
+    /// Copies records.
+    ///
+    /// # Errors
+    /// A record cannot be read, or the file cannot be written.
+    pub fn copy(&mut self, mut records: Records) -> io::Result<()> {
+        loop {
+            let at = records.offset();
+            match records.next() {
+                Ok(Some(record)) => self.buffer.extend_from_slice(record.bytes),
+                Ok(None) => return Ok(()),
+                Err(Defect::Io(error)) => return Err(error),
+                Err(defect) => return Err(io::Error::other(format!("damaged at byte {at}: {defect}"))),
+            }
+            self.flush_above(CHUNK)?;
+        }
+    }
+
+    /// Its length.
+    pub fn end(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Makes the file durable, and puts it in the place of another.
+    ///
+    /// # Errors
+    /// The first error leaves the other file; the second one leaves either.
+    pub fn publish(mut self, path: &Path, revision: u64) -> Result<File, PublishError> {
+        let end = self.end();
+        let finish = |new: &mut NewFile| {
+            new.flush_above(0)?;
+            new.io.write(&new.file, &encode_head(Mark { end, revision }), 0)?;
+            new.io.sync(&new.file)
+        };
+        finish(&mut self).map_err(PublishError::Unfinished)?;
+        self.io.replace(&self.path, path).map_err(PublishError::Either)?;
+        Ok(self.file)
+    }
+
+    fn flush_above(&mut self, bytes: usize) -> io::Result<()> {
+        if self.buffer.len() > bytes {
+            self.io.write(&self.file, &self.buffer, self.written)?;
+            self.written += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Why a new file is not in its place.
+#[derive(Debug)]
+pub enum PublishError {
+    /// The new file is not complete, and the previous one is in its place.
+    Unfinished(io::Error),
+    /// Which file is in its place is unknown.
+    Either(io::Error),
+}
+
+impl From<PublishError> for io::Error {
+    fn from(error: PublishError) -> io::Error {
+        match error {
+            PublishError::Unfinished(error) | PublishError::Either(error) => error,
+        }
+    }
+}
+
+/// Creates an empty file that only its owner can read.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
