@@ -28,7 +28,7 @@ pub struct StorageOptions {
     /// Writes the files.
     pub io: Arc<dyn DiskIo>,
     /// Bytes of recent changes that survive compaction, so that watches can resume after a restart. The file has up to
-    /// twice this size and twice the size of the objects.
+    /// twice this size and twice the size of the objects, and up to four times during a compaction.
     pub log_bytes: u64,
     /// Limits of the history in memory.
     pub history: HistoryBounds,
@@ -332,7 +332,9 @@ impl Disk {
     /// # Errors
     /// The contents of the directory are unknown; the store cannot be written anymore.
     pub fn maintain(&mut self, collections: &Collections) -> io::Result<()> {
-        match self.compaction.take_if(|running| running.is_finished()) {
+        // Writes wait for a compaction that is slower than they are.
+        let is_too_large = self.end >= 2 * self.compact_at;
+        match self.compaction.take_if(|running| is_too_large || running.is_finished()) {
             Some(finished) => self.finish_compaction(finished),
             None if self.compaction.is_none() && self.end >= self.compact_at => {
                 let source = Source {

@@ -21,9 +21,18 @@ struct Stopping {
     stopped: bool,
     /// How many files took the place of another.
     n_replaced: usize,
-    /// By inode, what was there before the writes that have not been synced: offset, bytes, and the file's length.
-    unsynced: HashMap<u64, Vec<(File, u64, Vec<u8>, u64)>>,
+    /// By inode, the writes that have not been synced.
+    unsynced: HashMap<u64, Vec<Unsure>>,
     random: fastrand::Rng,
+}
+
+/// What was there before a write.
+#[derive(Debug)]
+struct Unsure {
+    file: File,
+    offset: u64,
+    before: Vec<u8>,
+    length: u64,
 }
 
 impl StoppingDisk {
@@ -42,7 +51,7 @@ impl StoppingDisk {
     fn lose_unsynced(&self) {
         let state = &mut *self.state.lock().unwrap();
         for (_, writes) in state.unsynced.drain() {
-            for (file, offset, before, length) in writes.into_iter().rev() {
+            for Unsure { file, offset, before, length } in writes.into_iter().rev() {
                 for (i, sector) in before.chunks(512).enumerate() {
                     if state.random.bool() {
                         FileSystem.write(&file, sector, offset + 512 * i as u64).unwrap();
@@ -65,7 +74,7 @@ impl DiskIo for StoppingDisk {
             let metadata = file.metadata()?;
             let mut before = vec![0; n];
             let _ = file.read_at(&mut before, offset)?;
-            let write = (file.try_clone()?, offset, before, metadata.len());
+            let write = Unsure { file: file.try_clone()?, offset, before, length: metadata.len() };
             state.unsynced.entry(metadata.ino()).or_default().push(write);
         }
         FileSystem.write(file, &bytes[..n], offset)?;
