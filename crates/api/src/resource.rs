@@ -26,6 +26,10 @@ const fn cluster_scoped(resource: Resource) -> Resource {
     Resource { namespaced: false, ..resource }
 }
 
+const fn version(version: &'static str, resource: Resource) -> Resource {
+    Resource { version, ..resource }
+}
+
 macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
         $($(#[$doc])* pub const $name: Resource = $resource;)*
@@ -38,16 +42,24 @@ macro_rules! resources {
 const REGISTRATION: &str = "admissionregistration.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 resources! {
     /// `v1` Binding.
     BINDINGS = resource("", "Binding", "bindings");
+    /// `v1` ComponentStatus.
+    COMPONENT_STATUSES = cluster_scoped(resource("", "ComponentStatus", "componentstatuses"));
     /// `v1` ConfigMap.
     CONFIG_MAPS = resource("", "ConfigMap", "configmaps");
+    /// `v1` Endpoints.
+    ENDPOINTS = resource("", "Endpoints", "endpoints");
     /// `v1` Event.
     EVENTS = resource("", "Event", "events");
+    /// `v1` LimitRange.
+    LIMIT_RANGES = resource("", "LimitRange", "limitranges");
     /// `v1` Namespace.
     NAMESPACES = cluster_scoped(resource("", "Namespace", "namespaces"));
     /// `v1` Node.
@@ -58,20 +70,50 @@ resources! {
     PERSISTENT_VOLUMES = cluster_scoped(resource("", "PersistentVolume", "persistentvolumes"));
     /// `v1` Pod.
     PODS = resource("", "Pod", "pods");
+    /// `v1` PodTemplate.
+    POD_TEMPLATES = resource("", "PodTemplate", "podtemplates");
     /// `v1` ReplicationController.
     REPLICATION_CONTROLLERS = resource("", "ReplicationController", "replicationcontrollers");
+    /// `v1` ResourceQuota.
+    RESOURCE_QUOTAS = resource("", "ResourceQuota", "resourcequotas");
     /// `v1` Secret.
     SECRETS = resource("", "Secret", "secrets");
     /// `v1` ServiceAccount.
     SERVICE_ACCOUNTS = resource("", "ServiceAccount", "serviceaccounts");
     /// `v1` Service.
     SERVICES = resource("", "Service", "services");
+    /// `admissionregistration.k8s.io/v1` MutatingAdmissionPolicy.
+    MUTATING_ADMISSION_POLICIES =
+        cluster_scoped(resource(REGISTRATION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies"));
+    /// `admissionregistration.k8s.io/v1` MutatingAdmissionPolicyBinding.
+    MUTATING_ADMISSION_POLICY_BINDINGS = cluster_scoped(resource(
+        REGISTRATION,
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+    ));
     /// `admissionregistration.k8s.io/v1` MutatingWebhookConfiguration.
     MUTATING_WEBHOOK_CONFIGURATIONS =
         cluster_scoped(resource(REGISTRATION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"));
+    /// `admissionregistration.k8s.io/v1` ValidatingAdmissionPolicy.
+    VALIDATING_ADMISSION_POLICIES =
+        cluster_scoped(resource(REGISTRATION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies"));
+    /// `admissionregistration.k8s.io/v1` ValidatingAdmissionPolicyBinding.
+    VALIDATING_ADMISSION_POLICY_BINDINGS = cluster_scoped(resource(
+        REGISTRATION,
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+    ));
     /// `admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration.
     VALIDATING_WEBHOOK_CONFIGURATIONS =
         cluster_scoped(resource(REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"));
+    /// `apiextensions.k8s.io/v1` CustomResourceDefinition.
+    CUSTOM_RESOURCE_DEFINITIONS = cluster_scoped(resource(
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    ));
+    /// `apiregistration.k8s.io/v1` APIService.
+    API_SERVICES = cluster_scoped(resource("apiregistration.k8s.io", "APIService", "apiservices"));
     /// `apps/v1` ControllerRevision.
     CONTROLLER_REVISIONS = resource("apps", "ControllerRevision", "controllerrevisions");
     /// `apps/v1` DaemonSet.
@@ -98,14 +140,48 @@ resources! {
     /// `authorization.k8s.io/v1` SubjectAccessReview.
     SUBJECT_ACCESS_REVIEWS =
         cluster_scoped(resource(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"));
+    /// `autoscaling/v2` HorizontalPodAutoscaler.
+    HORIZONTAL_POD_AUTOSCALERS =
+        version("v2", resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"));
+    /// `autoscaling/v1` HorizontalPodAutoscaler.
+    HORIZONTAL_POD_AUTOSCALERS_V1 =
+        resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
     /// `batch/v1` CronJob.
     CRON_JOBS = resource("batch", "CronJob", "cronjobs");
     /// `batch/v1` Job.
     JOBS = resource("batch", "Job", "jobs");
+    /// `certificates.k8s.io/v1` CertificateSigningRequest.
+    CERTIFICATE_SIGNING_REQUESTS = cluster_scoped(resource(
+        "certificates.k8s.io",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+    ));
     /// `coordination.k8s.io/v1` Lease.
     LEASES = resource("coordination.k8s.io", "Lease", "leases");
+    /// `discovery.k8s.io/v1` EndpointSlice.
+    ENDPOINT_SLICES = resource("discovery.k8s.io", "EndpointSlice", "endpointslices");
     /// `events.k8s.io/v1` Event.
     NEW_EVENTS = resource("events.k8s.io", "Event", "events");
+    /// `flowcontrol.apiserver.k8s.io/v1` FlowSchema.
+    FLOW_SCHEMAS = cluster_scoped(resource(FLOW_CONTROL, "FlowSchema", "flowschemas"));
+    /// `flowcontrol.apiserver.k8s.io/v1` PriorityLevelConfiguration.
+    PRIORITY_LEVEL_CONFIGURATIONS = cluster_scoped(resource(
+        FLOW_CONTROL,
+        "PriorityLevelConfiguration",
+        "prioritylevelconfigurations",
+    ));
+    /// `networking.k8s.io/v1` IngressClass.
+    INGRESS_CLASSES = cluster_scoped(resource(NETWORKING, "IngressClass", "ingressclasses"));
+    /// `networking.k8s.io/v1` Ingress.
+    INGRESSES = resource(NETWORKING, "Ingress", "ingresses");
+    /// `networking.k8s.io/v1` IPAddress.
+    IP_ADDRESSES = cluster_scoped(resource(NETWORKING, "IPAddress", "ipaddresses"));
+    /// `networking.k8s.io/v1` NetworkPolicy.
+    NETWORK_POLICIES = resource(NETWORKING, "NetworkPolicy", "networkpolicies");
+    /// `networking.k8s.io/v1` ServiceCIDR.
+    SERVICE_CIDRS = cluster_scoped(resource(NETWORKING, "ServiceCIDR", "servicecidrs"));
+    /// `node.k8s.io/v1` RuntimeClass.
+    RUNTIME_CLASSES = cluster_scoped(resource("node.k8s.io", "RuntimeClass", "runtimeclasses"));
     /// `policy/v1` PodDisruptionBudget.
     POD_DISRUPTION_BUDGETS = resource("policy", "PodDisruptionBudget", "poddisruptionbudgets");
     /// `rbac.authorization.k8s.io/v1` ClusterRoleBinding.
@@ -118,6 +194,13 @@ resources! {
     ROLES = resource(RBAC, "Role", "roles");
     /// `resource.k8s.io/v1` DeviceClass.
     DEVICE_CLASSES = cluster_scoped(resource("resource.k8s.io", "DeviceClass", "deviceclasses"));
+    /// `resource.k8s.io/v1` ResourceClaim.
+    RESOURCE_CLAIMS = resource("resource.k8s.io", "ResourceClaim", "resourceclaims");
+    /// `resource.k8s.io/v1` ResourceClaimTemplate.
+    RESOURCE_CLAIM_TEMPLATES =
+        resource("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates");
+    /// `resource.k8s.io/v1` ResourceSlice.
+    RESOURCE_SLICES = cluster_scoped(resource("resource.k8s.io", "ResourceSlice", "resourceslices"));
     /// `scheduling.k8s.io/v1` PriorityClass.
     PRIORITY_CLASSES = cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses"));
     /// `storage.k8s.io/v1` CSIDriver.
@@ -130,6 +213,9 @@ resources! {
     STORAGE_CLASSES = cluster_scoped(resource(STORAGE, "StorageClass", "storageclasses"));
     /// `storage.k8s.io/v1` VolumeAttachment.
     VOLUME_ATTACHMENTS = cluster_scoped(resource(STORAGE, "VolumeAttachment", "volumeattachments"));
+    /// `storage.k8s.io/v1` VolumeAttributesClass.
+    VOLUME_ATTRIBUTES_CLASSES =
+        cluster_scoped(resource(STORAGE, "VolumeAttributesClass", "volumeattributesclasses"));
 }
 
 /// The characters that RFC 3986 leaves as they are, and `:`, which is valid in segments and queries.
@@ -222,7 +308,9 @@ mod tests {
     #[test]
     fn no_two_resources_are_one() {
         for (i, a) in RESOURCES.iter().enumerate() {
-            let same = |b: &Resource| b.group == a.group && (b.kind == a.kind || b.plural == a.plural);
+            let same = |b: &Resource| {
+                b.group == a.group && b.version == a.version && (b.kind == a.kind || b.plural == a.plural)
+            };
             assert_eq!(RESOURCES.iter().position(same), Some(i), "{a:?}");
         }
     }

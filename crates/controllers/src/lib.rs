@@ -66,7 +66,7 @@ use crate::view::{
 };
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 11] = [
+static ONLY_OWNED: [&Resource; 22] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::SERVICES,
@@ -78,6 +78,17 @@ static ONLY_OWNED: [&Resource; 11] = [
     &resource::VOLUME_ATTACHMENTS,
     &resource::MUTATING_WEBHOOK_CONFIGURATIONS,
     &resource::VALIDATING_WEBHOOK_CONFIGURATIONS,
+    &resource::API_SERVICES,
+    &resource::CERTIFICATE_SIGNING_REQUESTS,
+    &resource::ENDPOINTS,
+    &resource::ENDPOINT_SLICES,
+    &resource::HORIZONTAL_POD_AUTOSCALERS,
+    &resource::INGRESSES,
+    &resource::NETWORK_POLICIES,
+    &resource::POD_TEMPLATES,
+    &resource::RESOURCE_CLAIMS,
+    &resource::RESOURCE_CLAIM_TEMPLATES,
+    &resource::RESOURCE_SLICES,
 ];
 
 /// Runs all controllers until `stop`.

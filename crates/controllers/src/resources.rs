@@ -1,13 +1,13 @@
 //! The resources that the garbage collector and the namespace controller delete.
 
 use berth_api::resource::{
-    BINDINGS, CRON_JOBS, LOCAL_SUBJECT_ACCESS_REVIEWS, NEW_EVENTS, RESOURCES, Resource,
-    SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS, SELF_SUBJECT_RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS,
-    TOKEN_REVIEWS, group_of,
+    BINDINGS, COMPONENT_STATUSES, HORIZONTAL_POD_AUTOSCALERS_V1, LOCAL_SUBJECT_ACCESS_REVIEWS, NEW_EVENTS,
+    RESOURCES, Resource, SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS, SELF_SUBJECT_RULES_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, group_of,
 };
 
-/// Requests without stored objects, a second form of events, and what the embedded API server does not serve.
-const EXCLUDED: [Resource; 9] = [
+/// Requests without stored objects, second forms of stored objects, and what cannot be watched or deleted.
+const EXCLUDED: [Resource; 10] = [
     BINDINGS,
     SELF_SUBJECT_REVIEWS,
     TOKEN_REVIEWS,
@@ -15,7 +15,8 @@ const EXCLUDED: [Resource; 9] = [
     SELF_SUBJECT_ACCESS_REVIEWS,
     SELF_SUBJECT_RULES_REVIEWS,
     SUBJECT_ACCESS_REVIEWS,
-    CRON_JOBS,
+    COMPONENT_STATUSES,
+    HORIZONTAL_POD_AUTOSCALERS_V1,
     NEW_EVENTS,
 ];
 
@@ -32,14 +33,15 @@ pub(crate) fn owner_resource(api_version: &str, kind: &str) -> Option<&'static R
 #[cfg(test)]
 mod tests {
     use berth_api::resource::DEPLOYMENTS;
-    use berth_schema::resource::{RESOURCES as SERVED, Storage};
+    use berth_schema::resource::{RESOURCES as SERVED, Resource, Storage};
 
     use super::*;
 
     #[test]
     fn every_stored_resource_is_known() {
         let paths = |resources: Vec<String>| std::collections::BTreeSet::from_iter(resources);
-        let served = SERVED.iter().filter(|resource| resource.storage == Storage::Own);
+        let is_stored = |r: &&&Resource| r.storage == Storage::Own && r.verbs.contains(&"watch");
+        let served = SERVED.iter().filter(is_stored);
         let served = served.map(|r| format!("{}/{} {} {}", r.api_version(), r.plural, r.kind, r.namespaced));
         let known = stored().map(|r| format!("{}/{} {} {}", r.api_version(), r.plural, r.kind, r.namespaced));
         assert_eq!(paths(known.collect()), paths(served.collect()));

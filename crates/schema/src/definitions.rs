@@ -6,11 +6,14 @@ use k8s_openapi::Resource;
 use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps,
     authentication::v1 as authentication, authorization::v1 as authorization, autoscaling::v1 as autoscaling,
-    batch::v1 as batch, coordination::v1 as coordination, core::v1 as core, events::v1 as events,
-    policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
-    storage::v1 as storage,
+    autoscaling::v2 as autoscaling_v2, batch::v1 as batch, certificates::v1 as certificates,
+    coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
+    flowcontrol::v1 as flowcontrol, networking::v1 as networking, node::v1 as node, policy::v1 as policy,
+    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling, storage::v1 as storage,
 };
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -48,19 +51,30 @@ const fn kind<T: Resource + JsonSchema>() -> Kind {
 
 pub(super) static KINDS: &[Kind] = &[
     kind::<core::Binding>(),
+    kind::<core::ComponentStatus>(),
     kind::<core::ConfigMap>(),
+    kind::<core::Endpoints>(),
     kind::<core::Event>(),
+    kind::<core::LimitRange>(),
     kind::<core::Namespace>(),
     kind::<core::Node>(),
     kind::<core::PersistentVolume>(),
     kind::<core::PersistentVolumeClaim>(),
     kind::<core::Pod>(),
+    kind::<core::PodTemplate>(),
     kind::<core::ReplicationController>(),
+    kind::<core::ResourceQuota>(),
     kind::<core::Secret>(),
     kind::<core::Service>(),
     kind::<core::ServiceAccount>(),
+    kind::<admissionregistration::MutatingAdmissionPolicy>(),
+    kind::<admissionregistration::MutatingAdmissionPolicyBinding>(),
     kind::<admissionregistration::MutatingWebhookConfiguration>(),
+    kind::<admissionregistration::ValidatingAdmissionPolicy>(),
+    kind::<admissionregistration::ValidatingAdmissionPolicyBinding>(),
     kind::<admissionregistration::ValidatingWebhookConfiguration>(),
+    kind::<apiextensions::CustomResourceDefinition>(),
+    kind::<apiregistration::APIService>(),
     kind::<apps::ControllerRevision>(),
     kind::<apps::DaemonSet>(),
     kind::<apps::Deployment>(),
@@ -74,9 +88,22 @@ pub(super) static KINDS: &[Kind] = &[
     kind::<authorization::SelfSubjectRulesReview>(),
     kind::<authorization::SubjectAccessReview>(),
     kind::<autoscaling::Scale>(),
+    kind::<autoscaling::HorizontalPodAutoscaler>(),
+    kind::<autoscaling_v2::HorizontalPodAutoscaler>(),
+    kind::<batch::CronJob>(),
     kind::<batch::Job>(),
+    kind::<certificates::CertificateSigningRequest>(),
     kind::<coordination::Lease>(),
+    kind::<discovery::EndpointSlice>(),
     kind::<events::Event>(),
+    kind::<flowcontrol::FlowSchema>(),
+    kind::<flowcontrol::PriorityLevelConfiguration>(),
+    kind::<networking::IPAddress>(),
+    kind::<networking::Ingress>(),
+    kind::<networking::IngressClass>(),
+    kind::<networking::NetworkPolicy>(),
+    kind::<networking::ServiceCIDR>(),
+    kind::<node::RuntimeClass>(),
     kind::<policy::Eviction>(),
     kind::<policy::PodDisruptionBudget>(),
     kind::<rbac::ClusterRole>(),
@@ -84,12 +111,16 @@ pub(super) static KINDS: &[Kind] = &[
     kind::<rbac::Role>(),
     kind::<rbac::RoleBinding>(),
     kind::<resource::DeviceClass>(),
+    kind::<resource::ResourceClaim>(),
+    kind::<resource::ResourceClaimTemplate>(),
+    kind::<resource::ResourceSlice>(),
     kind::<scheduling::PriorityClass>(),
     kind::<storage::CSIDriver>(),
     kind::<storage::CSINode>(),
     kind::<storage::CSIStorageCapacity>(),
     kind::<storage::StorageClass>(),
     kind::<storage::VolumeAttachment>(),
+    kind::<storage::VolumeAttributesClass>(),
 ];
 
 /// The definitions of the chosen kinds and of all that they refer to, by name. `common` adds what every

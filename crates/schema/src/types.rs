@@ -73,6 +73,8 @@ pub struct Field {
     ty: TypeId,
     /// How a strategic merge patch merges it.
     pub patch: Patch,
+    /// Whether the schema requires it.
+    pub required: bool,
 }
 
 /// How a strategic merge patch merges a field: `x-kubernetes-patch-strategy` and `-merge-key`.
@@ -80,6 +82,8 @@ pub struct Field {
 pub struct Patch {
     /// A list is merged, not replaced.
     pub merge: bool,
+    /// An object is replaced, not merged.
+    pub replace: bool,
     /// The fields a patch names in `$retainKeys` are the only ones kept.
     pub retain_keys: bool,
     /// The field that identifies the items of a merged list of objects.
@@ -206,6 +210,11 @@ impl Builder<'_> {
     /// The type of a definition. Its place is taken before its fields are looked at: types refer to
     /// themselves.
     fn definition(&mut self, name: &str) -> TypeId {
+        // A structural schema has no list of schemas.
+        let name = match name.strip_suffix("JSONSchemaPropsOrArray") {
+            Some(_) => name.trim_end_matches("OrArray"),
+            None => name,
+        };
         if let Some(&id) = self.by_name.get(name) {
             return id;
         }
@@ -262,12 +271,12 @@ impl Builder<'_> {
             }
             Some("object") => {
                 if let Some(properties) = schema["properties"].as_object() {
-                    let fields = properties
-                        .iter()
-                        .map(|(field, schema)| {
-                            (field.clone(), Field { ty: self.of(schema), patch: patch_of(schema) })
-                        })
-                        .collect();
+                    let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+                    let field = |(name, schema): (&String, &Value)| {
+                        let required = required.iter().any(|required| required == name);
+                        (name.clone(), Field { ty: self.of(schema), patch: patch_of(schema), required })
+                    };
+                    let fields = properties.iter().map(field).collect();
                     Type::Struct(Struct { name: name.to_owned(), fields, atomic })
                 } else if schema["additionalProperties"].is_object() {
                     Type::Map { values: self.of(&schema["additionalProperties"]), atomic }
@@ -303,6 +312,7 @@ fn patch_of(schema: &Value) -> Patch {
     let strategies = schema["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
     Patch {
         merge: strategies.split(',').any(|s| s == "merge"),
+        replace: strategies == "replace",
         retain_keys: strategies.split(',').any(|s| s == "retainKeys"),
         merge_key: schema["x-kubernetes-patch-merge-key"].as_str().map(Box::from),
     }

@@ -20,7 +20,8 @@ fn plain_discovery_lists_every_resource() {
     for group in groups["groups"].as_array().expect("groups") {
         let name = group["name"].as_str().expect("named");
         assert_eq!(get(&format!("/apis/{name}"), None).expect("group").1["kind"], "APIGroup");
-        lists.push(format!("/apis/{}", group["preferredVersion"]["groupVersion"].as_str().expect("version")));
+        let versions = group["versions"].as_array().expect("versions").iter();
+        lists.extend(versions.map(|v| format!("/apis/{}", v["groupVersion"].as_str().expect("version"))));
     }
     let mut seen = 0;
     for path in lists {

@@ -1,9 +1,13 @@
-//! Events have two forms, `v1` and `events.k8s.io/v1`, and are stored as the first.
+//! Objects with several forms. Events have two, `v1` and `events.k8s.io/v1`, and are stored as the first;
+//! HorizontalPodAutoscalers two versions, stored as the second.
 
-use berth_schema::resource::{EVENTS, NEW_EVENTS, Resource, Storage};
+use berth_schema::resource::{
+    EVENTS, HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, Resource, Storage,
+};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::autoscaler::{to_v1, to_v2};
 use crate::store::Object;
 use crate::webhook::{Conversion, Form};
 
@@ -34,26 +38,29 @@ pub fn shown(resource: &Resource, object: &Object) -> Bytes {
 
 /// An object in the resource's served form.
 pub fn shown_value(resource: &Resource, value: Value) -> Value {
-    if is_stored_form(resource) {
-        value
-    } else {
-        renamed(value, resource.api_version(), |(old, new)| (old, new))
+    match conversion(resource) {
+        Some(conversion) => (conversion.shown)(value),
+        None => value,
     }
 }
 
 /// An object in its stored form.
-pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
-    match resource.stored() {
-        Some(stored) if !is_stored_form(resource) => {
-            renamed(value, stored.api_version(), |(old, new)| (new, old))
-        }
-        _ => value,
+pub fn stored_value(resource: &Resource, value: Value) -> Value {
+    match conversion(resource) {
+        Some(conversion) => (conversion.stored)(value),
+        None => value,
     }
 }
 
 /// Conversion of a resource's objects into the stored form; `None` if the forms are the same.
 pub fn conversion(resource: &Resource) -> Option<Conversion> {
-    (!is_stored_form(resource)).then_some(CONVERSION)
+    if *resource == NEW_EVENTS {
+        Some(CONVERSION)
+    } else if *resource == HORIZONTAL_POD_AUTOSCALERS_V1 {
+        Some(AUTOSCALER_CONVERSION)
+    } else {
+        None
+    }
 }
 
 /// The other forms in which a resource's objects are served.
@@ -64,10 +71,24 @@ pub fn equivalents(resource: &Resource) -> &'static [Form] {
         kind: ("events.k8s.io", "v1", "Event"),
         conversion: Some(CONVERSION),
     };
+    const AUTOSCALER_V1: Form = Form {
+        resource: ("autoscaling", "v1", "horizontalpodautoscalers"),
+        kind: ("autoscaling", "v1", "HorizontalPodAutoscaler"),
+        conversion: Some(AUTOSCALER_CONVERSION),
+    };
+    const AUTOSCALER_V2: Form = Form {
+        resource: ("autoscaling", "v2", "horizontalpodautoscalers"),
+        kind: ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+        conversion: None,
+    };
     if *resource == EVENTS {
         &[NEW]
     } else if *resource == NEW_EVENTS {
         &[OLD]
+    } else if *resource == HORIZONTAL_POD_AUTOSCALERS {
+        &[AUTOSCALER_V1]
+    } else if *resource == HORIZONTAL_POD_AUTOSCALERS_V1 {
+        &[AUTOSCALER_V2]
     } else {
         &[]
     }
@@ -77,6 +98,7 @@ const CONVERSION: Conversion = Conversion {
     shown: |value| renamed(value, "events.k8s.io/v1".to_owned(), |(old, new)| (old, new)),
     stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
 };
+const AUTOSCALER_CONVERSION: Conversion = Conversion { shown: to_v1, stored: to_v2 };
 
 type Names = (&'static str, &'static str);
 

@@ -95,7 +95,7 @@ fn manager(request: &ApiRequest) -> Result<String, Box<Status>> {
 /// Top-level fields that a request does not change.
 fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     match subresource {
-        "status" => &["spec"],
+        "status" | "approval" => &["spec"],
         _ if resource.has_status() => &["status"],
         _ => &[],
     }

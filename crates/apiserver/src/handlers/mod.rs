@@ -1,6 +1,7 @@
 //! Request handlers, by verb and subresource.
 
 mod admission;
+mod autoscaler;
 mod binding;
 mod convert;
 mod delete;
@@ -49,7 +50,9 @@ pub async fn handle(shared: &Arc<Shared>, request: ApiRequest) -> Result<Reply, 
         (Verb::Get, "pods", "log") => log::log(shared, &request),
         (Verb::Get, _, "scale") => scale::get(shared, &request),
         (Verb::Update | Verb::Patch, _, "scale") => scale::change(shared, &request).await,
-        (Verb::Get, _, "" | "status" | "ephemeralcontainers" | "resize") => get(shared, &request),
+        (Verb::Get, _, "" | "approval" | "status" | "ephemeralcontainers" | "resize") => {
+            get(shared, &request)
+        }
         (Verb::List, ..) => list::list(shared, &request),
         (Verb::Create, _, "") => write::create(shared, &request).await,
         (Verb::Update | Verb::Patch, ..) => write::change(shared, &request).await,

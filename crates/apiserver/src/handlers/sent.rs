@@ -1,7 +1,8 @@
 //! Request bodies: parses objects and patches, and checks them against the path.
 
 use berth_schema::patch;
-use berth_schema::{protobuf, type_of};
+use berth_schema::protobuf::{self, ProtobufError};
+use berth_schema::type_of;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
@@ -59,8 +60,11 @@ pub fn parse_strictly(headers: &HeaderMap, body: &Bytes) -> Result<Parsed, Box<S
             Status::bad_request(format!("the object provided is not valid JSON: {error}"))
         })?,
         "application/yaml" => plain(parse_yaml(body)?),
-        PROTOBUF => plain(protobuf::decode(body).map_err(|error| {
-            Status::bad_request(format!("the object provided is not valid protobuf: {error}"))
+        PROTOBUF => plain(protobuf::decode(body).map_err(|error| match error {
+            ProtobufError::UnknownKind { .. } => {
+                unsupported_media_type(&["application/json", "application/yaml"])
+            }
+            _ => Status::bad_request(format!("the object provided is not valid protobuf: {error}")),
         })?),
         _ => return Err(unsupported_media_type(&["application/json", "application/yaml", PROTOBUF])),
     };

@@ -11,7 +11,7 @@ use super::{Context, Strategy};
 use crate::server::status::Status;
 
 /// The resources whose `metadata.generation` counts changes of the spec.
-static WITH_GENERATION: [&Resource; 10] = [
+static WITH_GENERATION: [&Resource; 21] = [
     &PODS,
     &REPLICATION_CONTROLLERS,
     &DAEMON_SETS,
@@ -22,6 +22,17 @@ static WITH_GENERATION: [&Resource; 10] = [
     &POD_DISRUPTION_BUDGETS,
     &MUTATING_WEBHOOK_CONFIGURATIONS,
     &VALIDATING_WEBHOOK_CONFIGURATIONS,
+    &CRON_JOBS,
+    &CUSTOM_RESOURCE_DEFINITIONS,
+    &ENDPOINT_SLICES,
+    &FLOW_SCHEMAS,
+    &INGRESSES,
+    &INGRESS_CLASSES,
+    &MUTATING_ADMISSION_POLICIES,
+    &NETWORK_POLICIES,
+    &PRIORITY_LEVEL_CONFIGURATIONS,
+    &RESOURCE_SLICES,
+    &VALIDATING_ADMISSION_POLICIES,
 ];
 /// Characters of generated names: no vowels and no easily confused characters.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -118,6 +129,12 @@ pub fn keep_fixed(
         take(&mut kept, new, "status");
         for field in ["managedFields", "labels", "annotations"] {
             take(&mut kept["metadata"], &new["metadata"], field);
+        }
+        *new = kept;
+    } else if subresource == "approval" {
+        let mut kept = old.clone();
+        if let Some(status) = new.get("status") {
+            kept["status"]["conditions"] = status["conditions"].clone();
         }
         *new = kept;
     } else if subresource == "finalize" {

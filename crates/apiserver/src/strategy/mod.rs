@@ -206,7 +206,7 @@ pub fn admit_update(
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
     match subresource {
-        "status" | "finalize" | "ephemeralcontainers" => {}
+        "status" | "approval" | "finalize" | "ephemeralcontainers" => {}
         "resize" => strategy.validate_resize(new, old, &mut causes),
         _ => {
             strategy.validate(context, new, &mut causes);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::row::Row;
-use super::{config, event, node, pod, rbac, service, storage, workload};
+use super::{autoscaler, config, event, extension, network, node, pod, rbac, service, storage, workload};
 
 /// A column of a table.
 #[derive(Debug)]
@@ -74,14 +74,18 @@ static ANY: Printer =
 /// How the objects of a kind are shown.
 pub(super) fn printer(group: &str, kind: &str) -> &'static Printer {
     match (group, kind) {
+        ("", "ComponentStatus") => &config::COMPONENT_STATUS,
         ("", "ConfigMap") => &config::CONFIG_MAP,
+        ("", "Endpoints") => &network::ENDPOINTS,
         ("" | "events.k8s.io", "Event") => &event::EVENT,
         ("", "Namespace") => &config::NAMESPACE,
         ("", "Node") => &node::NODE,
         ("", "PersistentVolume") => &storage::PERSISTENT_VOLUME,
         ("", "PersistentVolumeClaim") => &storage::PERSISTENT_VOLUME_CLAIM,
         ("", "Pod") => &pod::POD,
+        ("", "PodTemplate") => &workload::POD_TEMPLATE,
         ("", "ReplicationController") => &workload::REPLICATION_CONTROLLER,
+        ("", "ResourceQuota") => &config::RESOURCE_QUOTA,
         ("", "Secret") => &config::SECRET,
         ("", "Service") => &service::SERVICE,
         ("", "ServiceAccount") => &config::SERVICE_ACCOUNT,
@@ -89,22 +93,48 @@ pub(super) fn printer(group: &str, kind: &str) -> &'static Printer {
             "admissionregistration.k8s.io",
             "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
         ) => &config::WEBHOOK_CONFIGURATION,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            &extension::VALIDATING_ADMISSION_POLICY
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => &extension::MUTATING_ADMISSION_POLICY,
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding",
+        ) => &extension::ADMISSION_POLICY_BINDING,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => &extension::CUSTOM_RESOURCE_DEFINITION,
+        ("apiregistration.k8s.io", "APIService") => &extension::API_SERVICE,
         ("apps", "ControllerRevision") => &workload::CONTROLLER_REVISION,
         ("apps", "DaemonSet") => &workload::DAEMON_SET,
         ("apps", "Deployment") => &workload::DEPLOYMENT,
         ("apps", "ReplicaSet") => &workload::REPLICA_SET,
         ("apps", "StatefulSet") => &workload::STATEFUL_SET,
         ("autoscaling", "Scale") => &workload::SCALE,
+        ("autoscaling", "HorizontalPodAutoscaler") => &autoscaler::HORIZONTAL_POD_AUTOSCALER,
+        ("batch", "CronJob") => &workload::CRON_JOB,
         ("batch", "Job") => &workload::JOB,
+        ("certificates.k8s.io", "CertificateSigningRequest") => &extension::CERTIFICATE_SIGNING_REQUEST,
         ("coordination.k8s.io", "Lease") => &config::LEASE,
+        ("discovery.k8s.io", "EndpointSlice") => &network::ENDPOINT_SLICE,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &extension::FLOW_SCHEMA,
+        ("flowcontrol.apiserver.k8s.io", _) => &extension::PRIORITY_LEVEL_CONFIGURATION,
+        ("networking.k8s.io", "IPAddress") => &network::IP_ADDRESS,
+        ("networking.k8s.io", "Ingress") => &network::INGRESS,
+        ("networking.k8s.io", "IngressClass") => &network::INGRESS_CLASS,
+        ("networking.k8s.io", "NetworkPolicy") => &network::NETWORK_POLICY,
+        ("networking.k8s.io", "ServiceCIDR") => &network::SERVICE_CIDR,
+        ("node.k8s.io", "RuntimeClass") => &extension::RUNTIME_CLASS,
         ("policy", "PodDisruptionBudget") => &workload::POD_DISRUPTION_BUDGET,
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => &rbac::BINDING,
+        ("resource.k8s.io", "DeviceClass" | "ResourceClaimTemplate") => &extension::NAME_AND_AGE,
+        ("resource.k8s.io", "ResourceClaim") => &extension::RESOURCE_CLAIM,
+        ("resource.k8s.io", "ResourceSlice") => &extension::RESOURCE_SLICE,
         ("scheduling.k8s.io", "PriorityClass") => &config::PRIORITY_CLASS,
         ("storage.k8s.io", "CSIDriver") => &storage::CSI_DRIVER,
         ("storage.k8s.io", "CSINode") => &storage::CSI_NODE,
         ("storage.k8s.io", "CSIStorageCapacity") => &storage::CSI_STORAGE_CAPACITY,
         ("storage.k8s.io", "StorageClass") => &storage::STORAGE_CLASS,
         ("storage.k8s.io", "VolumeAttachment") => &storage::VOLUME_ATTACHMENT,
+        ("storage.k8s.io", "VolumeAttributesClass") => &extension::VOLUME_ATTRIBUTES_CLASS,
         _ => &ANY,
     }
 }

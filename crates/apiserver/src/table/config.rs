@@ -58,3 +58,42 @@ pub(super) static WEBHOOK_CONFIGURATION: Printer = Printer::new(
     &[NAME, Column::integer("Webhooks", "How many webhooks it configures."), AGE],
     |row: &Row<'_>| vec![row.name(), row.count("/webhooks").into(), row.age()],
 );
+
+pub(super) static COMPONENT_STATUS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Status", "Whether the component is healthy."),
+        Column::text("Message", "What the check returned."),
+        Column::text("Error", "Why the check failed."),
+    ],
+    |row| {
+        let healthy = row.list("/conditions").iter().find(|condition| condition["type"] == "Healthy");
+        let text = |field: &str| healthy.and_then(|healthy| healthy[field].as_str()).unwrap_or_default();
+        let status = if text("status") == "True" { "Healthy" } else { "Unhealthy" };
+        vec![row.name(), status.into(), text("message").into(), text("error").into()]
+    },
+);
+
+pub(super) static RESOURCE_QUOTA: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Request", "Used and allowed requests and counts."),
+        Column::text("Limit", "Used and allowed limits."),
+        AGE,
+    ],
+    |row| {
+        let hard = row.at("/status/hard").and_then(Value::as_object).into_iter().flatten();
+        let mut amounts: Vec<(&String, String)> = hard
+            .map(|(name, hard)| {
+                let used = row.at("/status/used").and_then(|used| used[name].as_str()).unwrap_or("0");
+                (name, format!("{name}: {used}/{}", hard.as_str().unwrap_or_default()))
+            })
+            .collect();
+        amounts.sort_unstable();
+        let of = |limits: bool| -> Value {
+            let chosen = amounts.iter().filter(|(name, _)| name.starts_with("limits") == limits);
+            chosen.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ").into()
+        };
+        vec![row.name(), of(false), of(true), row.age()]
+    },
+);

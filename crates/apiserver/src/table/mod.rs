@@ -2,10 +2,13 @@
 //!
 //! Columns and cells match kubectl's. Columns of priority 1 are shown with `-o wide`.
 
+mod autoscaler;
 mod columns;
 mod config;
 mod duration;
 mod event;
+mod extension;
+mod network;
 mod node;
 mod pod;
 mod rbac;

@@ -207,3 +207,47 @@ pub(super) static POD_DISRUPTION_BUDGET: Printer = Printer::new(
         ]
     },
 );
+
+pub(super) static POD_TEMPLATE: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Containers", "Names of the containers."),
+        Column::text("Images", "Images of the containers."),
+        Column::text("Pod Labels", "Labels of the pods."),
+    ],
+    |row| {
+        let [names, images] = row.containers("/template/spec");
+        vec![row.name(), names, images, row.labels("/template/metadata/labels")]
+    },
+);
+
+pub(super) static CRON_JOB: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Schedule", "When jobs are created, in cron format."),
+        Column::text("Timezone", "Time zone of the schedule."),
+        Column::text("Suspend", "Whether no more jobs are created."),
+        Column::integer("Active", "How many jobs are running."),
+        Column::text("Last Schedule", "Time since the last job was created."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    |row| {
+        let suspend = if row.at("/spec/suspend") == Some(&Value::Bool(true)) { "True" } else { "False" };
+        let last = row.at("/status/lastScheduleTime").map(|_| row.since("/status/lastScheduleTime"));
+        let mut cells = vec![
+            row.name(),
+            row.text_or("/spec/schedule", ""),
+            row.text_or("/spec/timeZone", NONE),
+            suspend.into(),
+            row.count("/status/active").into(),
+            last.map_or(NONE.into(), Value::from),
+            row.age(),
+        ];
+        cells.extend(row.containers("/spec/jobTemplate/spec/template/spec"));
+        cells.push(row.selector("/spec/jobTemplate/spec/selector"));
+        cells
+    },
+);

@@ -10,6 +10,7 @@ mod basics;
 mod deletion;
 mod eviction;
 mod identities;
+mod kinds;
 mod limits;
 mod lists;
 mod permissions;

@@ -80,7 +80,7 @@ fn merge_object(
         }
         let (field_type, how) = field_of(ty, name);
         match (live.get_mut(name), value) {
-            (Some(Value::Object(current)), Value::Object(changes)) => {
+            (Some(Value::Object(current)), Value::Object(changes)) if !how.replace => {
                 merge_object(field_type, current, changes)?;
             }
             (_, Value::Array(_)) if matches!(field_type, Type::List { .. }) && how.merge => {

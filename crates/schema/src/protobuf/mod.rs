@@ -23,36 +23,47 @@ const MAGIC: &[u8] = b"k8s\0";
 /// are set or not, so their zeros are ignored.
 const MEANINGFUL_ZEROS: &[&str] = &[
     "activeDeadlineSeconds",
+    "adminAccess",
+    "allNodes",
     "allocateLoadBalancerNodePorts",
     "allowPrivilegeEscalation",
     "allowVolumeExpansion",
     "attachRequired",
     "automountServiceAccountToken",
+    "averageUtilization",
     "backoffLimit",
     "backoffLimitPerIndex",
+    "bindsToNode",
     "blockOwnerDeletion",
+    "borrowingLimitPercent",
     "completions",
     "controller",
     "count",
     "defaultMode",
     "enableServiceLinks",
+    "failedJobsHistoryLimit",
     "fsGroup",
     "gracePeriodSeconds",
     "hostUsers",
     "immutable",
     "leaseDurationSeconds",
+    "lendablePercent",
     "maxFailedIndexes",
+    "minReplicas",
     "mode",
+    "nominalConcurrencyShares",
     "optional",
     "orphanDependents",
     "parallelism",
     "partition",
+    "perDeviceNodeSelection",
     "podInfoOnMount",
     "preventPodSchedulingIfMissing",
     "priority",
     "privileged",
     "progressDeadlineSeconds",
     "readOnlyRootFilesystem",
+    "ready",
     "replicas",
     "requiresRepublish",
     "revisionHistoryLimit",
@@ -62,10 +73,15 @@ const MEANINGFUL_ZEROS: &[&str] = &[
     "seLinuxMount",
     "seconds",
     "serviceAccountTokenInSecrets",
+    "serving",
     "shareProcessNamespace",
+    "stabilizationWindowSeconds",
+    "startingDeadlineSeconds",
     "storageCapacity",
     "storageClassName",
+    "successfulJobsHistoryLimit",
     "suspend",
+    "terminating",
     "terminationGracePeriodSeconds",
     "timeoutSeconds",
     "tolerationSeconds",
@@ -123,8 +139,9 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
         "DeleteOptions" => ("meta.k8s.io", "v1"),
         _ => api_version.split_once('/').unwrap_or(("", &api_version)),
     };
-    let Some(Type::Struct(of)) = type_of(group, version, &kind) else {
-        return Err(ProtobufError::UnknownKind { api_version, kind });
+    let of = match type_of(group, version, &kind) {
+        Some(Type::Struct(of)) if !numbers(&of.name).is_empty() => of,
+        _ => return Err(ProtobufError::UnknownKind { api_version, kind }),
     };
     let mut object = Map::new();
     object.insert("apiVersion".to_owned(), api_version.into());
@@ -157,6 +174,11 @@ fn numbers(definition: &str) -> &'static Numbers {
 }
 
 fn parse(fields: &'static str, separator: char) -> Numbers {
+    let mut depth = 0;
+    let outside = |c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        depth == 0 && c == separator
+    };
     let place = |field: &'static str| {
         let (name, number) = field.rsplit_once('=')?;
         let place = match name.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
@@ -165,7 +187,7 @@ fn parse(fields: &'static str, separator: char) -> Numbers {
         };
         Some((number.parse().ok()?, place))
     };
-    fields.split(separator).filter_map(place).collect()
+    fields.split(outside).filter_map(place).collect()
 }
 
 fn read_fields(

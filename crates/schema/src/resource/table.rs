@@ -8,6 +8,7 @@ const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Namespaces cannot be deleted as a collection.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+const READ: &[&str] = &["get", "list"];
 const CREATE: &[&str] = &["create"];
 const CHANGE: &[&str] = &["get", "patch", "update"];
 const GET: &[&str] = &["get"];
@@ -117,8 +118,11 @@ macro_rules! resources {
 
 resources! {
     BINDINGS: review {}
+    COMPONENT_STATUSES: stored { short_names: &["cs"], verbs: READ }
     CONFIG_MAPS: stored { short_names: &["cm"] }
+    ENDPOINTS: stored { short_names: &["ep"], create_on_update: true }
     EVENTS: stored { short_names: &["ev"], create_on_update: true, selectable_fields: EVENT_FIELDS }
+    LIMIT_RANGES: stored { short_names: &["limits"], create_on_update: true }
     NAMESPACES: stored {
         short_names: &["ns"],
         verbs: NAMESPACE_VERBS,
@@ -141,12 +145,14 @@ resources! {
         subresources: POD_SUBRESOURCES,
         selectable_fields: POD_FIELDS,
     }
+    POD_TEMPLATES: stored {}
     REPLICATION_CONTROLLERS: stored {
         short_names: &["rc"],
         categories: &["all"],
         subresources: &[SCALE, status(names::REPLICATION_CONTROLLERS)],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
+    RESOURCE_QUOTAS: stored { short_names: &["quota"], create_on_update: true, subresources: &[status(names::RESOURCE_QUOTAS)] }
     SECRETS: stored { selectable_fields: &[field("type", &["/type"], "")] }
     SERVICE_ACCOUNTS: stored {
         short_names: &["sa"],
@@ -159,8 +165,21 @@ resources! {
         subresources: &[status(names::SERVICES)],
         selectable_fields: &[field("spec.clusterIP", &["/spec/clusterIP"], ""), field("spec.type", &["/spec/type"], "")],
     }
+    MUTATING_ADMISSION_POLICIES: stored { categories: &["api-extensions"] }
+    MUTATING_ADMISSION_POLICY_BINDINGS: stored { categories: &["api-extensions"] }
     MUTATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
+    VALIDATING_ADMISSION_POLICIES: stored {
+        categories: &["api-extensions"],
+        subresources: &[status(names::VALIDATING_ADMISSION_POLICIES)],
+    }
+    VALIDATING_ADMISSION_POLICY_BINDINGS: stored { categories: &["api-extensions"] }
     VALIDATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
+    CUSTOM_RESOURCE_DEFINITIONS: stored {
+        short_names: &["crd", "crds"],
+        categories: &["api-extensions"],
+        subresources: &[status(names::CUSTOM_RESOURCE_DEFINITIONS)],
+    }
+    API_SERVICES: stored { categories: &["api-extensions"], subresources: &[status(names::API_SERVICES)] }
     CONTROLLER_REVISIONS: stored {}
     DAEMON_SETS: stored {
         short_names: &["ds"],
@@ -189,18 +208,57 @@ resources! {
     SELF_SUBJECT_ACCESS_REVIEWS: review {}
     SELF_SUBJECT_RULES_REVIEWS: review {}
     SUBJECT_ACCESS_REVIEWS: review {}
+    HORIZONTAL_POD_AUTOSCALERS: stored {
+        short_names: &["hpa"],
+        categories: &["all"],
+        subresources: &[status(names::HORIZONTAL_POD_AUTOSCALERS)],
+    }
+    HORIZONTAL_POD_AUTOSCALERS_V1: stored {
+        short_names: &["hpa"],
+        categories: &["all"],
+        storage: Storage::Shared(&HORIZONTAL_POD_AUTOSCALERS),
+        subresources: &[status(names::HORIZONTAL_POD_AUTOSCALERS_V1)],
+    }
+    CRON_JOBS: stored {
+        short_names: &["cj"],
+        categories: &["all"],
+        subresources: &[status(names::CRON_JOBS)],
+    }
     JOBS: stored {
         categories: &["all"],
         subresources: &[status(names::JOBS)],
         selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
     }
+    CERTIFICATE_SIGNING_REQUESTS: stored {
+        short_names: &["csr"],
+        subresources: &[
+            sub("approval", "certificates.k8s.io", "v1", "CertificateSigningRequest", CHANGE),
+            status(names::CERTIFICATE_SIGNING_REQUESTS),
+        ],
+        selectable_fields: &[field("spec.signerName", &["/spec/signerName"], "")],
+    }
     LEASES: stored { create_on_update: true }
+    ENDPOINT_SLICES: stored {}
     NEW_EVENTS: stored {
         short_names: &["ev"],
         create_on_update: true,
         storage: Storage::Shared(&EVENTS),
         selectable_fields: NEW_EVENT_FIELDS,
     }
+    FLOW_SCHEMAS: stored { subresources: &[status(names::FLOW_SCHEMAS)] }
+    PRIORITY_LEVEL_CONFIGURATIONS: stored { subresources: &[status(names::PRIORITY_LEVEL_CONFIGURATIONS)] }
+    INGRESS_CLASSES: stored {}
+    INGRESSES: stored { short_names: &["ing"], subresources: &[status(names::INGRESSES)] }
+    IP_ADDRESSES: stored {
+        short_names: &["ip"],
+        selectable_fields: &[
+            field("spec.parentRef.resource", &["/spec/parentRef/resource"], ""),
+            field("spec.parentRef.name", &["/spec/parentRef/name"], ""),
+        ],
+    }
+    NETWORK_POLICIES: stored { short_names: &["netpol"] }
+    SERVICE_CIDRS: stored { subresources: &[status(names::SERVICE_CIDRS)] }
+    RUNTIME_CLASSES: stored {}
     POD_DISRUPTION_BUDGETS: stored {
         short_names: &["pdb"],
         subresources: &[status(names::POD_DISRUPTION_BUDGETS)],
@@ -210,10 +268,16 @@ resources! {
     ROLE_BINDINGS: stored { create_on_update: true }
     ROLES: stored {}
     DEVICE_CLASSES: stored {}
+    RESOURCE_CLAIMS: stored { subresources: &[status(names::RESOURCE_CLAIMS)] }
+    RESOURCE_CLAIM_TEMPLATES: stored {}
+    RESOURCE_SLICES: stored {
+        selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
+    }
     PRIORITY_CLASSES: stored { short_names: &["pc"] }
     CSI_DRIVERS: stored {}
     CSI_NODES: stored {}
     CSI_STORAGE_CAPACITIES: stored {}
     STORAGE_CLASSES: stored { short_names: &["sc"] }
     VOLUME_ATTACHMENTS: stored { subresources: &[status(names::VOLUME_ATTACHMENTS)] }
+    VOLUME_ATTRIBUTES_CLASSES: stored { short_names: &["vac"] }
 }

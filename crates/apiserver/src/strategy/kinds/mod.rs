@@ -1,5 +1,6 @@
 //! The strategies: one file for each resource with specific rules.
 
+mod certificate_signing_request;
 mod config_map;
 mod csi;
 mod daemon_set;
@@ -22,6 +23,7 @@ mod secret;
 mod service;
 mod stateful_set;
 mod storage_class;
+mod typed;
 mod volume;
 mod webhook_configuration;
 mod workload;
@@ -29,13 +31,14 @@ mod workload;
 use berth_schema::resource::*;
 
 use super::Strategy;
+use typed::Typed;
 
 /// A resource without specific rules.
 struct NoRules;
 
 impl Strategy for NoRules {}
 
-static STRATEGIES: [(&Resource, &dyn Strategy); 29] = [
+static STRATEGIES: [(&Resource, &dyn Strategy); 55] = [
     (&CONFIG_MAPS, &config_map::ConfigMap),
     (&EVENTS, &event::Event),
     (&NAMESPACES, &namespace::Namespace),
@@ -65,6 +68,32 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 29] = [
     (&STORAGE_CLASSES, &storage_class::StorageClass),
     (&VOLUME_ATTACHMENTS, &csi::VolumeAttachment),
     (&CONTROLLER_REVISIONS, &NoRules),
+    (&CERTIFICATE_SIGNING_REQUESTS, &certificate_signing_request::CertificateSigningRequest),
+    (&API_SERVICES, &Typed(&API_SERVICES)),
+    (&CRON_JOBS, &Typed(&CRON_JOBS)),
+    (&DEVICE_CLASSES, &Typed(&DEVICE_CLASSES)),
+    (&ENDPOINTS, &Typed(&ENDPOINTS)),
+    (&ENDPOINT_SLICES, &Typed(&ENDPOINT_SLICES)),
+    (&FLOW_SCHEMAS, &Typed(&FLOW_SCHEMAS)),
+    (&HORIZONTAL_POD_AUTOSCALERS, &Typed(&HORIZONTAL_POD_AUTOSCALERS)),
+    (&INGRESSES, &Typed(&INGRESSES)),
+    (&INGRESS_CLASSES, &Typed(&INGRESS_CLASSES)),
+    (&IP_ADDRESSES, &Typed(&IP_ADDRESSES)),
+    (&LIMIT_RANGES, &Typed(&LIMIT_RANGES)),
+    (&MUTATING_ADMISSION_POLICIES, &Typed(&MUTATING_ADMISSION_POLICIES)),
+    (&MUTATING_ADMISSION_POLICY_BINDINGS, &Typed(&MUTATING_ADMISSION_POLICY_BINDINGS)),
+    (&NETWORK_POLICIES, &Typed(&NETWORK_POLICIES)),
+    (&POD_TEMPLATES, &Typed(&POD_TEMPLATES)),
+    (&PRIORITY_LEVEL_CONFIGURATIONS, &Typed(&PRIORITY_LEVEL_CONFIGURATIONS)),
+    (&RESOURCE_CLAIMS, &Typed(&RESOURCE_CLAIMS)),
+    (&RESOURCE_CLAIM_TEMPLATES, &Typed(&RESOURCE_CLAIM_TEMPLATES)),
+    (&RESOURCE_QUOTAS, &Typed(&RESOURCE_QUOTAS)),
+    (&RESOURCE_SLICES, &Typed(&RESOURCE_SLICES)),
+    (&RUNTIME_CLASSES, &Typed(&RUNTIME_CLASSES)),
+    (&SERVICE_CIDRS, &Typed(&SERVICE_CIDRS)),
+    (&VALIDATING_ADMISSION_POLICIES, &Typed(&VALIDATING_ADMISSION_POLICIES)),
+    (&VALIDATING_ADMISSION_POLICY_BINDINGS, &Typed(&VALIDATING_ADMISSION_POLICY_BINDINGS)),
+    (&VOLUME_ATTRIBUTES_CLASSES, &Typed(&VOLUME_ATTRIBUTES_CLASSES)),
 ];
 
 /// The strategy of a resource.

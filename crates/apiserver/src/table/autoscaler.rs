@@ -1,0 +1,71 @@
+//! HorizontalPodAutoscalers.
+
+use serde_json::Value;
+
+use super::columns::{AGE, Column, NAME, Printer};
+use super::network::some_of;
+use super::row::{NONE, Row, UNKNOWN, UNSET};
+
+pub(super) static HORIZONTAL_POD_AUTOSCALER: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Reference", "What it scales."),
+        Column::text("Targets", "Current and wanted values of the metrics."),
+        Column::text("MinPods", "Lower limit of replicas."),
+        Column::text("MaxPods", "Upper limit of replicas."),
+        Column::integer("Replicas", "How many replicas there are."),
+        AGE,
+    ],
+    |row| {
+        let target = |field: &str| row.text(&format!("/spec/scaleTargetRef/{field}")).unwrap_or_default();
+        let least = row.at("/spec/minReplicas").and_then(Value::as_i64);
+        vec![
+            row.name(),
+            format!("{}/{}", target("kind"), target("name")).into(),
+            targets(row),
+            least.map_or(UNSET.to_owned(), |least| least.to_string()).into(),
+            row.integer("/spec/maxReplicas").to_string().into(),
+            row.integer("/status/currentReplicas").into(),
+            row.age(),
+        ]
+    },
+);
+
+/// The metrics of either version; of `v1`, its percentage of CPU.
+fn targets(row: &Row<'_>) -> Value {
+    if let Some(wanted) = row.at("/spec/targetCPUUtilizationPercentage") {
+        let current = row.at("/status/currentCPUUtilizationPercentage");
+        let current = current.map_or(UNKNOWN.to_owned(), |percent| format!("{percent}%"));
+        return format!("cpu: {current}/{wanted}%").into();
+    }
+    let current = row.list("/status/currentMetrics");
+    let metrics = row.list("/spec/metrics").iter().enumerate();
+    let metrics = metrics.map(|(at, metric)| target(metric, current.get(at).unwrap_or(&Value::Null)));
+    some_of(metrics.collect(), NONE)
+}
+
+fn target(metric: &Value, status: &Value) -> String {
+    let member = match metric["type"].as_str().unwrap_or_default() {
+        "ContainerResource" => "containerResource",
+        "External" => "external",
+        "Object" => "object",
+        "Pods" => "pods",
+        _ => "resource",
+    };
+    let (source, current) = (&metric[member], &status[member]["current"]);
+    let wanted = &source["target"];
+    let name = source["name"].as_str().map_or(String::new(), |name| format!("{name}: "));
+    let amount =
+        |values: &Value| match (&values["averageUtilization"], &values["averageValue"], &values["value"]) {
+            (Value::Number(percent), ..) => Some(format!("{percent}%")),
+            (_, Value::String(amount), _) | (_, _, Value::String(amount)) => Some(amount.clone()),
+            _ => None,
+        };
+    let average = if wanted["averageValue"].is_string() && member != "resource" { " (avg)" } else { "" };
+    let unknown = || UNKNOWN.to_owned();
+    format!(
+        "{name}{}/{}{average}",
+        amount(current).unwrap_or_else(unknown),
+        amount(wanted).unwrap_or_else(unknown)
+    )
+}

@@ -1,0 +1,281 @@
+//! Every kind: an object with only what its schema requires lives through all verbs, and malformed ones are refused.
+
+use berth_schema::resource::{RESOURCES, Resource, Storage};
+use berth_schema::{Scalar, Type, type_of};
+use http::{Method, StatusCode};
+use kube::Client;
+use serde_json::{Map, Value, json};
+
+use crate::support::{admin, call, get, merge, post, put, send, server, watch};
+
+/// What validation requires and the schema does not say: the kind, the name, and fields to be merged.
+fn needed(kind: &str) -> (&'static str, Value) {
+    let template = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let workload = json!({"spec": {"selector": selector, "template": template}});
+    let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let mut job = template.clone();
+    job["spec"]["restartPolicy"] = "Never".into();
+    let reference =
+        json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}});
+    match kind {
+        "APIService" => (
+            "v1.example.com",
+            json!({"spec": {"group": "example.com", "version": "v1",
+            "service": {"name": "s", "namespace": "default"}, "groupPriorityMinimum": 10, "versionPriority": 1}}),
+        ),
+        "ClusterRoleBinding" | "RoleBinding" => ("sample", reference),
+        "CronJob" => {
+            ("sample", json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job}}}}))
+        }
+        "CSIStorageCapacity" => ("sample", json!({"storageClassName": "c"})),
+        "CustomResourceDefinition" => (
+            "samples.example.com",
+            json!({"spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "samples", "kind": "Sample"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]}}),
+        ),
+        "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet" => ("sample", workload),
+        "EndpointSlice" => ("sample", json!({"addressType": "IPv4"})),
+        "Event" => (
+            "sample",
+            json!({"involvedObject": {"namespace": "default"}, "metadata": {"namespace": "default"}}),
+        ),
+        "Ingress" => (
+            "sample",
+            json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
+        ),
+        "IPAddress" => ("10.1.2.3", json!({"spec": {"parentRef": {"resource": "services", "name": "s"}}})),
+        "Job" => ("sample", json!({"spec": {"template": job}})),
+        "MutatingAdmissionPolicy" => (
+            "sample",
+            json!({"spec": {"reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [RULE.parse::<Value>().unwrap()]},
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}}),
+        ),
+        "ValidatingAdmissionPolicy" => (
+            "sample",
+            json!({"spec": {
+            "matchConstraints": {"resourceRules": [RULE.parse::<Value>().unwrap()]},
+            "validations": [{"expression": "true"}]}}),
+        ),
+        "ValidatingAdmissionPolicyBinding" => {
+            ("sample", json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}}))
+        }
+        "PersistentVolume" => (
+            "sample",
+            json!({"spec": {"capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}}),
+        ),
+        "PersistentVolumeClaim" => (
+            "sample",
+            json!({"spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}}}),
+        ),
+        "Pod" => ("sample", pod),
+        "PodTemplate" => ("sample", json!({"template": template})),
+        "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
+        "ReplicationController" => {
+            ("sample", json!({"spec": {"selector": {"a": "b"}, "template": template}}))
+        }
+        "Service" => ("sample", json!({"spec": {"ports": [{"port": 80}]}})),
+        "ServiceCIDR" => ("sample", json!({"spec": {"cidrs": ["10.96.0.0/16"]}})),
+        "VolumeAttachment" => ("sample", json!({"spec": {"source": {"persistentVolumeName": "v"}}})),
+        "VolumeAttributesClass" => ("sample", json!({"parameters": {"iops": "1"}})),
+        _ => ("sample", json!({})),
+    }
+}
+
+const RULE: &str =
+    r#"{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}"#;
+
+/// A value with the fields that the schema requires.
+fn smallest(ty: &'static Type) -> Value {
+    match ty {
+        Type::Struct(of) => of
+            .fields()
+            .filter(|(_, field)| field.required)
+            .map(|(name, field)| (name.to_owned(), smallest(field.ty())))
+            .collect::<Map<_, _>>()
+            .into(),
+        Type::Map { .. } | Type::Any => json!({}),
+        Type::List { .. } => json!([]),
+        Type::Scalar(scalar) => match scalar {
+            Scalar::String => "a".into(),
+            Scalar::Bytes => "YQ==".into(),
+            Scalar::Boolean => false.into(),
+            Scalar::Quantity | Scalar::Int32 | Scalar::Int64 | Scalar::Number | Scalar::IntOrString => {
+                1.into()
+            }
+            Scalar::Time | Scalar::MicroTime => "2024-05-01T10:00:00Z".into(),
+        },
+    }
+}
+
+/// The kinds that clients create.
+fn created() -> impl Iterator<Item = &'static Resource> {
+    RESOURCES.iter().copied().filter(|r| r.storage != Storage::None && r.verbs.contains(&"create"))
+}
+
+/// The collection of a kind, and a small object of it.
+fn sample(resource: &Resource) -> (String, Value) {
+    let ty = type_of(resource.group, resource.version, resource.kind).unwrap();
+    let (name, needed) = needed(resource.kind);
+    let mut object = smallest(ty);
+    json_patch::merge(&mut object, &needed);
+    if resource.group == "events.k8s.io" {
+        object = json!({"regarding": {"namespace": "default"}, "eventTime": "2024-05-01T10:00:00.000000Z",
+            "reportingController": "c", "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal"});
+    }
+    json_patch::merge(
+        &mut object,
+        &json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": name}}),
+    );
+    (resource.path(if resource.namespaced { "default" } else { "" }), object)
+}
+
+async fn lives(client: &Client, resource: &'static Resource) {
+    let (path, object) = sample(resource);
+    let named = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+    let what = format!("{} {}", resource.api_version(), resource.kind);
+    let (code, made) = post(client, &path, &object).await;
+    assert_eq!(code, StatusCode::CREATED, "{what}: {made}");
+    assert_eq!((&made["kind"], &made["apiVersion"]), (&object["kind"], &object["apiVersion"]), "{what}");
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+
+    let label = json!({"metadata": {"labels": {"merged": "yes"}}});
+    let (code, answer) = merge(client, &named, &label).await;
+    assert_eq!(code, StatusCode::OK, "{what}: {answer}");
+    let patches = [
+        (
+            "application/json-patch+json",
+            json!([{"op": "add", "path": "/metadata/labels/json", "value": "yes"}]),
+        ),
+        ("application/strategic-merge-patch+json", json!({"metadata": {"labels": {"strategic": "yes"}}})),
+    ];
+    for (media_type, patch) in patches {
+        let (code, answer) = send(client, Method::PATCH, &named, media_type, patch.to_string()).await;
+        assert_eq!(code, StatusCode::OK, "{what} {media_type}: {answer}");
+    }
+    let mut applied = object.clone();
+    applied["metadata"]["labels"] = json!({"applied": "yes"});
+    let apply = format!("{named}?fieldManager=test&force=true");
+    let (code, answer) =
+        send(client, Method::PATCH, &apply, "application/apply-patch+yaml", applied.to_string()).await;
+    assert_eq!(code, StatusCode::OK, "{what}: {answer}");
+    let (code, read) = get(client, &named).await;
+    assert_eq!(code, StatusCode::OK, "{what}: {read}");
+    let labels = read["metadata"]["labels"].as_object().unwrap();
+    assert!(
+        ["merged", "json", "strategic", "applied"].iter().all(|l| labels.contains_key(*l)),
+        "{what}: {read}"
+    );
+    let (code, answer) = put(client, &named, &read).await;
+    assert_eq!(code, StatusCode::OK, "{what}: {answer}");
+    if resource.has_status() {
+        let (code, answer) = merge(client, &format!("{named}/status"), &label).await;
+        assert_eq!(code, StatusCode::OK, "{what}: {answer}");
+    }
+
+    let (code, list) = get(client, &path).await;
+    assert_eq!((code, &list["kind"]), (StatusCode::OK, &json!(format!("{}List", resource.kind))), "{what}");
+    let names = list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]);
+    assert!(names.into_iter().any(|name| *name == object["metadata"]["name"]), "{what}: {list}");
+    let from = format!("{path}?watch=true&timeoutSeconds=5&resourceVersion={version}");
+    let event = watch(client, &from).await.unwrap().next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("MODIFIED"), &object["kind"]), "{what}");
+
+    let (code, answer) = call(client, Method::DELETE, &named, &json!({"gracePeriodSeconds": 0})).await;
+    assert!(code.is_success(), "{what}: {answer}");
+}
+
+async fn refuses_what_is_malformed(client: &Client, resource: &'static Resource) {
+    let (path, mut object) = sample(resource);
+    let what = format!("{} {}", resource.api_version(), resource.kind);
+    object["metadata"]["nonsense"] = 1.into();
+    let strict = format!("{path}?fieldValidation=Strict");
+    let (code, status) = post(client, &strict, &object).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{what}: {status}");
+    assert!(
+        status["message"].as_str().unwrap().contains(r#"unknown field "metadata.nonsense""#),
+        "{what}: {status}"
+    );
+    let Some(Type::Struct(of)) = type_of(resource.group, resource.version, resource.kind) else {
+        panic!("{what}")
+    };
+    for (name, field) in of.fields().filter(|(name, _)| !["apiVersion", "kind"].contains(name)) {
+        let wrong = match field.ty() {
+            Type::Any => continue,
+            Type::Scalar(_) => json!([1]),
+            _ => json!(5),
+        };
+        let (_, mut object) = sample(resource);
+        object[name] = wrong;
+        let (code, status) = post(client, &path, &object).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST, "{what}.{name}: {status}");
+        assert!(status["message"].as_str().unwrap().contains(name), "{what}.{name}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_lives_through_all_verbs() {
+    let server = server().await;
+    let client = admin(&server);
+    for resource in created().filter(|resource| !["Namespace", "Node"].contains(&resource.kind)) {
+        lives(&client, resource).await;
+    }
+}
+
+#[tokio::test]
+async fn every_kind_refuses_unknown_fields_and_wrong_types() {
+    let server = server().await;
+    let client = admin(&server);
+    for resource in created() {
+        refuses_what_is_malformed(&client, resource).await;
+    }
+}
+
+#[tokio::test]
+async fn required_fields_and_enumerations_are_checked_with_their_paths() {
+    let server = server().await;
+    let client = admin(&server);
+    let ingress = json!({"metadata": {"name": "i"}, "spec": {"rules": [{"http": {"paths": [
+        {"path": "/", "pathType": "Regex", "backend": {"service": {"name": "s", "port": {"number": 80}}}},
+        {"path": "/", "backend": {"service": {"port": {"number": 80}}}},
+    ]}}]}});
+    let (code, status) =
+        post(&client, "/apis/networking.k8s.io/v1/namespaces/default/ingresses", &ingress).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+    let causes: Vec<_> =
+        status["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
+    let path = |index: u8, field: &str| format!("spec.rules[0].http.paths[{index}].{field}");
+    assert_eq!(causes, [&path(0, "pathType"), &path(1, "backend.service.name"), &path(1, "pathType")]);
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"egress": [{"ports": [{"port": 53}]}]}});
+    let (code, made) =
+        post(&client, "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", &policy).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+    assert_eq!(made["spec"]["egress"][0]["ports"][0]["protocol"], "TCP");
+}
+
+#[tokio::test]
+async fn autoscalers_are_served_in_both_versions() {
+    let server = server().await;
+    let client = admin(&server);
+    let of =
+        |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let object = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+        "scaleTargetRef": {"kind": "Deployment", "name": "d"}}});
+    let (code, made) = post(&client, &of("v1"), &object).await;
+    assert_eq!((code, &made["spec"]["minReplicas"]), (StatusCode::CREATED, &json!(1)), "{made}");
+    let (_, second) = get(&client, &format!("{}/a", of("v2"))).await;
+    assert_eq!(second["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 50, "{second}");
+    let (code, first) =
+        merge(&client, &format!("{}/a", of("v1")), &json!({"spec": {"targetCPUUtilizationPercentage": 60}}))
+            .await;
+    assert_eq!((code, &first["apiVersion"]), (StatusCode::OK, &json!("autoscaling/v1")), "{first}");
+    let (_, second) = get(&client, &format!("{}/a", of("v2"))).await;
+    assert_eq!(second["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 60, "{second}");
+}
