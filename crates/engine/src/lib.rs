@@ -18,6 +18,7 @@ mod decision;
 mod equivalence;
 mod explain;
 mod feasibility;
+mod group;
 mod node_admission;
 mod nomination;
 mod plugins;
@@ -41,6 +42,7 @@ pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, MAX_BOTTLENECK, PluginScore, ScorePart,
     TermSummary,
 };
+pub use group::{Group, GroupOutcome, GroupTopology, MemberFailure};
 pub use node_admission::NodeRejection;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::prepared::PreparedPod;

@@ -1,6 +1,7 @@
 //! Schedule: where a pod goes, why not elsewhere, and what could change that.
 
 use core::time::Duration;
+use std::sync::PoisonError;
 
 use berth_api::object::Pod;
 
@@ -10,6 +11,7 @@ use crate::context::{Context, CycleState, NodeRef};
 use crate::decision::{self, Evaluation, Outcome};
 use crate::equivalence::Equivalence;
 use crate::explain::{Explanation, explain};
+use crate::group::{self, Deciding, Group, GroupOutcome};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
 use crate::preemption::{
@@ -40,12 +42,33 @@ impl Cluster {
     /// Decides, and if a node is found assigns the pod to it and assumes what was decided about its claims.
     pub fn place(&mut self, pod: &PreparedPod) -> Outcome {
         let outcome = self.decide(pod);
-        if let Outcome::Placed { node, volumes, .. } = &outcome {
+        self.take(pod, &outcome);
+        outcome
+    }
+
+    fn take(&mut self, pod: &PreparedPod, outcome: &Outcome) {
+        if let Outcome::Placed { node, volumes, .. } = outcome {
             if let Some(volumes) = volumes {
                 self.assume_volumes(pod, node, volumes);
             }
             self.assume(pod, node);
         }
+    }
+
+    /// Decides about a group, and if its members find nodes assigns them as [`Cluster::place`] does.
+    pub fn place_group(&mut self, group: &Group<'_>) -> GroupOutcome {
+        // Assignments of the search are taken back: no change is recorded.
+        let recorded = self.state.replace_recorded(None);
+        let Caches { views, rejections } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (state, nominations) = (&mut self.state, &self.nominations);
+        let outcome = group::decide(Deciding { state, views, rejections, nominations }, group);
+        self.state.replace_recorded(recorded);
+        if let GroupOutcome::Placed { members, .. } = &outcome {
+            for (pod, outcome) in group.members.iter().zip(members) {
+                self.take(pod, outcome);
+            }
+        }
+        self.updated();
         outcome
     }
 

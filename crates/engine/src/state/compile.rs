@@ -29,10 +29,14 @@ impl State {
         });
         let owner = owner.map(|o| (o.kind.clone(), o.name.clone()));
         let namespace = self.symbols.intern(&pod.metadata.namespace);
-        let key = RuleSetKey { namespace, profile, rules, owner };
+        self.rule_set(RuleSetKey { namespace, profile, rules, owner })
+    }
+
+    /// The rule set of a key whose namespace it takes over, with one more user.
+    pub(super) fn rule_set(&mut self, key: RuleSetKey) -> RuleSetId {
         match self.rule_sets.find(&key) {
             Some(id) => {
-                self.symbols.release(namespace);
+                self.symbols.release(key.namespace);
                 self.rule_sets.retain(id);
                 id
             }

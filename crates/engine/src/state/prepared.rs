@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::Pod;
+use berth_api::rules::PodRules;
 
 use super::State;
 use super::intern::{Labels, Symbol};
@@ -88,6 +89,22 @@ impl State {
             unknown_scheduler: profile.is_none().then(|| pod.spec.scheduler_name.as_str().into()),
             _lease: self.pod_lease(rule_set, label_set, default_spread),
         }
+    }
+
+    /// The same pod with other rules.
+    pub(crate) fn with_rules(
+        &mut self,
+        pod: &PreparedPod,
+        change: impl FnOnce(&mut PodRules),
+    ) -> PreparedPod {
+        let mut key = self.rule_sets.get(pod.rule_set).key.clone();
+        change(&mut key.rules);
+        self.symbols.retain(key.namespace);
+        let rule_set = self.rule_set(key);
+        self.label_sets.retain(pod.label_set);
+        let default_spread = self.default_spread(rule_set, pod.label_set);
+        let _lease = self.pod_lease(rule_set, pod.label_set, default_spread);
+        PreparedPod { rule_set, default_spread, _lease, ..pod.clone() }
     }
 
     /// An assigned pod as if it were pending.

@@ -4,6 +4,7 @@ mod blast_radius;
 mod common;
 mod documentation;
 mod explanation;
+mod groups;
 mod node_admission;
 mod preemption;
 mod properties;

@@ -1,0 +1,199 @@
+//! Groups: all members have a node, or none.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use berth_api::object::Pod;
+use berth_engine::{Cluster, Group, GroupOutcome, GroupTopology, PreparedPod, Settings};
+use berth_testkit::generate::Random;
+use berth_testkit::naive::{Options, World, check_node};
+use berth_testkit::text;
+
+use crate::common::{admitted, cluster};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn waiting(world: &World) -> Vec<Pod> {
+    let waiting = world.pods.iter().filter(|pod| pod.spec.node_name.is_empty());
+    waiting.map(|pod| admitted(pod, true)).collect()
+}
+
+fn place(
+    cluster: &mut Cluster,
+    pods: &[Pod],
+    min: usize,
+    topology: Option<GroupTopology<'_>>,
+) -> GroupOutcome {
+    let members: Vec<PreparedPod> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
+    cluster.place_group(&Group { members: &members, min, topology })
+}
+
+/// Places the waiting pods as a group: `node node -`, or the member that fails and why.
+fn placed(text: &str, min: usize, topology: Option<GroupTopology<'_>>) -> String {
+    let world = text::world(text);
+    let pods = waiting(&world);
+    match place(&mut cluster(&world, Settings::default()), &pods, min, topology) {
+        GroupOutcome::Placed { members, .. } => {
+            members.iter().map(|outcome| outcome.node().unwrap_or("-")).collect::<Vec<_>>().join(" ")
+        }
+        GroupOutcome::Unplaced(failure) => {
+            let name = &pods[failure.member].metadata.name;
+            format!("{name} after {}: {}", failure.n_placed, failure.outcome.message())
+        }
+    }
+}
+
+#[test]
+fn pods_that_require_each_other_are_placed() {
+    let nodes = "node a zone=z1 cpu=1\nnode b zone=z2 cpu=1\nnode c zone=z2 cpu=1\n";
+    let pods = "pod default/p app=p cpu=1 aff(app=q @zone)\npod default/q app=q cpu=1 aff(app=p @zone)";
+    assert_eq!(placed(&format!("{nodes}{pods}"), 2, None), "b c");
+}
+
+#[test]
+fn all_are_placed_or_none() {
+    let text = "node a cpu=1\nnode b cpu=1\npod default/x cpu=1\npod default/y cpu=1\npod default/z cpu=1";
+    assert_eq!(placed(text, 2, None), "a b -");
+    assert_eq!(placed(text, 3, None), "z after 2: 0/2 nodes are available: 2 Insufficient cpu.");
+    let world = text::world(text);
+    let mut cluster = cluster(&world, Settings::default());
+    let pods = waiting(&world);
+    cluster.record_changes(true);
+    assert!(matches!(place(&mut cluster, &pods, 3, None), GroupOutcome::Unplaced(_)));
+    assert!(cluster.take_changes().is_empty());
+    assert!(pods.iter().all(|pod| cluster.node_of("default", &pod.metadata.name).is_none()));
+}
+
+#[test]
+fn a_topology_constraint_keeps_a_group_together() {
+    let nodes = "node a zone=z1 cpu=2\nnode b zone=z2 cpu=1\nnode c zone=z2 cpu=1\nnode d cpu=9\n";
+    let pods = "pod default/x cpu=1 anti(app=m @hostname) app=m\npod default/y cpu=1 app=m";
+    let text = format!("{nodes}{pods}");
+    let zone = |required, value| Some(GroupTopology { key: ZONE, value, required });
+    assert_eq!(placed(&text, 2, zone(true, None)), "b c");
+    assert_eq!(
+        placed(&text, 2, zone(true, Some("z1"))),
+        "y after 1: 0/4 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, \
+         3 node(s) didn't match Pod's node affinity/selector."
+    );
+    assert_eq!(
+        placed(&format!("{text}\npod default/z cpu=1"), 3, zone(true, None)),
+        "z after 2: 0/4 nodes are available: 2 Insufficient cpu, 2 node(s) didn't match Pod's node affinity/selector."
+    );
+    assert_eq!(placed(&format!("{text}\npod default/z cpu=3"), 3, zone(false, None)).len(), 5);
+    let missing = GroupTopology { key: "rack", value: None, required: true };
+    assert_eq!(placed(&text, 2, Some(missing)), "x after 0: no node has the label rack");
+}
+
+/// A cluster of at most five nodes with some running pods, and a group of at most four.
+fn draw(random: &mut Random) -> String {
+    let mut text = String::new();
+    let n_nodes = 1 + random.below(5);
+    for i in 0..n_nodes {
+        let zone = if random.chance(90) { format!("zone=z{}", random.below(3)) } else { String::new() };
+        let taint = if random.chance(10) { "taint:full:NoSchedule" } else { "" };
+        _ = writeln!(text, "node n{i} {zone} cpu={} {taint}", 1 + random.below(3));
+    }
+    let n_running = random.below(4);
+    let n_members = 1 + random.below(4);
+    for i in 0..n_running + n_members {
+        let on = if i < n_running { format!("on n{}", random.below(n_nodes)) } else { String::new() };
+        _ = write!(
+            text,
+            "pod default/p{i} {on} app={} cpu={}",
+            random.word(&["a", "b", "c"]),
+            1 + random.below(2)
+        );
+        let n_terms = random.below(3);
+        for first in (0..n_terms).map(|i| i == 0) {
+            let key = random.word(&["@zone", "@hostname", "@zone"]);
+            let term = format!("app={} {key}", random.words(&["a", "b", "c"], 1, 2).join(","));
+            match random.below(8) {
+                0..4 => _ = write!(text, " aff({term})"),
+                4 | 5 => _ = write!(text, " anti({term})"),
+                6 if first => _ = write!(text, " spread(1 {term})"),
+                _ => _ = write!(text, " prefer-anti({} {term})", 1 + random.below(100)),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether every member's rules hold on its node while the others run on theirs.
+fn is_valid(world: &World, members: &[Pod], nodes: &[Option<&str>]) -> bool {
+    let placed = members.iter().zip(nodes).filter_map(|(pod, node)| {
+        let mut pod = pod.clone();
+        pod.spec.node_name = (*node)?.to_owned();
+        Some(pod)
+    });
+    let placed: Vec<Pod> = placed.collect();
+    let mut world = world.clone();
+    world.pods.retain(|pod| !pod.spec.node_name.is_empty());
+    let running = world.pods.clone();
+    let profile = Settings::default().config.profiles[0].clone();
+    placed.iter().enumerate().all(|(i, pod)| {
+        let others = placed.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, other)| other.clone());
+        world.pods = running.iter().cloned().chain(others).collect();
+        let pending = members.iter().find(|member| member.key() == pod.key());
+        pending.is_some_and(|pending| {
+            check_node(&world, pending, &profile, &Options::default(), &pod.spec.node_name).is_ok()
+        })
+    })
+}
+
+/// Whether some placement of at least `min` members is valid, by looking at all of them.
+fn exists(world: &World, members: &[Pod], min: usize) -> bool {
+    let names: Vec<_> = world.nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+    let base = names.len() + 1;
+    (0..base.pow(members.len() as u32)).any(|mut number| {
+        let nodes: Vec<Option<&str>> = (0..members.len())
+            .map(|_| {
+                let node = names.get(number % base).copied();
+                number /= base;
+                node
+            })
+            .collect();
+        nodes.iter().flatten().count() >= min && is_valid(world, members, &nodes)
+    })
+}
+
+fn within(pods: &[Pod], zone: &str) -> Vec<Pod> {
+    let mut pods = pods.to_vec();
+    pods.iter_mut().for_each(|pod| _ = pod.spec.node_selector.insert(ZONE.to_owned(), zone.to_owned()));
+    pods
+}
+
+#[test]
+fn small_groups_are_placed_whenever_they_can_be() {
+    let n = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for seed in 0..n {
+        let mut random = Random::new(seed);
+        let text = draw(&mut random);
+        let world = text::world(&text);
+        let pods = waiting(&world);
+        let min = pods.len() - usize::from(random.chance(20) && pods.len() > 1);
+        let in_zone = random.chance(30);
+        let topology = in_zone.then_some(GroupTopology { key: ZONE, value: None, required: true });
+        let possible = match in_zone {
+            true => ["z0", "z1", "z2"].iter().any(|zone| exists(&world, &within(&pods, zone), min)),
+            false => exists(&world, &pods, min),
+        };
+        let mut cluster = cluster(&world, Settings::default());
+        match place(&mut cluster, &pods, min, topology) {
+            GroupOutcome::Placed { domain, members } => {
+                let nodes: Vec<_> = members.iter().map(|outcome| outcome.node()).collect();
+                assert!(nodes.iter().flatten().count() >= min, "seed {seed}\n{text}{nodes:?}");
+                let pods = domain.map_or_else(|| pods.clone(), |zone| within(&pods, &zone));
+                assert!(is_valid(&world, &pods, &nodes), "seed {seed}\n{text}{nodes:?}");
+                *counts.entry("placed").or_default() += 1;
+            }
+            GroupOutcome::Unplaced(failure) => {
+                assert!(!possible, "seed {seed}, at least {min}, {topology:?}\n{text}{failure:?}");
+                *counts.entry("unplaced").or_default() += 1;
+            }
+        }
+    }
+    assert!(counts.values().all(|count| *count > n as usize / 10) && counts.len() == 2, "{counts:?}");
+}
