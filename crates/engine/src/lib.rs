@@ -42,7 +42,7 @@ pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, MAX_BOTTLENECK, PluginScore, ScorePart,
     TermSummary,
 };
-pub use group::{Group, GroupOutcome, GroupTopology, MemberFailure};
+pub use group::{Group, GroupOutcome, GroupTopology, GroupVictims, MemberFailure};
 pub use node_admission::NodeRejection;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::prepared::PreparedPod;

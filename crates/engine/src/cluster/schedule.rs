@@ -11,7 +11,7 @@ use crate::context::{Context, CycleState, NodeRef};
 use crate::decision::{self, Evaluation, Outcome};
 use crate::equivalence::Equivalence;
 use crate::explain::{Explanation, explain};
-use crate::group::{self, Deciding, Group, GroupOutcome};
+use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
 use crate::preemption::{
@@ -57,12 +57,7 @@ impl Cluster {
 
     /// Decides about a group, and if its members find nodes assigns them as [`Cluster::place`] does.
     pub fn place_group(&mut self, group: &Group<'_>) -> GroupOutcome {
-        // Assignments of the search are taken back: no change is recorded.
-        let recorded = self.state.replace_recorded(None);
-        let Caches { views, rejections } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (state, nominations) = (&mut self.state, &self.nominations);
-        let outcome = group::decide(Deciding { state, views, rejections, nominations }, group);
-        self.state.replace_recorded(recorded);
+        let outcome = self.trying(|by| group::decide(by, group));
         if let GroupOutcome::Placed { members, .. } = &outcome {
             for (pod, outcome) in group.members.iter().zip(members) {
                 self.take(pod, outcome);
@@ -70,6 +65,24 @@ impl Cluster {
         }
         self.updated();
         outcome
+    }
+
+    /// Which pods have to be evicted so that a group fits that was not placed; none if that is not possible. As in
+    /// [`Cluster::preempt`] the state is not changed.
+    pub fn preempt_group(&mut self, group: &Group<'_>, budgets: &[DisruptionBudget]) -> Option<GroupVictims> {
+        let found = self.trying(|by| group::preempt(by, group, budgets));
+        self.updated();
+        found
+    }
+
+    /// For requests that assign pods and take that back: no change is recorded.
+    fn trying<T>(&mut self, request: impl FnOnce(Deciding<'_>) -> T) -> T {
+        let recorded = self.state.replace_recorded(None);
+        let Caches { views, rejections } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (state, nominations) = (&mut self.state, &self.nominations);
+        let result = request(Deciding { state, views, rejections, nominations });
+        self.state.replace_recorded(recorded);
+        result
     }
 
     /// Decides, and reports what was found on every node.

@@ -8,14 +8,18 @@
 //! their best node for the first member, then by name. Where members require each other in a topology, its domains are
 //! tried the same way once a search over all nodes has ended without a placement.
 //!
-//! [`search`] is exact while the placements to be considered fit its budget; beyond it a group that could be placed may be
+//! The search is exact while the placements to be considered fit its budget; beyond it a group that could be placed may be
 //! reported as one that cannot.
 
+mod preemption;
 mod search;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub use self::preemption::GroupVictims;
+pub(crate) use self::preemption::preempt;
 
 use self::search::{Member, Search};
 use crate::context::{Context, CycleState};
@@ -121,19 +125,7 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
             }
         }
     };
-    let placed = match group.topology {
-        Some(GroupTopology { key, value, required }) => {
-            let values = value.map_or_else(|| values(&by, first, key), |value| vec![value.into()]);
-            let domain = |value| Some(Domain { key, value, constraint: true });
-            let placed = values.iter().find_map(|value| attempt(&mut by, domain(value)));
-            placed.or_else(|| if required { None } else { attempt(&mut by, None) })
-        }
-        None => attempt(&mut by, None).or_else(|| {
-            let key = &*mutual_topology(by.state, group.members)?;
-            let domain = |value| Some(Domain { key, value, constraint: false });
-            values(&by, first, key).iter().find_map(|value| attempt(&mut by, domain(value)))
-        }),
-    };
+    let placed = in_domains(&mut by, group, first, &mut attempt);
     placed.unwrap_or_else(|| {
         let no_domain = || {
             let message = format!("no node has the label {}", group.topology.map_or("", |t| t.key));
@@ -142,6 +134,28 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
         };
         GroupOutcome::Unplaced(furthest.unwrap_or_else(no_domain))
     })
+}
+
+/// Tries all nodes or single domains, in the order of the module's documentation, until an attempt has a result.
+fn in_domains<T>(
+    by: &mut Deciding<'_>,
+    group: &Group<'_>,
+    first: &PreparedPod,
+    attempt: &mut impl FnMut(&mut Deciding<'_>, Option<Domain<'_>>) -> Option<T>,
+) -> Option<T> {
+    match group.topology {
+        Some(GroupTopology { key, value, required }) => {
+            let values = value.map_or_else(|| values(by, first, key), |value| vec![value.into()]);
+            let domain = |value| Some(Domain { key, value, constraint: true });
+            let placed = values.iter().find_map(|value| attempt(by, domain(value)));
+            placed.or_else(|| if required { None } else { attempt(by, None) })
+        }
+        None => attempt(by, None).or_else(|| {
+            let key = &*mutual_topology(by.state, group.members)?;
+            let domain = |value| Some(Domain { key, value, constraint: false });
+            values(by, first, key).iter().find_map(|value| attempt(by, domain(value)))
+        }),
+    }
 }
 
 /// The members in the order in which they are decided: by priority, then those first whose affinity does not wait for

@@ -24,11 +24,11 @@ const STEP: usize = 16;
 /// A member as it is searched for.
 pub(super) struct Member {
     /// With the rules that a complete placement has to keep.
-    valid: PreparedPod,
+    pub(super) valid: PreparedPod,
     /// With the rules that choose among nodes.
-    strict: PreparedPod,
+    pub(super) strict: PreparedPod,
     /// The same without the rules that later members may satisfy, if there are any.
-    relaxed: Option<PreparedPod>,
+    pub(super) relaxed: Option<PreparedPod>,
 }
 
 impl Member {
@@ -222,23 +222,18 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Whether all rules of each member hold with the others in their places.
     fn is_valid(&mut self) -> bool {
-        for at in 0..self.members.len() {
-            let (pod, outcome) = (&self.members[at].valid, &self.outcomes[at]);
-            let Some(node) = outcome.node().and_then(|name| self.by.state.find_node(name)) else { continue };
-            self.by.assign(pod, outcome, false);
-            let rejection = self.by.rejection(pod, node);
-            self.by.assign(pod, outcome, true);
-            if let Some(outcome) = rejection {
-                self.failed(at, outcome);
-                return false;
-            }
+        let placed = self.members.iter().map(|member| &member.valid).zip(&self.outcomes);
+        let broken = self.by.broken(placed);
+        let is_valid = broken.is_none();
+        if let Some((at, outcome)) = broken {
+            self.failed(at, outcome);
         }
-        true
+        is_valid
     }
 }
 
 impl Deciding<'_> {
-    fn decide(&mut self, pod: &PreparedPod) -> Outcome {
+    pub(super) fn decide(&mut self, pod: &PreparedPod) -> Outcome {
         decision::decide(self.state, self.views, self.rejections, self.nominations, pod)
     }
 
@@ -253,7 +248,23 @@ impl Deciding<'_> {
         nodes.into_iter().map(|(_, node)| node).collect()
     }
 
-    /// Why a pod cannot run on a node.
+    /// The first of the placed pods whose rules do not hold with the others in their places, and why.
+    pub(super) fn broken<'p>(
+        &mut self,
+        placed: impl Iterator<Item = (&'p PreparedPod, &'p Outcome)>,
+    ) -> Option<(usize, Outcome)> {
+        for (at, (pod, outcome)) in placed.enumerate() {
+            let Some(node) = outcome.node().and_then(|name| self.state.find_node(name)) else { continue };
+            self.assign(pod, outcome, false);
+            let rejection = self.rejection(pod, node);
+            self.assign(pod, outcome, true);
+            if let Some(outcome) = rejection {
+                return Some((at, outcome));
+            }
+        }
+        None
+    }
+
     fn rejection(&self, pod: &PreparedPod, node: NodeId) -> Option<Outcome> {
         let cycle = CycleState::new(self.state, self.nominations, pod);
         let context = Context::new(self.state, &cycle)?;
@@ -263,7 +274,7 @@ impl Deciding<'_> {
     }
 
     /// Assigns a pod with its volumes to the node it is placed on, or takes that back.
-    fn assign(&mut self, pod: &PreparedPod, outcome: &Outcome, on: bool) {
+    pub(super) fn assign(&mut self, pod: &PreparedPod, outcome: &Outcome, on: bool) {
         let Outcome::Placed { node, volumes, .. } = outcome else { return };
         match (volumes, on) {
             (Some(volumes), true) => self.state.assume_volumes(pod.namespace, node, volumes),

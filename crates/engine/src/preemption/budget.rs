@@ -34,6 +34,16 @@ impl From<&PodDisruptionBudget> for DisruptionBudget {
     }
 }
 
+impl DisruptionBudget {
+    /// Counts victims that have been chosen.
+    pub(crate) fn use_up(budgets: &mut [DisruptionBudget], state: &State, victims: &[PodId]) {
+        let (_, used) = Budgets::new(budgets).violations(state, victims);
+        for (i, n) in used {
+            budgets[i].disruptions_allowed -= n;
+        }
+    }
+}
+
 /// Disruptions by the index of the budget.
 pub(super) type Used = SmallVec<[(usize, i32); 1]>;
 

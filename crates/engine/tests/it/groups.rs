@@ -85,6 +85,30 @@ fn a_topology_constraint_keeps_a_group_together() {
     assert_eq!(placed(&text, 2, Some(missing)), "x after 0: no node has the label rack");
 }
 
+#[test]
+fn preemption_makes_room_for_a_whole_group_or_for_none() {
+    let text = "node a zone=z1 cpu=1\nnode b zone=z1 cpu=1\nnode c zone=z2 cpu=1\nnode d zone=z2 cpu=1
+        pod default/low-a on a cpu=1\npod default/low-b on b cpu=1\npod default/low-c on c cpu=1
+        pod default/high-d on d cpu=1 priority:9
+        pod default/x cpu=1 priority:5\npod default/y cpu=1 priority:5";
+    let world = text::world(text);
+    let mut cluster = cluster(&world, Settings::default());
+    let pods = waiting(&world);
+    let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
+    let mut preempt = |members: &[PreparedPod], zone: Option<&str>| {
+        let topology = Some(GroupTopology { key: ZONE, value: zone, required: true });
+        let group = Group { members, min: members.len(), topology };
+        assert!(matches!(cluster.place_group(&group), GroupOutcome::Unplaced(_)));
+        let found = cluster.preempt_group(&group, &[])?;
+        let victims: Vec<_> = found.victims.iter().map(|victim| victim.name()).collect();
+        Some(format!("{}: {}", found.nodes.iter().flatten().cloned().collect::<String>(), victims.join(" ")))
+    };
+    assert_eq!(preempt(&members, None).as_deref(), Some("ab: low-a low-b"));
+    assert_eq!(preempt(&members, Some("z2")), None);
+    assert_eq!(preempt(&members[..1], Some("z2")).as_deref(), Some("c: low-c"));
+    assert!(["low-a", "low-b", "low-c"].iter().all(|name| cluster.node_of("default", name).is_some()));
+}
+
 /// A cluster of at most five nodes with some running pods, and a group of at most four.
 fn draw(random: &mut Random) -> String {
     let mut text = String::new();
@@ -104,6 +128,9 @@ fn draw(random: &mut Random) -> String {
             random.word(&["a", "b", "c"]),
             1 + random.below(2)
         );
+        if i >= n_running {
+            text.push_str(" priority:1");
+        }
         let n_terms = random.below(3);
         for first in (0..n_terms).map(|i| i == 0) {
             let key = random.word(&["@zone", "@hostname", "@zone"]);
@@ -192,8 +219,16 @@ fn small_groups_are_placed_whenever_they_can_be() {
             GroupOutcome::Unplaced(failure) => {
                 assert!(!possible, "seed {seed}, at least {min}, {topology:?}\n{text}{failure:?}");
                 *counts.entry("unplaced").or_default() += 1;
+                let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
+                let group = Group { members: &members, min, topology };
+                let Some(found) = cluster.preempt_group(&group, &[]) else { continue };
+                assert_eq!(cluster.preempt_group(&group, &[]), Some(found.clone()), "seed {seed}\n{text}");
+                *counts.entry("preempting").or_default() += 1;
+                found.victims.iter().for_each(|pod| cluster.remove_pod(pod.namespace(), pod.name()));
+                let outcome = cluster.place_group(&group);
+                assert!(matches!(outcome, GroupOutcome::Placed { .. }), "seed {seed}\n{text}{found:?}");
             }
         }
     }
-    assert!(counts.values().all(|count| *count > n as usize / 10) && counts.len() == 2, "{counts:?}");
+    assert!(counts.values().all(|count| *count > n as usize / 50) && counts.len() == 3, "{counts:?}");
 }
