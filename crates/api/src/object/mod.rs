@@ -11,6 +11,7 @@
 mod affinity;
 mod cluster;
 mod condition;
+pub mod group;
 mod meta;
 mod name;
 mod node;
@@ -24,6 +25,7 @@ mod workload;
 pub use affinity::*;
 pub use cluster::*;
 pub use condition::{Condition, find_condition, remove_condition, set_condition};
+pub use group::{GroupKey, GroupRules, PodGroup};
 pub use meta::*;
 pub use name::NamespacedName;
 pub use node::*;

@@ -1,0 +1,268 @@
+//! Pod groups: pods that are placed as one unit.
+//!
+//! A pod names its group in one of three ways, the first of which counts: `spec.schedulingGroup` (a PodGroup of
+//! `scheduling.k8s.io`), the label of the coscheduling plugin (a PodGroup of `scheduling.x-k8s.io`), or annotations, for a
+//! group without an object.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Condition, NamespacedName, ObjectMeta, Pod, nullable};
+use crate::resource::group_of;
+
+/// The API group of Kubernetes' PodGroup.
+pub const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
+/// The API group of the PodGroup of the coscheduling plugin.
+pub const COSCHEDULING_GROUP: &str = "scheduling.x-k8s.io";
+/// The label with which a pod names a PodGroup of [`COSCHEDULING_GROUP`].
+pub const POD_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
+/// The annotation with the name of a pod's group, if the group has no object.
+pub const GROUP_ANNOTATION: &str = "scheduling.berth.dev/group";
+/// With [`GROUP_ANNOTATION`]: how many members have to be placed at least.
+pub const GROUP_MIN_ANNOTATION: &str = "scheduling.berth.dev/group-min";
+/// On a pod with [`GROUP_ANNOTATION`] or on a PodGroup: the node label whose value all members share.
+pub const GROUP_REQUIRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-required-topology";
+/// The same, if the group may be placed otherwise.
+pub const GROUP_PREFERRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-preferred-topology";
+
+/// How a pod names its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupKind {
+    /// `spec.schedulingGroup.podGroupName`.
+    Scheduling,
+    /// The label [`POD_GROUP_LABEL`].
+    Coscheduling,
+    /// The annotation [`GROUP_ANNOTATION`].
+    Annotation,
+}
+
+/// The group of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKey {
+    /// How the pod names it.
+    pub kind: GroupKind,
+    /// The namespace of the pod, and the name of the group.
+    pub name: NamespacedName,
+}
+
+impl GroupKey {
+    /// The group of a pod, if it belongs to one.
+    pub fn of(pod: &Pod) -> Option<GroupKey> {
+        let annotation = || pod.metadata.annotations.get(GROUP_ANNOTATION);
+        let label = || pod.metadata.labels.get(POD_GROUP_LABEL);
+        let named = pod.spec.scheduling_group.as_ref().map(|group| &group.pod_group_name);
+        let (kind, name) = named
+            .map(|name| (GroupKind::Scheduling, name))
+            .or_else(|| Some((GroupKind::Coscheduling, label()?)))
+            .or_else(|| Some((GroupKind::Annotation, annotation()?)))?;
+        Some(GroupKey { kind, name: NamespacedName::new(&pod.metadata.namespace, name) })
+    }
+}
+
+/// What has to hold for a group as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupRules {
+    /// How many members have to be placed at least.
+    pub min: usize,
+    /// The members share one value of a node label.
+    pub topology: Option<SharedTopology>,
+    /// Seconds that members wait for others while their nodes are kept for them.
+    pub timeout_seconds: Option<u32>,
+}
+
+/// The node label whose value the members of a group share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedTopology {
+    /// The label key.
+    pub key: String,
+    /// Whether the group may not be placed otherwise.
+    pub required: bool,
+}
+
+impl SharedTopology {
+    fn of_annotations(metadata: &ObjectMeta) -> Option<SharedTopology> {
+        let annotation = |name, required| {
+            let key = metadata.annotations.get(name)?.clone();
+            Some(SharedTopology { key, required })
+        };
+        annotation(GROUP_REQUIRED_TOPOLOGY_ANNOTATION, true)
+            .or_else(|| annotation(GROUP_PREFERRED_TOPOLOGY_ANNOTATION, false))
+    }
+}
+
+impl GroupRules {
+    /// The rules in the annotations of one member; those of several are [combined](GroupRules::and).
+    pub fn of_annotations(pod: &Pod) -> GroupRules {
+        let min = pod.metadata.annotations.get(GROUP_MIN_ANNOTATION).and_then(|min| min.parse().ok());
+        GroupRules {
+            min: min.unwrap_or(1),
+            topology: SharedTopology::of_annotations(&pod.metadata),
+            timeout_seconds: None,
+        }
+    }
+
+    /// The stricter rules of both.
+    #[must_use]
+    pub fn and(self, other: GroupRules) -> GroupRules {
+        let required = |topology: &SharedTopology| topology.required;
+        GroupRules {
+            min: self.min.max(other.min),
+            topology: match (self.topology, other.topology) {
+                (Some(a), Some(b)) => Some(if required(&b) && !required(&a) { b } else { a }),
+                (a, b) => a.or(b),
+            },
+            timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
+        }
+    }
+}
+
+/// A PodGroup of either API group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroup {
+    /// `apiVersion`.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodGroupSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodGroupStatus,
+}
+
+/// `spec` of a PodGroup: the fields of both API groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupSpec {
+    /// How the members are placed (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_policy: Option<PodGroupPolicy>,
+    /// Constraints on their nodes (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_constraints: Option<PodGroupConstraints>,
+    /// The required number of members (`scheduling.x-k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_member: Option<u32>,
+    /// Seconds that members wait for others (`scheduling.x-k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_timeout_seconds: Option<u32>,
+}
+
+/// `spec.schedulingPolicy` of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupPolicy {
+    /// Each pod is placed by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basic: Option<Value>,
+    /// All or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangPolicy>,
+}
+
+/// `spec.schedulingPolicy.gang` of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GangPolicy {
+    /// The required number of members.
+    #[serde(deserialize_with = "nullable")]
+    pub min_count: u32,
+}
+
+/// `spec.schedulingConstraints` of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupConstraints {
+    /// At most one is allowed.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_constraints: Vec<TopologyConstraint>,
+}
+
+/// A topology whose domain the members share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyConstraint {
+    /// The node label key.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_key: String,
+}
+
+/// `status` of a PodGroup: the fields of both API groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupStatus {
+    /// Conditions (`scheduling.k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The phase (`scheduling.x-k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+}
+
+impl PodGroup {
+    /// The key by which its pods name it.
+    pub fn key(&self) -> GroupKey {
+        let kind = match group_of(&self.api_version) {
+            COSCHEDULING_GROUP => GroupKind::Coscheduling,
+            _ => GroupKind::Scheduling,
+        };
+        GroupKey { kind, name: self.metadata.namespaced_name() }
+    }
+
+    /// What holds for the group as a whole; none if its pods are placed one by one.
+    pub fn rules(&self) -> Option<GroupRules> {
+        let spec = &self.spec;
+        let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
+        let min = gang.map(|gang| gang.min_count).or(spec.min_member)?;
+        let constraints = spec.scheduling_constraints.iter().flat_map(|c| &c.topology_constraints);
+        let own = constraints.map(|c| SharedTopology { key: c.topology_key.clone(), required: true });
+        Some(GroupRules {
+            min: min as usize,
+            topology: own.last().or_else(|| SharedTopology::of_annotations(&self.metadata)),
+            timeout_seconds: spec.schedule_timeout_seconds,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(value: Value) -> Pod {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_pod_names_its_group_in_one_way() {
+        let text = |value| GroupKey::of(&pod(value)).map(|key| format!("{:?} {}", key.kind, key.name));
+        let metadata = json!({"namespace": "team", "labels": {POD_GROUP_LABEL: "b"}, "annotations": {GROUP_ANNOTATION: "c"}});
+        let spec = json!({"schedulingGroup": {"podGroupName": "a"}});
+        assert_eq!(text(json!({"metadata": metadata, "spec": spec})).unwrap(), "Scheduling team/a");
+        assert_eq!(text(json!({"metadata": metadata})).unwrap(), "Coscheduling team/b");
+        let annotated = json!({"metadata": {"namespace": "team", "annotations": {GROUP_ANNOTATION: "c"}}});
+        assert_eq!(text(annotated).unwrap(), "Annotation team/c");
+        assert_eq!(text(json!({"metadata": {"name": "p"}})), None);
+    }
+
+    #[test]
+    fn rules_of_both_api_groups() {
+        let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules();
+        let zone = |required| Some(SharedTopology { key: "zone".to_owned(), required });
+        let gang = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
+            "schedulingConstraints": {"topologyConstraints": [{"topologyKey": "zone"}]}}});
+        assert_eq!(rules(gang), Some(GroupRules { min: 4, topology: zone(true), timeout_seconds: None }));
+        assert_eq!(rules(json!({"spec": {"schedulingPolicy": {"basic": {}}}})), None);
+        let coscheduling = json!({"spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
+            "metadata": {"annotations": {GROUP_PREFERRED_TOPOLOGY_ANNOTATION: "zone"}}});
+        let expected = GroupRules { min: 3, topology: zone(false), timeout_seconds: Some(10) };
+        assert_eq!(rules(coscheduling), Some(expected.clone()));
+        let member = pod(json!({"metadata": {"annotations": {GROUP_MIN_ANNOTATION: "5"}}}));
+        assert_eq!(GroupRules::of_annotations(&member).and(expected).min, 5);
+    }
+}
