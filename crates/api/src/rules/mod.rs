@@ -9,6 +9,7 @@ mod dialect;
 mod features;
 mod node;
 mod pod_term;
+mod relation;
 mod resources;
 mod selector;
 mod selector_text;
@@ -20,6 +21,7 @@ pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
+pub use relation::SetRelation;
 pub use resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests, pod_limits, pod_requests,
 };
