@@ -219,10 +219,10 @@ impl PodGroup {
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
         let min = gang.map(|gang| gang.min_count).or(spec.min_member)?;
         let constraints = spec.scheduling_constraints.iter().flat_map(|c| &c.topology_constraints);
-        let own = constraints.map(|c| SharedTopology { key: c.topology_key.clone(), required: true });
+        let mut own = constraints.map(|c| SharedTopology { key: c.topology_key.clone(), required: true });
         Some(GroupRules {
             min: min as usize,
-            topology: own.last().or_else(|| SharedTopology::of_annotations(&self.metadata)),
+            topology: own.next().or_else(|| SharedTopology::of_annotations(&self.metadata)),
             timeout_seconds: spec.schedule_timeout_seconds,
         })
     }
