@@ -6,6 +6,8 @@
 
 mod graph;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -136,15 +138,7 @@ impl GarbageCollector {
             Action::SetOwners(owners) => self.write(&node, "ownerReferences", owners).await?,
             Action::SetFinalizers(finalizers) => self.write(&node, "finalizers", json!(finalizers)).await?,
             Action::Orphan => self.orphan(&node).await?,
-            Action::WaitForDependents => {
-                let dependents: Vec<Uid> = self
-                    .shared
-                    .graph()
-                    .dependents(&node.uid)
-                    .map(|dependent| dependent.uid.clone())
-                    .collect();
-                self.shared.look_at(dependents);
-            }
+            Action::WaitForDependents(dependents) => self.shared.look_at(dependents),
         }
         Ok(Next::Wait)
     }

@@ -1,9 +1,11 @@
 //! The action for an object whose owners may be absent. Pure.
 
+use std::collections::{HashMap, HashSet};
+
 use berth_api::resource::Resource;
 use serde_json::{Value, json};
 
-use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
+use super::graph::{FOREGROUND, Graph, Node, ORPHAN, Uid};
 use crate::api::Propagation;
 use crate::resources::owner_resource;
 use crate::view::OwnerReference;
@@ -51,8 +53,8 @@ pub(super) enum Action {
     SetFinalizers(Vec<String>),
     /// Orphan these dependents first.
     Orphan,
-    /// Process the dependents that block its deletion.
-    WaitForDependents,
+    /// Process these dependents, which block its deletion and are not being deleted yet.
+    WaitForDependents(Vec<Uid>),
 }
 
 /// Decides by the states of the owners, in the order of the references.
@@ -61,13 +63,11 @@ pub(super) fn plan(graph: &Graph, node: &Node, owners: &[OwnerState]) -> Action 
         return Action::Orphan;
     }
     if node.is_deleting_foreground() {
-        let blocks = |dependent: &Node| {
-            dependent.owners.iter().any(|o| o.uid == node.uid && o.block_owner_deletion == Some(true))
-        };
-        return if graph.dependents(&node.uid).any(blocks) {
-            Action::WaitForDependents
-        } else {
+        return if is_released(graph, node) {
             Action::SetFinalizers(without(node, FOREGROUND))
+        } else {
+            let waiting = blockers(graph, node).filter(|dependent| !dependent.deleting);
+            Action::WaitForDependents(waiting.map(|dependent| dependent.uid.clone()).collect())
         };
     }
     if node.deleting || owners.is_empty() || owners.contains(&OwnerState::UnknownKind) {
@@ -89,6 +89,49 @@ pub(super) fn plan(graph: &Graph, node: &Node, owners: &[OwnerState]) -> Action 
     } else {
         Propagation::Background
     })
+}
+
+/// The dependents for whose deletion an owner waits. A reference that does not name the owner with its kind, namespace
+/// and name blocks nothing: nobody would delete its dependent.
+fn blockers<'g>(graph: &'g Graph, owner: &'g Node) -> impl Iterator<Item = &'g Node> {
+    graph.dependents(&owner.uid).filter(|dependent| {
+        dependent.owners.iter().any(|reference| {
+            reference.uid == owner.uid
+                && reference.block_owner_deletion == Some(true)
+                && owner_state(graph, dependent, reference) == OwnerState::DeletingForeground
+        })
+    })
+}
+
+/// Whether an owner need not wait any more: nothing blocks its deletion, or it is part of a cycle of objects that only
+/// wait for each other.
+fn is_released(graph: &Graph, node: &Node) -> bool {
+    // All objects for which it waits, directly or through others.
+    let mut awaited: HashMap<&str, &Node> = HashMap::new();
+    let mut open = vec![node];
+    while let Some(next) = open.pop() {
+        for dependent in blockers(graph, next) {
+            if !dependent.is_deleting_foreground() {
+                return false;
+            }
+            if awaited.insert(&dependent.uid, dependent).is_none() {
+                open.push(dependent);
+            }
+        }
+    }
+    // Those of them that wait for it in turn.
+    let mut waiting: HashSet<&str> = HashSet::new();
+    let mut open = vec![node];
+    while let Some(next) = open.pop() {
+        let is_blocked = |owner: &&Node| blockers(graph, owner).any(|blocker| blocker.uid == next.uid);
+        let owners = next.owners.iter().filter_map(|owner| awaited.get(owner.uid.as_str()).copied());
+        for owner in owners.filter(is_blocked) {
+            if waiting.insert(&owner.uid) {
+                open.push(owner);
+            }
+        }
+    }
+    waiting.len() == awaited.len()
 }
 
 /// The finalizers of an object without one of them.
@@ -150,7 +193,7 @@ mod tests {
         let mut graph = Graph::default();
         assert_eq!(graph.observe(foreground.clone()), ["1"]);
         graph.observe(pod(true));
-        assert_eq!(plan(&graph, &foreground, &[]), Action::WaitForDependents);
+        assert_eq!(plan(&graph, &foreground, &[]), Action::WaitForDependents(vec!["p".to_owned()]));
         assert_eq!(owner_state(&graph, &pod(true), &pod(true).owners[0]), OwnerState::DeletingForeground);
         // It stops blocking, or is deleted: the owner is processed again.
         assert!(graph.observe(pod(false)).contains(&"1".into()));
