@@ -135,6 +135,8 @@ impl Enforcer {
         }
         match read {
             Ok(ledger) => {
+                // Reservations that are not in it are made again at the next selection, with all that is in it.
+                self.reserved.clear();
                 self.limiter.import(ledger.memory.clone(), jiff::Timestamp::now());
                 self.ledger_synced(ledger);
                 self.ledger.is_read = true;

@@ -154,6 +154,10 @@ pub(crate) async fn start(
     cluster.watch_violations();
     let exempt_by_settings =
         options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
+    let mut limiter = EvictionLimiter::new(options.limits.clone());
+    if options.leader_election.is_none() {
+        limiter = limiter.shared_as(&options.identity);
+    }
     let enforcer = Enforcer {
         remedy_options: RemedyOptions {
             seek_targets: true,
@@ -171,7 +175,7 @@ pub(crate) async fn start(
         leadership,
         graces: GraceTimers::default(),
         rules: BTreeMap::new(),
-        limiter: EvictionLimiter::new(options.limits.clone()),
+        limiter,
         ledger: LedgerSync::new(client, &options),
         evictor,
         evicting: HashMap::new(),

@@ -109,7 +109,11 @@ impl Enforcer {
                 let again_at = instant(throttled.until, time);
                 delays.add(throttled.limit_kind.name(), again_at);
                 // A stop of all evictions is reported once.
-                if !matches!(throttled.limit_kind, LimitKind::Rate | LimitKind::Cluster) {
+                let is_quiet = matches!(
+                    throttled.limit_kind,
+                    LimitKind::Rate | LimitKind::Cluster | LimitKind::OtherProcess
+                );
+                if !is_quiet {
                     self.report_delayed(&remedy, &victim.workload, &throttled);
                 }
             }
@@ -185,7 +189,11 @@ impl Enforcer {
 
     fn check_cluster_limit(&mut self, n_would_evict: usize, now: Instant) {
         let time = Timestamp::now();
-        match self.limiter.check_cluster_limit(self.pods.n_running(), n_would_evict, time) {
+        let change = self.limiter.check_cluster_limit(self.pods.n_running(), n_would_evict, time);
+        if change.is_some() {
+            self.ledger.mark_dirty();
+        }
+        match change {
             Some(ClusterStop::Started(throttled)) => {
                 tracing::warn!(
                     would_evict = throttled.n,
@@ -224,8 +232,11 @@ impl Enforcer {
         victim: &Victim,
         time: (Instant, Timestamp),
     ) -> Result<(), Throttled> {
-        self.limiter.reserve(&victim.candidate(remedy), time.1)?;
         let uid = &remedy.victim.uid;
+        if self.limiter.reserve(&victim.candidate(remedy), time.1)? {
+            // An earlier reservation of the same pod has expired.
+            self.ledger.remove(uid);
+        }
         if self.options.dry_run {
             self.report_dry_run(remedy);
         } else if self.ledger.has(uid) {

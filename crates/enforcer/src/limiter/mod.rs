@@ -5,7 +5,8 @@
 //! each workload ([`repeat_guard`]). Its size is limited: evictions that do not fit wait.
 //!
 //! An eviction is *reserved* before it is sent. The reservation is cancelled only if the eviction was certainly not carried
-//! out.
+//! out, and only by the process that made it. Several processes share the limits through the stored state: what one has
+//! not stored yet is void as soon as it reads what another stored, and is reserved again with that counted.
 
 mod repeat_guard;
 mod throttled;
@@ -92,12 +93,15 @@ pub(crate) struct Entry {
     namespace: String,
     workload: String,
     term: String,
+    /// The process that made it, if several share the ledger; only this one may send or cancel it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    by: String,
 }
 
 impl Entry {
     fn n_bytes(&self) -> usize {
-        let Entry { at: _, uid, node, namespace, workload, term } = self;
-        ENTRY_BYTES + uid.len() + node.len() + namespace.len() + workload.len() + term.len()
+        let Entry { at: _, uid, node, namespace, workload, term, by } = self;
+        ENTRY_BYTES + by.len() + uid.len() + node.len() + namespace.len() + workload.len() + term.len()
     }
 }
 
@@ -107,6 +111,8 @@ impl Entry {
 pub(crate) struct LimiterState {
     evictions: Vec<Entry>,
     rounds: RepeatGuard,
+    /// Since when the cluster limit stops evictions, in milliseconds since 1970.
+    stopped_at: Option<i64>,
 }
 
 impl LimiterState {
@@ -142,6 +148,8 @@ pub(crate) struct EvictionLimiter {
     cluster_limit: usize,
     /// Since when more pods would be evicted than the cluster limit allows.
     stopped_at: Option<Timestamp>,
+    /// This process, if several share the ledger; otherwise empty.
+    sharer: String,
 }
 
 fn millis(time: Timestamp) -> i64 {
@@ -184,7 +192,13 @@ impl EvictionLimiter {
             recent: VecDeque::new(),
             cluster_limit: LEAST_CLUSTER_LIMIT,
             stopped_at: None,
+            sharer: String::new(),
         }
+    }
+
+    /// Several processes evict at the same time; this one is `identity`.
+    pub(crate) fn shared_as(self, identity: &str) -> EvictionLimiter {
+        EvictionLimiter { sharer: identity.to_owned(), ..self }
     }
 
     /// Applies the cluster limit to a number of running pods and of pods that would be evicted without limits. Called before
@@ -238,14 +252,20 @@ impl EvictionLimiter {
         self.repeats.throttled(candidate, &self.options)
     }
 
-    /// Counts an eviction that is about to be sent. One that is counted already is not counted again.
+    /// Counts an eviction that is about to be sent. One that is counted already is not counted again, and is left to the
+    /// process that counted it. Returns whether the reservation is new, and so not in the ledger.
     ///
     /// # Errors
     /// The limit that delays it, and until when.
-    pub(crate) fn reserve(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Result<(), Throttled> {
+    pub(crate) fn reserve(&mut self, candidate: &Candidate<'_>, now: Timestamp) -> Result<bool, Throttled> {
         self.expire(now);
         if self.is_reserved(candidate.uid) {
-            return Ok(());
+            let entry =
+                self.entries.iter().find(|entry| entry.uid == candidate.uid && entry.by != self.sharer);
+            return entry.map_or(Ok(false), |entry| {
+                let until = after(of_millis(entry.at), self.options.window);
+                Err(self.throttled(LimitKind::OtherProcess, 1, 1, until))
+            });
         }
         if let Some(throttled) = self.repeats.throttled(candidate, &self.options) {
             return Err(throttled);
@@ -264,6 +284,7 @@ impl EvictionLimiter {
             namespace: candidate.namespace.to_owned(),
             workload: candidate.workload.to_owned(),
             term: candidate.term.to_owned(),
+            by: self.sharer.clone(),
         };
         if self.n_bytes + self.repeats.n_bytes() + 2 * entry.n_bytes() > MAX_BYTES {
             let until = self.room_at(1, 1, |_| true, now);
@@ -277,7 +298,7 @@ impl EvictionLimiter {
         self.check_rate(now)?;
         self.repeats.count(candidate, now);
         self.add(entry);
-        Ok(())
+        Ok(true)
     }
 
     /// Evictions are sent in bursts of one second's number, or one by one if that is less than one.
@@ -338,7 +359,10 @@ impl EvictionLimiter {
 
     /// An eviction was certainly not carried out. It does not count any more, except for the rate.
     pub(crate) fn cancel(&mut self, uid: &str) {
-        let Some(i) = self.entries.iter().position(|entry| entry.uid == uid) else { return };
+        let Some(i) = self.entries.iter().position(|entry| entry.uid == uid && entry.by == self.sharer)
+        else {
+            return;
+        };
         let entry = self.entries.remove(i);
         self.discount(&entry);
         let is_of_round = |e: &Entry| e.workload == entry.workload && e.term == entry.term;
@@ -348,20 +372,37 @@ impl EvictionLimiter {
 
     /// Exports the state.
     pub(crate) fn export(&self) -> LimiterState {
-        LimiterState { evictions: self.entries.clone(), rounds: self.repeats.clone() }
+        LimiterState {
+            evictions: self.entries.clone(),
+            rounds: self.repeats.clone(),
+            stopped_at: self.stopped_at.map(millis),
+        }
     }
 
-    /// Imports the state of another process, in addition to its own.
+    /// Imports the stored state. Reservations that are not in it are void: they were made without the evictions of other
+    /// processes that are in it.
     pub(crate) fn import(&mut self, state: LimiterState, now: Timestamp) {
+        let theirs = state.stopped_at.map(of_millis);
+        *self = EvictionLimiter {
+            cluster_limit: self.cluster_limit,
+            sharer: std::mem::take(&mut self.sharer),
+            // The stop is as long as a window, whoever noticed first.
+            stopped_at: self.stopped_at.into_iter().chain(theirs).min(),
+            repeats: state.rounds.not_after(now),
+            ..EvictionLimiter::new(self.options.clone())
+        };
         for mut entry in state.evictions {
             // Another machine's clock may be ahead.
             entry.at = entry.at.min(millis(now));
+            if self.sharer.is_empty() {
+                // The processes before this one have ended.
+                entry.by.clear();
+            }
             if !self.is_reserved(&entry.uid) {
                 self.add(entry);
             }
         }
         self.entries.sort_by_key(|entry| entry.at);
-        self.repeats.import(state.rounds, now);
         self.recent = self.entries.iter().map(|entry| of_millis(entry.at)).collect();
         self.expire(now);
     }

@@ -88,13 +88,14 @@ impl RepeatGuard {
         }
     }
 
-    pub(super) fn import(&mut self, other: RepeatGuard, now: Timestamp) {
-        for (key, theirs) in other.began {
-            let began = self.began.entry(key).or_default();
-            began.extend(theirs.into_iter().map(|at| at.min(millis(now))));
+    /// The same, without times in the future: another machine's clock may be ahead.
+    pub(super) fn not_after(mut self, now: Timestamp) -> RepeatGuard {
+        for began in self.began.values_mut() {
+            began.iter_mut().for_each(|at| *at = (*at).min(millis(now)));
             began.sort_unstable();
             began.dedup();
         }
+        self
     }
 
     pub(super) fn expire(&mut self, now: Timestamp, window: Duration) {

@@ -1,5 +1,8 @@
 use super::*;
 
+#[path = "shared_tests.rs"]
+mod shared_tests;
+
 const TERM: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingRequiredDuringExecution";
 
 fn start() -> Timestamp {
@@ -238,7 +241,7 @@ fn memory_is_bounded_and_evictions_beyond_it_are_refused() {
         let many = Candidate { node: &name, workload: &workload, n_workload_pods: 1, ..candidate(&uid) };
         i += 1;
         match limiter.reserve(&many, of_millis(millis(start()) + i)) {
-            Ok(()) => n += 1,
+            Ok(_) => n += 1,
             Err(held) if held.limit_kind == LimitKind::LedgerSize => break,
             Err(other) => panic!("{other}"),
         }

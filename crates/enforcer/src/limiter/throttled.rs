@@ -23,6 +23,8 @@ pub(crate) enum LimitKind {
     LedgerSize,
     /// Evictions per second.
     Rate,
+    /// Another enforcer that shares the ledger evicts the pod.
+    OtherProcess,
 }
 
 impl LimitKind {
@@ -36,6 +38,7 @@ impl LimitKind {
             LimitKind::Repeats => "repeats",
             LimitKind::LedgerSize => "memory",
             LimitKind::Rate => "rate",
+            LimitKind::OtherProcess => "other_process",
         }
     }
 }
@@ -96,6 +99,12 @@ impl fmt::Display for Throttled {
                 "the ledger is full with {limit} evictions of the last {window}. Delayed until {until}"
             ),
             LimitKind::Rate => write!(f, "delayed by --evictions-per-second"),
+            LimitKind::OtherProcess => {
+                write!(
+                    f,
+                    "left until {until} to the enforcer that has reserved the eviction in the same ledger"
+                )
+            }
         }
     }
 }

@@ -135,3 +135,21 @@ async fn a_stopped_leader_releases_the_lease() {
     is_spent(&world, &second).await;
     second.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn enforcers_without_an_election_share_the_limits() {
+    let world = world().await;
+    let replica = |name: &str| EnforcerOptions { leader_election: None, ..replica(name) };
+    let (first_proxy, second_proxy) = (world.proxy().await, world.proxy().await);
+    let first = start_enforcer(first_proxy.config(), replica("first")).await;
+    let second = start_enforcer(second_proxy.config(), replica("second")).await;
+    for enforcer in [&first, &second] {
+        enforcer.until("ready", |s| s.is_ready() && s.n_pods == N_PODS).await;
+    }
+    world.label_node("node-1", "disk", json!("hdd")).await;
+    for enforcer in [&first, &second] {
+        is_spent(&world, enforcer).await;
+    }
+    first.stopped().await;
+    second.stopped().await;
+}
