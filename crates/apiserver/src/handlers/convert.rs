@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::autoscaler::{to_v1, to_v2};
 use crate::store::Object;
+use crate::table::{self, IncludeObject};
 use crate::webhook::{Conversion, Form};
 
 /// `(v1, events.k8s.io/v1)`.
@@ -41,6 +42,23 @@ pub fn shown_value(resource: &Resource, value: Value) -> Value {
     match conversion(resource) {
         Some(conversion) => (conversion.shown)(value),
         None => value,
+    }
+}
+
+/// An object in the resource's served form, as far as its row needs it.
+pub fn row_value(resource: &Resource, object: &Object) -> Value {
+    match table::parse(object.json()) {
+        Ok(value) => shown_value(resource, value),
+        Err(_) => shown_value(resource, object.value()),
+    }
+}
+
+/// The JSON of the part of an object that its row includes.
+pub fn included(resource: &Resource, object: &Object, include: IncludeObject) -> Bytes {
+    match include {
+        IncludeObject::None => Bytes::from_static(b"null"),
+        IncludeObject::Metadata => object.partial(),
+        IncludeObject::Object => shown(resource, object),
     }
 }
 

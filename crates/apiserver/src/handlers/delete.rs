@@ -5,14 +5,13 @@ use std::sync::Arc;
 use berth_schema::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource, SERVICE_ACCOUNTS, SERVICES,
 };
-use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::admission::{self, Act};
 use super::binding::set_condition;
 use super::{answer_object, convert, list, sent, write, write_failed};
-use crate::server::body::{Body, Items, ListBody};
+use crate::server::body;
 use crate::server::status::{self, Status};
 use crate::server::{ApiRequest, Reply, Shared};
 use crate::store::{Change, Object, Write, WriteError};
@@ -153,9 +152,7 @@ pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Re
     for object in objects {
         let (namespace, name) = (&object.facts.namespace, &object.facts.name);
         match delete_object(shared, request, namespace, name, &options, &mut warnings).await {
-            Ok(Deleted::Gone(object) | Deleted::Ending(object)) => {
-                deleted.push(convert::shown(info.resource, &object));
-            }
+            Ok(Deleted::Gone(object) | Deleted::Ending(object)) => deleted.push(object),
             Err(status) if status.code == StatusCode::NOT_FOUND => {}
             Err(status) => return Err(status),
         }
@@ -165,7 +162,10 @@ pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Re
         info.resource.list_kind(),
         info.resource.api_version()
     );
-    let body = Body::List(ListBody::new(Bytes::from(head), Items::Made(deleted)));
+    let resource = info.resource;
+    let body = body::list(head, deleted, move |object, out| {
+        out.extend_from_slice(&convert::shown(resource, object));
+    });
     Ok(Reply::json(StatusCode::OK, body).with_warnings(warnings))
 }
 

@@ -1,20 +1,17 @@
-//! Lists: all at once, or page by page from a snapshot.
-
-use std::sync::Arc;
-use std::time::Instant;
+//! Lists: all at once, or page by page at the version of the first page.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
 use http::StatusCode;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::convert;
-use crate::server::body::{Body, Items, ListBody};
+use crate::server::body;
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Form, Query, Reply, RequestInfo, Shared, choose};
-use crate::store::{Filter, Object};
+use crate::store::{Filter, Page, Position};
 use crate::table::{self, IncludeObject};
 
 /// The filter of a list or watch. A name in the path counts as a field selector.
@@ -47,74 +44,113 @@ pub fn too_large(asked: u64, current: u64) -> Box<Status> {
     status
 }
 
-/// Continue token: a page's position in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Continue token: where a list goes on, in kube-apiserver's form.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Continue {
-    revision: u64,
-    start: usize,
+    /// The version of the list; `None` for whatever is present, after an earlier version was forgotten.
+    revision: Option<u64>,
+    /// The last object before.
+    after: Position,
+    /// How many objects follow, if that is known.
+    remaining: Option<u64>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct ContinueText {
+    v: String,
+    rv: i64,
+    start: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remaining: Option<u64>,
+}
+
+const CONTINUE_VERSION: &str = "meta.k8s.io/v1";
+
 impl Continue {
-    fn encode(self) -> String {
-        let value = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.start});
-        URL_SAFE_NO_PAD.encode(value.to_string())
+    fn encode(&self) -> String {
+        let (namespace, name) = &self.after;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        let text = ContinueText {
+            v: CONTINUE_VERSION.to_owned(),
+            rv: self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX)),
+            start: format!("{namespace}{slash}{name}\0"),
+            remaining: self.remaining,
+        };
+        // Strings and numbers serialize without failing.
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&text).unwrap_or_default())
     }
 
     fn decode(token: &str) -> Result<Continue, Box<Status>> {
         let read = || {
             let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
-            let value: Value = serde_json::from_slice(&bytes).ok()?;
-            let start = usize::try_from(value["start"].as_u64()?).ok()?;
-            Some(Continue { revision: value["rv"].as_u64()?, start })
+            let text: ContinueText = serde_json::from_slice(&bytes).ok()?;
+            let start = text.start.strip_suffix('\0')?;
+            let (namespace, name) = start.split_once('/').unwrap_or(("", start));
+            let revision = u64::try_from(text.rv).ok();
+            let is_known = text.v == CONTINUE_VERSION && text.rv != 0;
+            let token =
+                Continue { revision, after: (namespace.into(), name.into()), remaining: text.remaining };
+            is_known.then_some(token)
         };
         read().ok_or_else(|| Status::bad_request("continue key is not valid"))
     }
 }
 
-struct Page {
-    revision: u64,
-    objects: Arc<Vec<Arc<Object>>>,
-    range: std::ops::Range<usize>,
-    next: Option<Continue>,
+/// The version of a continue token has been forgotten. The status has another token, that goes on with what is present.
+fn too_old(token: Continue) -> Box<Status> {
+    let mut status = Status::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    status.list_continue = Continue { revision: None, remaining: None, ..token }.encode();
+    status
 }
 
 /// Answers a list.
 pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let (info, query) = (&request.info, &request.query);
+    let resource = info.resource;
     let form = choose(&request.headers)?;
     let include = include_object(query)?;
     let filter = filter(info, query)?;
-    let page = page(shared, info, query, &filter)?;
-    let kind = match form {
-        Form::PartialMetadata => "PartialObjectMetadataList".to_owned(),
-        Form::Plain | Form::Table => info.resource.list_kind(),
+    let (page, next) = page(shared, info, query, &filter)?;
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(next) = next {
+        metadata["continue"] = Value::from(next.encode());
+        if let Some(remaining) = next.remaining {
+            metadata["remainingItemCount"] = Value::from(remaining);
+        }
+    }
+    let head = |kind: &str, api_version: &str| {
+        format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
     };
-    let api_version = match form {
-        Form::PartialMetadata => "meta.k8s.io/v1".to_owned(),
-        Form::Plain | Form::Table => info.resource.api_version(),
-    };
-    let metadata = list_metadata(&page, &filter);
-    let head = match form {
-        Form::Table => table::head(info.resource, &metadata),
-        _ => format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#),
-    };
-    let selected = &page.objects[page.range.clone()];
-    let items = match form {
-        Form::PartialMetadata => Items::Made(selected.iter().map(|o| o.partial()).collect()),
+    let objects = page.objects;
+    let body = match form {
+        Form::PartialMetadata => {
+            let head = head("PartialObjectMetadataList", "meta.k8s.io/v1");
+            body::list(head, objects, |object, out| object.write_partial(out))
+        }
         Form::Table => {
             let now = Timestamp::now();
-            let row = |object: &Arc<Object>| {
-                let value = convert::shown_value(info.resource, object.value());
-                Bytes::from(table::row(info.resource, &value, include, now).to_string())
-            };
-            Items::Made(selected.iter().map(row).collect())
+            body::list(table::head(resource, &metadata), objects, move |object, out| {
+                let included = convert::included(resource, object, include);
+                table::write_row(out, resource, &convert::row_value(resource, object), &included, now);
+            })
         }
-        Form::Plain if convert::is_stored_form(info.resource) => {
-            Items::Stored(page.objects.clone(), page.range.clone())
+        Form::Plain => {
+            let head = head(&resource.list_kind(), &resource.api_version());
+            body::list(head, objects, move |object, out| {
+                if convert::is_stored_form(resource) {
+                    out.extend_from_slice(object.json());
+                } else {
+                    out.extend_from_slice(&convert::shown(resource, object));
+                }
+            })
         }
-        Form::Plain => Items::Made(selected.iter().map(|o| convert::shown(info.resource, o)).collect()),
     };
-    Ok(Reply::json(StatusCode::OK, Body::List(ListBody::new(Bytes::from(head), items))))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 /// The part of the object that table rows include.
@@ -130,76 +166,57 @@ pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
     })
 }
 
-fn list_metadata(page: &Page, filter: &Filter) -> Value {
-    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
-    if let Some(next) = page.next {
-        metadata["continue"] = Value::from(next.encode());
-        // As upstream: absent in lists with selectors, where kube-apiserver does not know it.
-        if filter.is_everything() {
-            metadata["remainingItemCount"] = Value::from(page.objects.len() - page.range.end);
-        }
-    }
-    metadata
-}
-
-fn page(shared: &Shared, info: &RequestInfo, query: &Query, filter: &Filter) -> Result<Page, Box<Status>> {
+/// The page that a request asks for, and where the list goes on after it.
+fn page(
+    shared: &Shared,
+    info: &RequestInfo,
+    query: &Query,
+    filter: &Filter,
+) -> Result<(Page, Option<Continue>), Box<Status>> {
     let resource = super::stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
-    let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let asked = resource_version(query)?;
-    let expired = || {
-        Status::expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-             without the continue parameter.",
-        )
-    };
+    let current = shared.store.revision();
     let token = query.get("continue");
-    let version_match = query.get("resourceVersionMatch");
-    let (revision, objects, start) = if token.is_empty() {
+    let (page, remaining) = if token.is_empty() {
+        let version_match = query.get("resourceVersionMatch");
         check_version_match(version_match, asked)?;
-        let current = shared.store.revision();
         if let Some(asked) = asked.filter(|asked| *asked > current) {
             return Err(too_large(asked, current));
         }
-        let (revision, objects) = shared.store.list(resource, filter);
-        match asked {
-            Some(asked) if version_match == "Exact" && asked != revision => {
-                let kept = shared.store.snapshots.get(info.resource.index(), asked, filter, Instant::now());
-                let too_old = || {
-                    Status::expired(format!("The provided resource version {asked} is no longer available"))
-                };
-                // The resource has not changed since that version, so the current objects are correct.
-                let unchanged = || {
-                    let (_, events) = shared.store.events_for(resource, &Filter::default(), asked, 1).ok()?;
-                    events.is_empty().then(|| Arc::new(objects))
-                };
-                (asked, kept.or_else(unchanged).ok_or_else(too_old)?, 0)
-            }
-            _ => (revision, Arc::new(objects), 0),
-        }
+        let exact = asked.filter(|_| version_match == "Exact");
+        let page = shared.store.page(resource, filter, exact, None, limit).map_err(|error| {
+            Status::expired(format!("The provided resource version {} is no longer available", error.asked))
+        })?;
+        let total = exact.is_none().then_some(page.total as u64);
+        (page, total)
     } else {
         if asked.is_some_and(|asked| asked != 0) {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let Continue { revision, start } = Continue::decode(token)?;
-        let objects = shared
-            .store
-            .snapshots
-            .get(info.resource.index(), revision, filter, Instant::now())
-            .ok_or_else(expired)?;
-        (revision, objects, start)
+        let token = Continue::decode(token)?;
+        // A version from the future is one of another server.
+        if token.revision.is_some_and(|revision| revision > current) {
+            return Err(too_old(token));
+        }
+        match shared.store.page(resource, filter, token.revision, Some(&token.after), limit) {
+            Ok(page) => (page, token.remaining),
+            Err(_) => return Err(too_old(token)),
+        }
     };
-    if start > objects.len() {
-        return Err(Status::bad_request("continue key is not valid"));
-    }
-    let end = limit.map_or(objects.len(), |limit| start.saturating_add(limit).min(objects.len()));
-    let next = (end < objects.len()).then_some(Continue { revision, start: end });
-    if next.is_some() && token.is_empty() {
-        shared.store.snapshots.keep(info.resource.index(), revision, filter, objects.clone(), Instant::now());
-    }
-    Ok(Page { revision, objects, range: start..end, next })
+    let n_sent = page.objects.len() as u64;
+    let next = page.next.clone().map(|after| Continue {
+        revision: Some(page.revision),
+        after,
+        // As upstream: absent in lists with selectors, where kube-apiserver does not know it.
+        remaining: remaining
+            .filter(|_| filter.is_everything())
+            .map(|remaining| remaining.saturating_sub(n_sent)),
+    });
+    Ok((page, next))
 }
 
 fn check_version_match(version_match: &str, asked: Option<u64>) -> Result<(), Box<Status>> {

@@ -87,9 +87,9 @@ fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Res
         Form::Plain => convert::shown(resource, object),
         Form::PartialMetadata => object.partial(),
         Form::Table => {
-            let value = convert::shown_value(resource, object.value());
-            let include = list::include_object(&request.query)?;
-            Bytes::from(table::table(resource, &value, include, true, Timestamp::now()).to_string())
+            let value = convert::row_value(resource, object);
+            let included = convert::included(resource, object, list::include_object(&request.query)?);
+            Bytes::from(table::table(resource, &value, &included, true, Timestamp::now()))
         }
     };
     Ok(Reply::object(code, bytes))

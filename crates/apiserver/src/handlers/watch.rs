@@ -8,7 +8,7 @@ use berth_schema::resource::Resource;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -285,10 +285,11 @@ impl Watcher {
         match self.form {
             Form::PartialMetadata => write_frame(chunk, event_type, &object.partial()),
             Form::Table => {
-                let value = convert::shown_value(self.shown, object.value());
+                let value = convert::row_value(self.shown, object);
+                let included = convert::included(self.shown, object, self.include);
                 let with_columns = !std::mem::replace(&mut self.columns_told, true);
-                let table = table::table(self.shown, &value, self.include, with_columns, Timestamp::now());
-                write_frame(chunk, event_type, table.to_string().as_bytes());
+                let table = table::table(self.shown, &value, &included, with_columns, Timestamp::now());
+                write_frame(chunk, event_type, &table);
             }
             Form::Plain if convert::is_stored_form(self.shown) => match object.frame(event_type) {
                 Some(frame) => chunk.put_slice(&frame),
@@ -305,24 +306,29 @@ impl Watcher {
         if initial_events_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let (kind, api_version) = match self.form {
-            Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
-            Form::Plain | Form::Table => (self.shown.kind, self.shown.api_version()),
-        };
-        let bookmark = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let partial =
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+        let bookmark =
+            json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
         match self.form {
-            Form::Table => {
-                line("BOOKMARK", &table::table(self.shown, &bookmark, self.include, false, Timestamp::now()))
-            }
-            _ => line("BOOKMARK", &bookmark),
+            Form::PartialMetadata => return line("BOOKMARK", &partial.to_string()),
+            Form::Plain => return line("BOOKMARK", &bookmark.to_string()),
+            Form::Table => {}
         }
+        let included = match self.include {
+            IncludeObject::None => "null".to_owned(),
+            IncludeObject::Metadata => partial.to_string(),
+            IncludeObject::Object => bookmark.to_string(),
+        };
+        let table = table::table(self.shown, &bookmark, included.as_bytes(), false, Timestamp::now());
+        line("BOOKMARK", &String::from_utf8_lossy(&table))
     }
 }
 
 fn error_frame(status: &Status) -> Bytes {
-    line("ERROR", &status.to_value())
+    line("ERROR", &status.to_value().to_string())
 }
 
-fn line(event_type: &str, object: &Value) -> Bytes {
-    Bytes::from(format!("{}\n", json!({"type": event_type, "object": object})))
+fn line(event_type: &str, object: &str) -> Bytes {
+    Bytes::from(format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n"))
 }

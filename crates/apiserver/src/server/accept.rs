@@ -49,6 +49,15 @@ pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
     }
 }
 
+/// Whether the client accepts bodies that are compressed with gzip.
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).into_iter();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|coding| {
+        let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && !matches!(parameters.trim(), "q=0" | "q=0.0")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

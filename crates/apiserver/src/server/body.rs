@@ -1,12 +1,14 @@
-//! Request bodies, read within limits, and response bodies.
+//! Request bodies, read within limits, and response bodies, made piece by piece while they are sent.
 
 use std::convert::Infallible;
+use std::io::Write as _;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures::Stream;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -14,12 +16,15 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::status::Status;
-use crate::store::Object;
 
 /// The largest request body, as for kube-apiserver.
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
-/// Lists are sent in pieces of about this size.
-const LIST_CHUNK_BYTES: usize = 64 * 1024;
+/// Responses are sent in pieces of about this size.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Responses of this size or more are compressed for clients that accept it, as by kube-apiserver.
+const COMPRESSED_FROM: usize = 128 * 1024;
+/// kube-apiserver's: the fastest.
+const COMPRESSION_LEVEL: u32 = 1;
 
 /// The body of a request: from a connection, or from a caller in the same process.
 pub trait RequestBody:
@@ -92,74 +97,109 @@ pub async fn read(
 pub enum Body {
     /// The complete body.
     Full(Bytes),
-    /// A list, put together from stored bytes while it is sent.
-    List(ListBody),
+    /// A long body, made while it is sent.
+    Chunks(Chunks),
     /// A stream of chunks.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
-/// A list's text around its items.
-pub struct ListBody {
-    head: Bytes,
-    items: Items,
-    tail: &'static [u8],
-    next: usize,
-    left: u64,
-}
+/// The pieces of a long body.
+pub type Chunks = Box<dyn Iterator<Item = Bytes> + Send>;
 
-/// The items of a list.
-pub enum Items {
-    /// A range of objects as they are stored.
-    Stored(Arc<Vec<Arc<Object>>>, std::ops::Range<usize>),
-    /// Objects converted for this answer.
-    Made(Vec<Bytes>),
-}
-
-impl Items {
-    fn len(&self) -> usize {
-        match self {
-            Items::Stored(_, range) => range.len(),
-            Items::Made(items) => items.len(),
+/// A list: `head` is the text before the first item, `]}` follows the last. Items are written when their turn comes.
+pub fn list<T, I, W>(head: String, items: I, write: W) -> Body
+where
+    I: IntoIterator<Item = T, IntoIter: Send + 'static>,
+    W: FnMut(&T, &mut Vec<u8>) + Send + 'static,
+    T: Send + 'static,
+{
+    let mut chunks =
+        List { head: head.into_bytes(), items: items.into_iter(), write, is_first: true, ended: false };
+    let mut start = Vec::new();
+    while start.len() < COMPRESSED_FROM {
+        match chunks.next() {
+            Some(chunk) => start.extend_from_slice(&chunk),
+            None => return Body::Full(start.into()),
         }
     }
-
-    fn get(&self, i: usize) -> &[u8] {
-        match self {
-            Items::Stored(objects, range) => objects[range.start + i].json(),
-            Items::Made(items) => &items[i],
-        }
-    }
+    Body::Chunks(Box::new(std::iter::once(start.into()).chain(chunks)))
 }
 
-impl ListBody {
-    /// `head` is the text before the first item; `]}` follows the last.
-    pub fn new(head: Bytes, items: Items) -> ListBody {
-        let tail = b"]}\n";
-        let n = items.len();
-        let bytes: usize = (0..n).map(|i| items.get(i).len()).sum();
-        let left = (head.len() + bytes + n.saturating_sub(1) + tail.len()) as u64;
-        ListBody { head, items, tail, next: 0, left }
-    }
+struct List<I, W> {
+    head: Vec<u8>,
+    items: I,
+    write: W,
+    is_first: bool,
+    ended: bool,
+}
 
-    fn next_chunk(&mut self) -> Option<Bytes> {
-        if self.left == 0 {
+impl<T, I: Iterator<Item = T>, W: FnMut(&T, &mut Vec<u8>)> Iterator for List<I, W> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
             return None;
         }
-        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(LIST_CHUNK_BYTES * 5 / 4);
-        let mut chunk = BytesMut::with_capacity(room);
-        chunk.extend_from_slice(&std::mem::take(&mut self.head));
-        while self.next < self.items.len() && chunk.len() < LIST_CHUNK_BYTES {
-            if self.next > 0 {
-                chunk.extend_from_slice(b",");
+        let mut chunk = std::mem::take(&mut self.head);
+        while chunk.len() < CHUNK_BYTES && !self.ended {
+            match self.items.next() {
+                Some(item) => {
+                    if !std::mem::take(&mut self.is_first) {
+                        chunk.push(b',');
+                    }
+                    (self.write)(&item, &mut chunk);
+                }
+                None => {
+                    chunk.extend_from_slice(b"]}\n");
+                    self.ended = true;
+                }
             }
-            chunk.extend_from_slice(self.items.get(self.next));
-            self.next += 1;
         }
-        if self.next == self.items.len() {
-            chunk.extend_from_slice(self.tail);
+        Some(chunk.into())
+    }
+}
+
+struct Gzip {
+    chunks: Chunks,
+    /// `None` at the end.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl Iterator for Gzip {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let encoder = self.encoder.as_mut()?;
+            match self.chunks.next() {
+                // Writing to memory does not fail.
+                Some(chunk) => drop(encoder.write_all(&chunk)),
+                None => return self.encoder.take()?.finish().ok().map(Bytes::from),
+            }
+            if !encoder.get_ref().is_empty() {
+                return Some(std::mem::take(encoder.get_mut()).into());
+            }
         }
-        self.left = self.left.saturating_sub(chunk.len() as u64);
-        Some(chunk.freeze())
+    }
+}
+
+/// Splits off up to a chunk; `None` at the end.
+fn split_chunk(bytes: &mut Bytes) -> Option<Bytes> {
+    (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(CHUNK_BYTES)))
+}
+
+impl Body {
+    /// Compresses the body with gzip if that is worth it, and whether it did.
+    pub fn compressed(self) -> (Body, bool) {
+        let chunks: Chunks = match self {
+            Body::Full(mut bytes) if bytes.len() >= COMPRESSED_FROM => {
+                Box::new(std::iter::from_fn(move || split_chunk(&mut bytes)))
+            }
+            Body::Chunks(chunks) => chunks,
+            other => return (other, false),
+        };
+        let encoder = GzEncoder::new(Vec::new(), Compression::new(COMPRESSION_LEVEL));
+        (Body::Chunks(Box::new(Gzip { chunks, encoder: Some(encoder) })), true)
     }
 }
 
@@ -172,45 +212,75 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let chunk = match self.get_mut() {
-            Body::Full(bytes) if bytes.is_empty() => None,
-            Body::Full(bytes) => Some(std::mem::take(bytes)),
-            Body::List(list) => list.next_chunk(),
+            Body::Full(bytes) => split_chunk(bytes),
+            Body::Chunks(chunks) => chunks.next(),
             Body::Stream(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
         };
         Poll::Ready(chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Body::Full(bytes) => bytes.is_empty(),
-            Body::List(list) => list.left == 0,
-            Body::Stream(_) => false,
-        }
+        matches!(self, Body::Full(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Body::List(list) => SizeHint::with_exact(list.left),
-            Body::Stream(_) => SizeHint::default(),
+            Body::Chunks(_) | Body::Stream(_) => SizeHint::default(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     #[tokio::test]
-    async fn list_bodies_match_their_content_length() {
-        for n in [0_usize, 1, 2, 5000] {
-            let items = (0..n).map(|i| Bytes::from(format!("{{\"i\":{i}}}"))).collect();
-            let body = Body::List(ListBody::new(Bytes::from_static(b"{\"items\":["), Items::Made(items)));
-            let said = body.size_hint().exact().unwrap();
-            let bytes = body.collect().await.unwrap().to_bytes();
-            assert_eq!(bytes.len() as u64, said);
-            let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!(value["items"].as_array().unwrap().len(), n);
+    async fn lists_are_whole_in_one_piece_in_chunks_and_compressed() {
+        for n in [0_usize, 1, 2, 50_000] {
+            let made = || {
+                list("{\"items\":[".to_owned(), 0..n, |i, out| {
+                    out.extend_from_slice(format!("{{\"i\":{i}}}").as_bytes());
+                })
+            };
+            let check = |bytes: &[u8]| {
+                let value: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+                assert_eq!(value["items"].as_array().unwrap().len(), n);
+            };
+            let body = made();
+            assert_eq!(body.size_hint().exact().is_some(), n < 50_000);
+            check(&body.collect().await.unwrap().to_bytes());
+            let (compressed, is_compressed) = made().compressed();
+            assert_eq!(is_compressed, n == 50_000);
+            let bytes = compressed.collect().await.unwrap().to_bytes();
+            let mut text = Vec::new();
+            if is_compressed {
+                assert!(bytes.len() < n);
+                flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut text).unwrap();
+            } else {
+                text.extend_from_slice(&bytes);
+            }
+            check(&text);
         }
+    }
+
+    #[test]
+    fn items_are_written_when_their_turn_comes() {
+        let n_written = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = n_written.clone();
+        let Body::Chunks(mut chunks) = list(String::new(), 0..1000, move |_, out| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            out.resize(out.len() + 10_000, b'1');
+        }) else {
+            panic!("a long list is sent in chunks")
+        };
+        let n_written = || n_written.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(n_written(), 14);
+        assert!(chunks.next().is_some());
+        assert_eq!(n_written(), 14, "what was made before");
+        assert!(chunks.next().is_some());
+        assert_eq!(n_written(), 21);
     }
 }

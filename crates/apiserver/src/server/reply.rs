@@ -52,11 +52,16 @@ impl Reply {
         self
     }
 
-    /// As HTTP.
-    pub fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(self.body);
+    /// As HTTP; a long body is compressed if the client accepts it.
+    pub fn into_response(self, accepts_gzip: bool) -> Response<Body> {
+        let (body, is_compressed) = if accepts_gzip { self.body.compressed() } else { (self.body, false) };
+        let mut response = Response::new(body);
         *response.status_mut() = self.code;
         let headers = response.headers_mut();
+        if is_compressed {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for warning in self.warnings.iter().take(MAX_WARNINGS) {

@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::accept::accepts_gzip;
 use super::authenticate::unauthorized;
 use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
 use super::body::{self, Body, RequestBody, Room};
@@ -127,6 +128,7 @@ pub struct ApiRequest {
 pub async fn serve<B: RequestBody>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
+    let compresses = !head && accepts_gzip(request.headers());
     let mut info = None;
     let answered = AssertUnwindSafe(answer(&shared, request, &mut info)).catch_unwind().await;
     let reply = match answered {
@@ -138,7 +140,7 @@ pub async fn serve<B: RequestBody>(shared: Arc<Shared>, request: Request<B>) -> 
         }
     };
     shared.metrics.answered(info.as_ref(), reply.code.as_u16(), begun.elapsed());
-    let mut response = reply.into_response();
+    let mut response = reply.into_response(compresses);
     if head {
         *response.body_mut() = Body::Full(Bytes::new());
     }

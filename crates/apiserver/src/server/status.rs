@@ -44,12 +44,15 @@ pub struct Status {
     pub message: String,
     /// The object of the failure.
     pub details: Details,
+    /// `metadata.continue`, with which a list may go on.
+    pub list_continue: String,
 }
 
 impl Status {
     /// A failure with only a message.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
-        Box::new(Status { code, reason, message: message.into(), details: Details::default() })
+        let details = Details::default();
+        Box::new(Status { code, reason, message: message.into(), details, list_continue: String::new() })
     }
 
     fn about(mut self: Box<Self>, resource: &Resource, name: &str) -> Box<Status> {
@@ -169,6 +172,9 @@ impl Status {
             "message": self.message,
             "reason": self.reason,
         });
+        if !self.list_continue.is_empty() {
+            object["metadata"]["continue"] = Value::from(self.list_continue.as_str());
+        }
         let d = &self.details;
         let mut details = serde_json::Map::new();
         for (key, text) in [("name", &d.name), ("group", &d.group), ("kind", &d.kind), ("uid", &d.uid)] {

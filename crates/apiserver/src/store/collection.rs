@@ -67,7 +67,7 @@ pub struct TooOld {
 }
 
 /// Objects by namespace and name.
-type Objects = BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>;
+pub type Objects = BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>;
 
 /// The objects of one resource and the history of their changes.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ pub struct Collection {
     all_history_bytes: Arc<AtomicUsize>,
     /// All changes after this version are in the history.
     floor: u64,
+    /// The last event that was loaded from disk. The whole object before such a change may not be known.
+    replayed: u64,
     bounds: HistoryBounds,
     /// Signals new events to watches.
     head: watch::Sender<u64>,
@@ -102,6 +104,7 @@ impl Collection {
             history_bytes: 0,
             all_history_bytes: all_history_bytes.clone(),
             floor,
+            replayed: 0,
             bounds,
             head: watch::Sender::new(floor),
             field_watchers: FieldWatchers::new(resource.watched_field()),
@@ -118,18 +121,17 @@ impl Collection {
         self.objects.get(namespace)?.get(name)
     }
 
-    /// All objects that a filter selects, by namespace and name.
-    pub fn select(&self, filter: &Filter) -> Vec<Arc<Object>> {
-        let matching = |objects: &BTreeMap<Box<str>, Arc<Object>>| -> Vec<Arc<Object>> {
-            if let Some(name) = filter.name() {
-                return objects.get(name).filter(|o| filter.matches(&o.facts)).cloned().into_iter().collect();
-            }
-            objects.values().filter(|o| filter.matches(&o.facts)).cloned().collect()
-        };
-        match &filter.namespace {
-            Some(namespace) => self.objects.get(namespace.as_str()).map(matching).unwrap_or_default(),
-            None => self.objects.values().flat_map(matching).collect(),
+    /// How many objects there are in a namespace, or in all.
+    pub fn len_in(&self, namespace: Option<&str>) -> usize {
+        match namespace {
+            Some(namespace) => self.objects.get(namespace).map_or(0, BTreeMap::len),
+            None => self.n_objects,
         }
+    }
+
+    /// All objects.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     /// Inserts an object without history, when loading from disk.
@@ -145,6 +147,7 @@ impl Collection {
             let known = replaced.filter(|replaced| replaced.facts == before);
             known.unwrap_or_else(|| Arc::new(object.with_facts(before)))
         });
+        self.replayed = object.revision;
         self.remember(Event { event_type, object, previous });
     }
 
@@ -196,8 +199,21 @@ impl Collection {
             self.floor = oldest.object.revision;
             self.field_watchers.forget(&oldest);
         }
-        // Only the selector fields of the replaced object are used, but its bytes stay in memory. The bound on bytes
-        // still holds within a factor of two, since the event that wrote it is counted as well.
+        // The replaced object stays in memory, too. The bound on bytes still holds within a factor of two, since the
+        // event that wrote it is counted as well.
+    }
+
+    /// The events after a version, oldest first, with the objects before the changes.
+    ///
+    /// # Errors
+    /// Changes after that version have been forgotten, or were loaded from disk.
+    pub fn undoable_events(&self, revision: u64) -> Result<impl Iterator<Item = &Event>, TooOld> {
+        let oldest = self.floor.max(self.replayed);
+        if revision < oldest {
+            return Err(TooOld { asked: revision, oldest });
+        }
+        let start = self.history.partition_point(|event| event.object.revision <= revision);
+        Ok(self.history.range(start..))
     }
 
     fn count(&mut self, more: usize, less: usize) {

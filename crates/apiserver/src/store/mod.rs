@@ -12,10 +12,10 @@ mod entry;
 mod field_watchers;
 mod new_file;
 mod object;
+mod page;
 mod record;
 mod recover;
 mod selector;
-mod snapshot;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -31,10 +31,10 @@ pub use collection::{Event, HistoryBounds, TooOld};
 pub use derived::Derived;
 pub use disk::{DiskError, StorageOptions};
 pub use disk_io::DiskIo;
-pub use object::{EventType, Object, partial_metadata, write_frame};
+pub use object::{EventType, Object, write_frame};
+pub use page::{Page, Position};
 pub use recover::{Lost, Recovery, recover};
 pub use selector::Filter;
-pub use snapshot::Snapshots;
 
 use berth_schema::resource::{RESOURCES, Resource};
 use collection::Collection;
@@ -95,6 +95,9 @@ pub enum WriteError {
     #[error("storage: {0}")]
     Storage(String),
 }
+
+/// How many objects of a list are looked at under one lock.
+const MAX_SCANNED: usize = 4096;
 
 /// All collections, and the version up to which they are complete.
 #[derive(Debug)]
@@ -168,8 +171,6 @@ pub struct Store {
     collections: Arc<Collections>,
     /// `None` for a store in memory.
     writer: Option<Writer>,
-    /// Lists that clients are reading page by page.
-    pub snapshots: Snapshots,
 }
 
 /// Read access to a store's objects. It does not keep the store open.
@@ -188,13 +189,13 @@ impl Store {
     /// mistaking a version of an earlier store for one of this store.
     pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
         let collections = Arc::new(Collections::new(revision, revision, bounds));
-        Store { collections, writer: None, snapshots: Snapshots::default() }
+        Store { collections, writer: None }
     }
 
     /// Another store in memory with the same objects and history, for a server that takes over from one that has ended.
     /// The writes of both are in one order.
     pub fn share(&self) -> Store {
-        Store { collections: self.collections.clone(), writer: None, snapshots: Snapshots::default() }
+        Store { collections: self.collections.clone(), writer: None }
     }
 
     /// Opens the store in a directory and loads it. The versions of a new store start after `revision`.
@@ -206,7 +207,7 @@ impl Store {
         let collections = Arc::new(collections);
         let writer = Writer::start(disk, collections.clone())
             .map_err(|source| DiskError::Io { path: dir.to_owned(), source })?;
-        Ok(Store { collections, writer: Some(writer), snapshots: Snapshots::default() })
+        Ok(Store { collections, writer: Some(writer) })
     }
 
     /// Finishes pending writes and closes the file. Later writes fail.
@@ -238,8 +239,62 @@ impl Store {
 
     /// All objects that a filter selects, and the version of this list.
     pub fn list(&self, resource: &Resource, filter: &Filter) -> (u64, Vec<Arc<Object>>) {
-        let collection = self.collections.read(resource);
-        (self.revision(), collection.select(filter))
+        let page = self.page(resource, filter, None, None, usize::MAX);
+        let page = page.expect("a list of the present version needs no history");
+        (page.revision, page.objects)
+    }
+
+    /// Up to `limit` of the objects that a filter selects after a position, as they were at a version; without one, at
+    /// the present version.
+    ///
+    /// # Errors
+    /// The history does not reach back to the version.
+    pub fn page(
+        &self,
+        resource: &Resource,
+        filter: &Filter,
+        at: Option<u64>,
+        after: Option<&Position>,
+        limit: usize,
+    ) -> Result<Page, TooOld> {
+        match self.read_page(resource, filter, at, after, (limit, MAX_SCANNED)) {
+            // More has changed since the first piece was read than the history holds.
+            Err(_) if at.is_none() => self.read_page(resource, filter, at, after, (limit, usize::MAX)),
+            read => read,
+        }
+    }
+
+    /// Reads a page in pieces, so that writes do not wait for long lists.
+    fn read_page(
+        &self,
+        resource: &Resource,
+        filter: &Filter,
+        at: Option<u64>,
+        after: Option<&Position>,
+        (limit, max_scanned): (usize, usize),
+    ) -> Result<Page, TooOld> {
+        let mut page = Page { revision: 0, objects: Vec::new(), next: None, total: 0 };
+        let mut passed = after.cloned();
+        let mut is_first = true;
+        loop {
+            let collection = self.collections.read(resource);
+            if std::mem::take(&mut is_first) {
+                page.revision = at.unwrap_or_else(|| self.revision());
+                page.total = collection.len_in(filter.namespace.as_deref());
+            }
+            let limits = (limit, max_scanned);
+            passed =
+                collection.append_page(filter, page.revision, passed.as_ref(), limits, &mut page.objects)?;
+            if passed.is_none() {
+                break;
+            }
+        }
+        if page.objects.len() > limit {
+            page.objects.truncate(limit);
+            let last = page.objects.last().map(|object| &object.facts);
+            page.next = last.map(|facts| (facts.namespace.clone(), facts.name.clone()));
+        }
+        Ok(page)
     }
 
     /// How many objects a resource has.

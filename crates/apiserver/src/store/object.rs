@@ -1,6 +1,6 @@
 //! A stored object: its bytes and the fields that selectors read.
 
-use std::sync::OnceLock;
+use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
@@ -94,27 +94,15 @@ pub struct Object {
     /// A whole line of a watch; the object's own bytes lie inside it.
     frame: Bytes,
     frame_type: EventType,
-    /// The object as `PartialObjectMetadata`, computed on first use.
-    partial: OnceLock<Bytes>,
+    /// Where in the frame the metadata is.
+    metadata: Range<u32>,
 }
 
 impl Object {
     /// Serializes an object that is written at `revision`, which becomes its `metadata.resourceVersion`.
     pub fn encode(resource: &Resource, mut value: Value, revision: u64, event_type: EventType) -> Object {
         set_resource_version(&mut value, revision);
-        let mut buffer = BytesMut::with_capacity(2048).writer();
-        buffer.get_mut().put_slice(event_type.prefix());
-        // A JSON value serializes into memory without failing: its keys are strings.
-        let _ = serde_json::to_writer(&mut buffer, &value);
-        let mut buffer = buffer.into_inner();
-        buffer.put_slice(SUFFIX);
-        Object {
-            revision,
-            facts: Facts::of(resource, &value),
-            frame: Bytes::copy_from_slice(&buffer),
-            frame_type: event_type,
-            partial: OnceLock::new(),
-        }
+        Object::frame_of(resource, &value, revision, event_type)
     }
 
     /// An object read back from disk.
@@ -127,16 +115,21 @@ impl Object {
         revision: u64,
         event_type: EventType,
     ) -> Result<Object, serde_json::Error> {
-        let value: Value = serde_json::from_slice(bytes)?;
-        let mut frame = BytesMut::with_capacity(bytes.len() + 40);
-        write_frame(&mut frame, event_type, bytes);
-        Ok(Object {
+        Ok(Object::frame_of(resource, &serde_json::from_slice(bytes)?, revision, event_type))
+    }
+
+    fn frame_of(resource: &Resource, value: &Value, revision: u64, event_type: EventType) -> Object {
+        let mut frame = BytesMut::with_capacity(2048);
+        frame.put_slice(event_type.prefix());
+        let metadata = write_object(&mut frame, value);
+        frame.put_slice(SUFFIX);
+        Object {
             revision,
-            facts: Facts::of(resource, &value),
-            frame: frame.freeze(),
+            facts: Facts::of(resource, value),
+            frame: Bytes::copy_from_slice(&frame),
             frame_type: event_type,
-            partial: OnceLock::new(),
-        })
+            metadata,
+        }
     }
 
     /// The same bytes with other selector fields.
@@ -146,7 +139,7 @@ impl Object {
             facts,
             frame: self.frame.clone(),
             frame_type: self.frame_type,
-            partial: OnceLock::new(),
+            metadata: self.metadata.clone(),
         }
     }
 
@@ -173,9 +166,21 @@ impl Object {
         })
     }
 
+    /// Writes the object's JSON as `PartialObjectMetadata`.
+    pub fn write_partial(&self, out: &mut impl BufMut) {
+        out.put_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
+        match &self.frame[self.metadata.start as usize..self.metadata.end as usize] {
+            [] => out.put_slice(b"{}"),
+            metadata => out.put_slice(metadata),
+        }
+        out.put_slice(b"}");
+    }
+
     /// The object's JSON as `PartialObjectMetadata`.
     pub fn partial(&self) -> Bytes {
-        self.partial.get_or_init(|| Bytes::from(partial_metadata(&self.value()).to_string())).clone()
+        let mut partial = BytesMut::new();
+        self.write_partial(&mut partial);
+        partial.freeze()
     }
 
     /// Approximate memory use in bytes.
@@ -184,13 +189,31 @@ impl Object {
     }
 }
 
-/// The metadata of an object as a separate object.
-pub fn partial_metadata(value: &Value) -> Value {
-    serde_json::json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": value["metadata"],
-    })
+/// Appends an object's JSON, and returns the place of its metadata.
+fn write_object(out: &mut BytesMut, value: &Value) -> Range<u32> {
+    // A JSON value serializes into memory without failing: its keys are strings.
+    let write = |out: &mut BytesMut, value: &Value| drop(serde_json::to_writer(out.writer(), value));
+    let Value::Object(fields) = value else {
+        write(out, value);
+        return 0..0;
+    };
+    let at = |out: &BytesMut| u32::try_from(out.len()).unwrap_or(u32::MAX);
+    let mut metadata = 0..0;
+    out.put_u8(b'{');
+    for (i, (name, field)) in fields.iter().enumerate() {
+        if i > 0 {
+            out.put_u8(b',');
+        }
+        let _ = serde_json::to_writer(out.writer(), name);
+        out.put_u8(b':');
+        let start = at(out);
+        write(out, field);
+        if name == "metadata" {
+            metadata = start..at(out);
+        }
+    }
+    out.put_u8(b'}');
+    metadata
 }
 
 fn set_resource_version(value: &mut Value, revision: u64) {
@@ -222,5 +245,7 @@ mod tests {
         assert_eq!(&*object.facts.fields[4], "false");
         let again = Object::decode(pods, object.json(), 7, EventType::Added).unwrap();
         assert_eq!((again.json(), &again.facts), (object.json(), &object.facts));
+        let partial: Value = serde_json::from_slice(&object.partial()).unwrap();
+        assert_eq!(partial["metadata"], object.value()["metadata"]);
     }
 }

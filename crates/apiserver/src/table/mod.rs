@@ -10,6 +10,7 @@ mod event;
 mod extension;
 mod network;
 mod node;
+mod parse;
 mod pod;
 mod rbac;
 mod row;
@@ -19,11 +20,11 @@ mod workload;
 
 use berth_schema::resource::Resource;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub use duration::human_duration;
+pub use parse::parse;
 
-use crate::store::partial_metadata;
 use columns::printer;
 use row::Row;
 
@@ -57,23 +58,25 @@ impl IncludeObject {
 pub fn table(
     resource: &Resource,
     object: &Value,
-    include: IncludeObject,
+    included: &[u8],
     with_columns: bool,
     now: Timestamp,
-) -> Value {
-    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    json!({
-        "kind": "Table",
-        "apiVersion": API_VERSION,
-        "metadata": { "resourceVersion": version },
-        "columnDefinitions": if with_columns { columns(resource) } else { Value::Null },
-        "rows": [row(resource, object, include, now)],
-    })
+) -> Vec<u8> {
+    let version = &object["metadata"]["resourceVersion"];
+    let metadata = json!({"resourceVersion": version.as_str().unwrap_or_default()});
+    let columns = if with_columns { columns(resource) } else { Value::Null };
+    let mut table = head_with(&columns, &metadata).into_bytes();
+    write_row(&mut table, resource, object, included, now);
+    table.extend_from_slice(b"]}");
+    table
 }
 
 /// The text of a table up to its first row; `]}` follows the last. `metadata` is that of the list.
 pub fn head(resource: &Resource, metadata: &Value) -> String {
-    let columns = columns(resource);
+    head_with(&columns(resource), metadata)
+}
+
+fn head_with(columns: &Value, metadata: &Value) -> String {
     format!(
         r#"{{"kind":"Table","apiVersion":"{API_VERSION}","metadata":{metadata},"columnDefinitions":{columns},"rows":["#
     )
@@ -84,22 +87,21 @@ pub fn columns(resource: &Resource) -> Value {
     printer(resource.group, resource.kind).columns.iter().map(columns::Column::definition).collect()
 }
 
-/// The row of an object; ages are counted up to `now`.
-pub fn row(resource: &Resource, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
+/// Writes the row of an object with the JSON of the part that it includes; ages are counted up to `now`.
+pub fn write_row(out: &mut Vec<u8>, resource: &Resource, object: &Value, included: &[u8], now: Timestamp) {
     let printer = printer(resource.group, resource.kind);
     let row = Row { object, now };
-    let mut made = Map::new();
-    made.insert("cells".to_owned(), Value::Array((printer.cells)(&row)));
+    // A JSON value serializes into memory without failing.
+    let write = |out: &mut Vec<u8>, value: &Value| drop(serde_json::to_writer(out, value));
+    out.extend_from_slice(br#"{"cells":"#);
+    write(out, &Value::Array((printer.cells)(&row)));
     if let Some(conditions) = printer.conditions.and_then(|conditions| conditions(&row)) {
-        made.insert("conditions".to_owned(), conditions);
+        out.extend_from_slice(br#","conditions":"#);
+        write(out, &conditions);
     }
-    let object = match include {
-        IncludeObject::None => Value::Null,
-        IncludeObject::Metadata => partial_metadata(object),
-        IncludeObject::Object => object.clone(),
-    };
-    made.insert("object".to_owned(), object);
-    Value::Object(made)
+    out.extend_from_slice(br#","object":"#);
+    out.extend_from_slice(included);
+    out.push(b'}');
 }
 
 #[cfg(test)]

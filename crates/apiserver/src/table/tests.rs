@@ -6,7 +6,8 @@ use super::*;
 const NOW: &str = "2024-05-01T12:00:00Z";
 
 fn shown(resource: &Resource, object: &Value) -> Value {
-    table(resource, object, IncludeObject::Metadata, true, NOW.parse().expect("a time"))
+    let table = table(resource, object, b"null", true, NOW.parse().expect("a time"));
+    serde_json::from_slice(&table).expect("JSON")
 }
 
 /// The cells of one object, joined by ` | `; `-` stands for an empty one.
@@ -310,25 +311,33 @@ fn every_resource_has_rows_even_for_malformed_objects() {
 }
 
 #[test]
-fn rows_include_the_requested_part_of_the_object() {
+fn rows_include_the_given_part_of_the_object() {
     let pods = of_kind("v1", "Pod").expect("pods");
-    let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "resourceVersion": "7"},
-                        "status": {"phase": "Succeeded"}});
-    let with =
-        |include, with_columns| table(pods, &object, include, with_columns, NOW.parse().expect("a time"));
-    let metadata = with(IncludeObject::Metadata, true);
-    assert_eq!(metadata["metadata"]["resourceVersion"], "7");
-    assert_eq!(metadata["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    assert_eq!(metadata["rows"][0]["object"]["metadata"]["name"], "a");
-    assert_eq!(metadata["rows"][0]["conditions"][0]["reason"], "Succeeded");
-    assert_eq!(metadata["columnDefinitions"][0]["format"], "name");
-    assert_eq!(metadata["columnDefinitions"][5]["priority"], 1);
-    assert_eq!(with(IncludeObject::Object, false)["rows"][0]["object"], object);
-    assert_eq!(with(IncludeObject::Object, false)["columnDefinitions"], Value::Null);
-    assert_eq!(with(IncludeObject::None, false)["rows"][0]["object"], Value::Null);
+    let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "status": {"phase": "Succeeded"}});
+    let with = |with_columns| -> Value {
+        let table = table(pods, &object, br#"{"kind":"Pod"}"#, with_columns, NOW.parse().expect("a time"));
+        serde_json::from_slice(&table).expect("JSON")
+    };
+    let described = with(true);
+    assert_eq!(described["metadata"]["resourceVersion"], "7");
+    assert_eq!(described["rows"][0]["object"], json!({"kind": "Pod"}));
+    assert_eq!(described["rows"][0]["conditions"][0]["reason"], "Succeeded");
+    assert_eq!(described["columnDefinitions"][0]["format"], "name");
+    assert_eq!(described["columnDefinitions"][5]["priority"], 1);
+    assert_eq!(with(false)["columnDefinitions"], Value::Null);
     for (parameter, expected) in
         [("", Some(IncludeObject::Metadata)), ("None", Some(IncludeObject::None)), ("All", None)]
     {
         assert_eq!(IncludeObject::parse(parameter), expected);
     }
+}
+
+#[test]
+fn rows_are_read_without_managed_fields() {
+    let text =
+        br#"{"kind":"Pod","metadata":{"name":"a","managedFields":[{"a":[1]}],"labels":{"managedFields":"x"}},
+        "status":{"metadata":{"managedFields":1}}}"#;
+    let wanted = json!({"kind": "Pod", "metadata": {"name": "a", "labels": {"managedFields": "x"}},
+        "status": {"metadata": {"managedFields": 1}}});
+    assert_eq!(parse(text).expect("JSON"), wanted);
 }

@@ -27,10 +27,67 @@ async fn all_pages_come_from_one_version() {
 
     let (code, _) = get(&client, &format!("{PODS}?limit=2&continue=nonsense")).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
-    // {"v":"meta.k8s.io/v1","rv":1,"start":2}
-    let old = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOjJ9";
+    // {"v":"meta.k8s.io/v1","rv":1,"start":"default/b\u0000"}
+    let old = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJkZWZhdWx0L2JcdTAwMDAifQ";
     let (code, status) = get(&client, &format!("{PODS}?limit=2&continue={old}")).await;
     assert_eq!((code, &status["reason"]), (StatusCode::GONE, &json!("Expired")));
+    // The answer has a token to go on with what is present.
+    let token = status["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = get(&client, &format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!(names(&rest), ["bb", "d"]);
+    let token = rest["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = get(&client, &format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!(names(&rest), ["e"]);
+}
+
+#[tokio::test]
+async fn first_pages_of_others_do_not_evict_a_continue_token() {
+    let server = server().await;
+    let client = admin(&server);
+    for name in ["a", "b", "c"] {
+        post(&client, PODS, &pod(name)).await;
+    }
+    let (_, first) = get(&client, &format!("{PODS}?limit=1")).await;
+    for i in 0..100 {
+        let labels = json!({"metadata": {"labels": {"i": i.to_string()}}});
+        merge(&client, &format!("{PODS}/b"), &labels).await;
+        get(&client, &format!("{PODS}?limit=1")).await;
+    }
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let (_, second) = get(&client, &format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!((names(&second), version(&second)), (vec!["b", "c"], version(&first)));
+    assert_eq!(second["items"][0]["metadata"]["labels"], json!(null), "as it was at the first page");
+}
+
+#[tokio::test]
+async fn long_answers_are_compressed_for_clients_that_accept_it() {
+    let server = server().await;
+    let client = admin(&server);
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    for name in ["a", "b"] {
+        let object = json!({"metadata": {"name": name}, "data": {"x": "y".repeat(100_000)}});
+        assert_eq!(post(&client, configmaps, &object).await.0, StatusCode::CREATED);
+    }
+    for (path, encoding, compressed) in [
+        (configmaps.to_owned(), "gzip", true),
+        (configmaps.to_owned(), "deflate, gzip;q=1.0", true),
+        (configmaps.to_owned(), "gzip;q=0", false),
+        (format!("{configmaps}/a"), "gzip", false),
+    ] {
+        let request = http::Request::get(&path).header("accept-encoding", encoding);
+        let response = client.send(request.body(kube::client::Body::empty()).unwrap()).await.unwrap();
+        let told = response.headers().get("content-encoding").is_some_and(|value| value == "gzip");
+        assert_eq!(told, compressed, "{path} {encoding}");
+        let bytes = response.into_body().collect_bytes().await.unwrap();
+        if compressed {
+            assert!(bytes.len() < 10_000);
+            let list: serde_json::Value =
+                serde_json::from_reader(flate2::read::GzDecoder::new(&*bytes)).unwrap();
+            assert_eq!(names(&list), ["a", "b"]);
+        } else {
+            assert!(bytes.len() > 100_000);
+        }
+    }
 }
 
 #[tokio::test]
@@ -72,6 +129,8 @@ async fn a_list_of_a_version_is_exact() {
     let (_, same) = get(&client, &exact(version(&list))).await;
     assert_eq!((names(&same), version(&same)), (vec!["a"], version(&list)));
     post(&client, PODS, &pod("b")).await;
-    let (code, _) = get(&client, &exact(version(&list))).await;
+    let (_, same) = get(&client, &exact(version(&list))).await;
+    assert_eq!((names(&same), version(&same)), (vec!["a"], version(&list)));
+    let (code, _) = get(&client, &exact("1")).await;
     assert_eq!(code, StatusCode::GONE);
 }
