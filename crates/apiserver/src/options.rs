@@ -49,14 +49,20 @@ impl fmt::Debug for ServerOptions {
 pub struct Limits {
     /// Limits on connections.
     pub connections: ConnectionLimits,
-    /// Requests worked on at once, watches excepted; more wait a little, and then get 429.
+    /// Requests worked on or answered at once, watches excepted; more wait for their turn, and then get 429. Each
+    /// priority level has its part, and one user half of that at most. Administrators have as many again.
     pub in_flight: usize,
-    /// Watches open at once; more get 429.
+    /// Watches open at once; more get 429. One user gets half of them at most.
     pub watches: usize,
-    /// Bytes of request bodies held at once; more wait.
+    /// Bytes of request bodies held at once; more get 429. One user gets a quarter at most.
     pub body_bytes_held: usize,
+    /// Bytes of responses held at once, until they are sent; what would exceed them gets 429. One user gets half of them
+    /// at most.
+    pub response_bytes_held: usize,
     /// How long a client may take to send a body.
     pub body: Duration,
+    /// How long a client may read nothing of a response; then it is disconnected.
+    pub send: Duration,
     /// How long a request waits for its turn.
     pub queue: Duration,
     /// How long a request other than a watch may take.
@@ -73,8 +79,10 @@ impl Default for Limits {
             },
             in_flight: 600,
             watches: 20_000,
-            body_bytes_held: 256 << 20,
+            body_bytes_held: 128 << 20,
+            response_bytes_held: 256 << 20,
             body: Duration::from_secs(30),
+            send: Duration::from_secs(30),
             queue: Duration::from_secs(5),
             request: Duration::from_secs(60),
         }

@@ -10,4 +10,4 @@ pub mod health;
 mod listener;
 
 pub use certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor};
-pub use listener::{ConnectionLimits, ListenError, Listener};
+pub use listener::{Connection, ConnectionLimits, ListenError, Listener};

@@ -25,6 +25,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_STREAMS: u32 = 1000;
 const HEADER_BYTES: u32 = 64 * 1024;
 
+/// Among the extensions of a request: ends the connection on which it came.
+#[derive(Clone, Debug)]
+pub struct Connection(pub CancellationToken);
+
 /// Limits on the connections of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
@@ -151,8 +155,10 @@ where
     B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>, Data: Send> + Send + 'static,
 {
     let begun = AtomicBool::new(false);
-    let service = service_fn(|request| {
+    let aborted = CancellationToken::new();
+    let service = service_fn(|mut request: Request<Incoming>| {
         begun.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(Connection(aborted.clone()));
         let answer = serve(request);
         async { Ok::<_, Infallible>(answer.await) }
     });
@@ -179,6 +185,7 @@ where
                 }
                 return;
             }
+            () = aborted.cancelled() => return,
             () = stop.cancelled(), if !stopping => {
                 stopping = true;
                 connection.as_mut().graceful_shutdown();

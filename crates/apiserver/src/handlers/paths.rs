@@ -32,7 +32,7 @@ pub fn answer(
         }
         ["metrics"] => Ok(Reply {
             content_type: METRICS_TYPE,
-            ..Reply::text(StatusCode::OK, shared.metrics.text(&shared.store))
+            ..Reply::text(StatusCode::OK, shared.metrics.text(&shared.store, shared.seats()))
         }),
         _ => {
             let path = parts.join("/");

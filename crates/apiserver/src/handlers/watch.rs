@@ -9,13 +9,12 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::{convert, list};
 use crate::server::body::Body;
 use crate::server::status::{Cause, Status};
-use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Shared, choose};
+use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Share, Shared, User, choose};
 use crate::store::{Event, EventType, Filter, Object, write_frame};
 use crate::table::{self, IncludeObject};
 
@@ -37,6 +36,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The options are invalid, or the version is too old.
 pub fn watch(
     shared: &Arc<Shared>,
+    user: &Arc<User>,
     info: &RequestInfo,
     query: &Query,
     headers: &HeaderMap,
@@ -53,7 +53,7 @@ pub fn watch(
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
         _ => MAX_DURATION,
     };
-    let slot = shared.watch_slot()?;
+    let slot = shared.watch_slot(user)?;
     let current = shared.store.revision();
     // Subscribe before the first read, so that no change is missed.
     let changes = shared.store.changes_for(resource, &filter);
@@ -99,11 +99,12 @@ pub fn watch(
         ended: false,
         _counted: (shared.metrics.begin_watch(info), slot),
     };
+    let held = watcher.initial.len() * size_of::<Arc<Object>>();
     let stream = futures::stream::unfold(watcher, |mut watcher| async move {
         let chunk = watcher.next().await?;
         Some((chunk, watcher))
     });
-    Ok(Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream))))
+    Ok(Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream), held)))
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
@@ -153,7 +154,7 @@ struct Watcher {
     /// Time at which the next chunk is assembled.
     not_before: Instant,
     ended: bool,
-    _counted: (InFlight, OwnedSemaphorePermit),
+    _counted: (InFlight, Share),
 }
 
 impl Watcher {

@@ -6,15 +6,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::Stream;
 use http::StatusCode;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
+use super::budget::Share;
 use super::status::Status;
 
 /// The largest request body, as for kube-apiserver.
@@ -25,6 +26,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const COMPRESSED_FROM: usize = 128 * 1024;
 /// kube-apiserver's: the fastest.
 const COMPRESSION_LEVEL: u32 = 1;
+/// About the memory of an encoder.
+const ENCODER_BYTES: usize = 300 * 1024;
 
 /// The body of a request: from a connection, or from a caller in the same process.
 pub trait RequestBody:
@@ -37,70 +40,83 @@ impl<B> RequestBody for B where
 {
 }
 
-/// How many bytes of bodies are held at once.
-pub struct Room(Semaphore);
+/// How long a client may wait with the first bytes of a body.
+const GRACE: Duration = Duration::from_secs(5);
+/// A client that sends a body sends at least this many bytes a second.
+const MIN_BYTES_PER_SECOND: usize = 16 * 1024;
+/// How long, and for how many bytes, the server reads a body that it does not use.
+const DRAIN: (Duration, u64) = (Duration::from_secs(2), MAX_BODY_BYTES as u64);
 
-/// Reserved memory of a body, released on drop.
-pub type Held<'r> = Option<SemaphorePermit<'r>>;
-
-/// Memory is reserved in units of this many bytes.
-const ROOM_UNIT: usize = 1024;
-
-impl Room {
-    /// A budget of this many bytes, at least one body of the largest size.
-    pub fn new(bytes: usize) -> Room {
-        Room(Semaphore::new((bytes.max(MAX_BODY_BYTES) / ROOM_UNIT).min(Semaphore::MAX_PERMITS)))
-    }
-}
-
-/// Reserves memory for a request body and reads it.
+/// Reads a request body. Its memory is reserved as the bytes arrive.
 ///
 /// # Errors
-/// The body is too large, too slow or truncated.
-pub async fn read(
-    body: impl RequestBody,
-    room: &Room,
-    timeout: Duration,
-) -> Result<(Bytes, Held<'_>), Box<Status>> {
+/// The body is too large, too slow or truncated, or the user sends too much at once.
+pub async fn read<B>(body: &mut B, memory: &mut Share, timeout: Duration) -> Result<Bytes, Box<Status>>
+where
+    B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
+{
     let too_large = || {
         let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
         Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     };
-    let hint = body.size_hint();
-    if hint.lower() > MAX_BODY_BYTES as u64 {
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    // A body without a content length may have the largest size.
-    let expected =
-        usize::try_from(hint.upper().unwrap_or(u64::MAX)).unwrap_or(usize::MAX).min(MAX_BODY_BYTES);
-    if expected == 0 {
-        return Ok((Bytes::new(), None));
+    let begun = Instant::now();
+    let mut read = BytesMut::new();
+    loop {
+        let earned = Duration::from_secs((read.len() / MIN_BYTES_PER_SECOND) as u64);
+        let frame = match tokio::time::timeout_at(begun + timeout.min(GRACE + earned), body.frame()).await {
+            Ok(None) => return Ok(read.freeze()),
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => {
+                let error = error.into();
+                return Err(Status::bad_request(format!("the request body could not be read: {error}")));
+            }
+            Err(_) => {
+                let message = "the request body did not arrive in time";
+                return Err(Status::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
+            }
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if read.len() + data.len() > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        if !memory.try_grow(data.len()) {
+            return Err(Status::too_many_requests("Too many requests, please try again later.", 1));
+        }
+        read.extend_from_slice(&data);
     }
-    let units = u32::try_from(expected.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
-    let read = async {
-        let held = room.0.acquire_many(units).await.ok();
-        Limited::new(body, MAX_BODY_BYTES).collect().await.map(|collected| (collected.to_bytes(), held))
+}
+
+/// Reads the rest of a body that is not used, and whether that was possible within limits. Only then can the connection
+/// be used for another request.
+pub async fn drain<B: HttpBody<Data = Bytes> + Unpin>(body: &mut B) -> bool {
+    let (time, mut left) = DRAIN;
+    if body.size_hint().lower() > left {
+        return false;
+    }
+    let rest = async {
+        while let Some(frame) = body.frame().await {
+            let n = frame.ok().and_then(|frame| frame.into_data().ok()).map_or(0, |data| data.len() as u64);
+            match left.checked_sub(n.max(1)) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+        }
+        true
     };
-    match tokio::time::timeout(timeout, read).await {
-        Ok(Ok(read)) => Ok(read),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Status::bad_request(format!("the request body could not be read: {error}"))),
-        Err(_) => Err(Status::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "Timeout",
-            "the request body did not arrive in time",
-        )),
-    }
+    tokio::time::timeout(time, rest).await.unwrap_or(false)
 }
 
 /// The body of an answer.
 pub enum Body {
     /// The complete body.
     Full(Bytes),
-    /// A long body, made while it is sent.
-    Chunks(Chunks),
-    /// A stream of chunks.
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// A long body, made while it is sent, and how many bytes of memory that takes.
+    Chunks(Chunks, usize),
+    /// A stream of chunks, and how many bytes of memory it takes.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>, usize),
 }
 
 /// The pieces of a long body.
@@ -109,12 +125,13 @@ pub type Chunks = Box<dyn Iterator<Item = Bytes> + Send>;
 /// A list: `head` is the text before the first item, `]}` follows the last. Items are written when their turn comes.
 pub fn list<T, I, W>(head: String, items: I, write: W) -> Body
 where
-    I: IntoIterator<Item = T, IntoIter: Send + 'static>,
+    I: IntoIterator<Item = T, IntoIter: ExactSizeIterator + Send + 'static>,
     W: FnMut(&T, &mut Vec<u8>) + Send + 'static,
     T: Send + 'static,
 {
-    let mut chunks =
-        List { head: head.into_bytes(), items: items.into_iter(), write, is_first: true, ended: false };
+    let items = items.into_iter();
+    let held = items.len() * size_of::<T>() + COMPRESSED_FROM;
+    let mut chunks = List { head: head.into_bytes(), items, write, is_first: true, ended: false };
     let mut start = Vec::new();
     while start.len() < COMPRESSED_FROM {
         match chunks.next() {
@@ -122,7 +139,7 @@ where
             None => return Body::Full(start.into()),
         }
     }
-    Body::Chunks(Box::new(std::iter::once(start.into()).chain(chunks)))
+    Body::Chunks(Box::new(std::iter::once(start.into()).chain(chunks)), held)
 }
 
 struct List<I, W> {
@@ -191,15 +208,25 @@ fn split_chunk(bytes: &mut Bytes) -> Option<Bytes> {
 impl Body {
     /// Compresses the body with gzip if that is worth it, and whether it did.
     pub fn compressed(self) -> (Body, bool) {
-        let chunks: Chunks = match self {
+        let (chunks, held): (Chunks, usize) = match self {
             Body::Full(mut bytes) if bytes.len() >= COMPRESSED_FROM => {
-                Box::new(std::iter::from_fn(move || split_chunk(&mut bytes)))
+                let held = bytes.len();
+                (Box::new(std::iter::from_fn(move || split_chunk(&mut bytes))), held)
             }
-            Body::Chunks(chunks) => chunks,
+            Body::Chunks(chunks, held) => (chunks, held),
             other => return (other, false),
         };
         let encoder = GzEncoder::new(Vec::new(), Compression::new(COMPRESSION_LEVEL));
-        (Body::Chunks(Box::new(Gzip { chunks, encoder: Some(encoder) })), true)
+        let gzip = Gzip { chunks, encoder: Some(encoder) };
+        (Body::Chunks(Box::new(gzip), held + ENCODER_BYTES), true)
+    }
+
+    /// The memory that the body takes until it has been sent, besides pieces that are made while it is sent.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Body::Full(bytes) => bytes.len(),
+            Body::Chunks(_, held) | Body::Stream(_, held) => *held,
+        }
     }
 }
 
@@ -213,8 +240,8 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let chunk = match self.get_mut() {
             Body::Full(bytes) => split_chunk(bytes),
-            Body::Chunks(chunks) => chunks.next(),
-            Body::Stream(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
+            Body::Chunks(chunks, _) => chunks.next(),
+            Body::Stream(stream, _) => std::task::ready!(stream.as_mut().poll_next(cx)),
         };
         Poll::Ready(chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -226,7 +253,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Body::Chunks(_) | Body::Stream(_) => SizeHint::default(),
+            Body::Chunks(..) | Body::Stream(..) => SizeHint::default(),
         }
     }
 }
@@ -257,7 +284,7 @@ mod tests {
             let bytes = compressed.collect().await.unwrap().to_bytes();
             let mut text = Vec::new();
             if is_compressed {
-                assert!(bytes.len() < n);
+                assert!(bytes.len() < 5 * n);
                 flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut text).unwrap();
             } else {
                 text.extend_from_slice(&bytes);
@@ -270,7 +297,7 @@ mod tests {
     fn items_are_written_when_their_turn_comes() {
         let n_written = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counted = n_written.clone();
-        let Body::Chunks(mut chunks) = list(String::new(), 0..1000, move |_, out| {
+        let Body::Chunks(mut chunks, _) = list(String::new(), 0..1000, move |_, out| {
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             out.resize(out.len() + 10_000, b'1');
         }) else {

@@ -41,6 +41,11 @@ struct ResourceLabels {
     resource: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LevelLabels {
+    priority_level: &'static str,
+}
+
 /// The server's metrics.
 pub struct Metrics {
     registry: Registry,
@@ -49,6 +54,7 @@ pub struct Metrics {
     in_flight: Family<KindLabels, Gauge>,
     long_running: Family<DurationLabels, Gauge>,
     objects: Family<ResourceLabels, Gauge>,
+    seats: Family<LevelLabels, Gauge>,
 }
 
 /// Bounds of durations in seconds.
@@ -64,7 +70,8 @@ impl Default for Metrics {
         let mut registry = Registry::default();
         let requests = Family::default();
         let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
-        let (in_flight, long_running, objects) = (Family::default(), Family::default(), Family::default());
+        let (in_flight, long_running) = (Family::default(), Family::default());
+        let (objects, seats) = (Family::default(), Family::default());
         registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
         registry.register(
             "apiserver_request_duration_seconds",
@@ -78,7 +85,12 @@ impl Default for Metrics {
         );
         registry.register("apiserver_longrunning_requests", "Watches that are open", long_running.clone());
         registry.register("apiserver_storage_objects", "Stored objects", objects.clone());
-        Metrics { registry, requests, durations, in_flight, long_running, objects }
+        registry.register(
+            "apiserver_flowcontrol_current_executing_seats",
+            "Seats of requests that are worked on or answered, by priority level",
+            seats.clone(),
+        );
+        Metrics { registry, requests, durations, in_flight, long_running, objects, seats }
     }
 }
 
@@ -142,7 +154,12 @@ impl Metrics {
     }
 
     /// All metrics as text.
-    pub fn text(&self, store: &Store) -> String {
+    pub fn text(&self, store: &Store, seats: impl Iterator<Item = (&'static str, usize)>) -> String {
+        for (priority_level, n) in seats {
+            self.seats
+                .get_or_create(&LevelLabels { priority_level })
+                .set(i64::try_from(n).unwrap_or(i64::MAX));
+        }
         for resource in RESOURCES.iter().filter(|r| r.storage == Storage::Own) {
             let labels = ResourceLabels { resource: resource.group_resource() };
             self.objects.get_or_create(&labels).set(i64::try_from(store.count(resource)).unwrap_or(i64::MAX));

@@ -28,6 +28,11 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Whether it changes objects.
+    pub fn is_mutating(self) -> bool {
+        !matches!(self, Verb::Get | Verb::List | Verb::Watch)
+    }
+
     /// The verb's name in authorization and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

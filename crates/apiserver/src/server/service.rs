@@ -1,20 +1,25 @@
 //! From an HTTP request to its answer: authentication, authorization, limits, and the choice of the handler.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::rules::FieldSelector;
+use berth_serve::Connection;
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Body as _;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::accepts_gzip;
 use super::authenticate::unauthorized;
 use super::authorize::{Attributes, Rules, is_allowed, refusal, rules_for};
-use super::body::{self, Body, RequestBody, Room};
+use super::body::{self, Body, MAX_BODY_BYTES, RequestBody};
+use super::budget::{Budget, Share};
+use super::fairness::{Fairness, Level, Seat};
 use super::identity::{AUTHENTICATED, MASTERS, Tokens, User};
 use super::metrics::Metrics;
 use super::node_authorizer;
@@ -23,6 +28,7 @@ use super::query::Query;
 use super::rbac::{Grants, Roles};
 use super::reply::Reply;
 use super::route::{RequestInfo, Route, Verb, route};
+use super::sending::{ResponseBody, Sending};
 use super::status::Status;
 use crate::handlers;
 use crate::options::{Limits, ServerOptions};
@@ -48,9 +54,12 @@ pub struct Shared {
     pub stop: CancellationToken,
     /// Request limits.
     pub limits: Limits,
-    slots: Semaphore,
-    watch_slots: Arc<Semaphore>,
-    room: Room,
+    fairness: Fairness,
+    watches: Arc<Budget>,
+    request_bytes: Arc<Budget>,
+    response_bytes: Arc<Budget>,
+    /// Responses on their way.
+    pub(super) sending: Sending,
     /// Threads for heavy requests; without them, all requests run where they arrive.
     pub(super) offload: Option<Offload>,
 }
@@ -70,12 +79,28 @@ impl Shared {
             extensions: options.extensions,
             url,
             stop: CancellationToken::new(),
-            slots: Semaphore::new(limits.in_flight),
-            watch_slots: Arc::new(Semaphore::new(limits.watches)),
-            room: Room::new(limits.body_bytes_held),
+            fairness: Fairness::new(limits.in_flight),
+            watches: Budget::new(limits.watches, limits.watches.div_ceil(2)),
+            request_bytes: Budget::new(
+                limits.body_bytes_held.max(MAX_BODY_BYTES),
+                (limits.body_bytes_held / 4).max(MAX_BODY_BYTES),
+            ),
+            response_bytes: Budget::new(limits.response_bytes_held, limits.response_bytes_held / 2),
+            sending: Sending::default(),
             offload: None,
             limits,
         }
+    }
+
+    /// Waits for the turn of a user's request.
+    async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> Result<Seat, Box<Status>> {
+        let level = Level::of(user, info);
+        self.fairness.seat(level, user, self.limits.queue).await.ok_or_else(too_many)
+    }
+
+    /// The priority levels with their seats in use.
+    pub fn seats(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.fairness.executing()
     }
 
     /// Whether a user may do something.
@@ -104,9 +129,10 @@ impl Shared {
     /// Reserves one of the limited number of watches.
     ///
     /// # Errors
-    /// There are too many watches.
-    pub fn watch_slot(&self) -> Result<OwnedSemaphorePermit, Box<Status>> {
-        self.watch_slots.clone().try_acquire_owned().map_err(|_| too_many())
+    /// There are too many watches, of the user or of all.
+    pub fn watch_slot(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
+        let mut slot = self.watches.share(user);
+        if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
     }
 }
 
@@ -124,37 +150,67 @@ pub struct ApiRequest {
     pub body: Bytes,
 }
 
+/// What is known of a request, and what it holds until its response has been sent.
+#[derive(Default)]
+struct Exchange {
+    user: Option<Arc<User>>,
+    info: Option<RequestInfo>,
+    seat: Option<Seat>,
+    has_read_body: bool,
+}
+
+/// Responses up to this size are sent even if too much memory is in use: errors must arrive.
+const SMALL_RESPONSE: usize = 64 * 1024;
+
 /// Answers a request. Never fails: every error becomes a `Status`.
-pub async fn serve<B: RequestBody>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
+pub async fn serve<B: RequestBody>(shared: Arc<Shared>, request: Request<B>) -> Response<ResponseBody> {
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
     let compresses = !head && accepts_gzip(request.headers());
-    let mut info = None;
-    let answered = AssertUnwindSafe(answer(&shared, request, &mut info)).catch_unwind().await;
-    let reply = match answered {
+    let connection = request.extensions().get::<Connection>().map(|connection| connection.0.clone());
+    let waits_to_send = request.headers().contains_key(header::EXPECT);
+    let (parts, body) = request.into_parts();
+    let is_http1 = parts.version < Version::HTTP_2;
+    let mut body = std::pin::pin!(body);
+    let mut exchange = Exchange::default();
+    let answered = answer(&shared, parts, &mut body, &mut exchange);
+    let reply = match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(status)) => Reply::from(status),
         Err(_) => {
-            tracing::error!(?info, "a handler panicked");
+            tracing::error!(info = ?exchange.info, "a handler panicked");
             Reply::from(Status::internal("the request could not be completed"))
         }
     };
-    shared.metrics.answered(info.as_ref(), reply.code.as_u16(), begun.elapsed());
+    let Exchange { user, info, seat, has_read_body } = exchange;
     let mut response = reply.into_response(compresses);
     if head {
         *response.body_mut() = Body::Full(Bytes::new());
     }
-    response
+    let mut memory = shared.response_bytes.share(&user.unwrap_or_else(|| Arc::new(User::anonymous())));
+    let held = response.body().held_bytes();
+    if held <= SMALL_RESPONSE || info.as_ref().is_some_and(|info| info.verb.is_mutating()) {
+        memory.grow(held);
+    } else if !memory.try_grow(held) {
+        response = Reply::from(too_many()).into_response(false);
+    }
+    shared.metrics.answered(info.as_ref(), response.status().as_u16(), begun.elapsed());
+    if is_http1 && !has_read_body && !body.is_end_stream() && (waits_to_send || !body::drain(&mut body).await)
+    {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response.map(|body| shared.sending.track(body, seat, memory, connection))
 }
 
-async fn answer(
+async fn answer<B: RequestBody>(
     shared: &Arc<Shared>,
-    request: Request<impl RequestBody>,
-    info_of_request: &mut Option<RequestInfo>,
+    parts: Parts,
+    body: &mut Pin<&mut B>,
+    exchange: &mut Exchange,
 ) -> Result<Reply, Box<Status>> {
-    let (parts, body) = request.into_parts();
     // Authentication comes first: an unauthenticated client must not learn which paths exist.
     let user = shared.authenticate(&parts.headers)?;
+    exchange.user = Some(user.clone());
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if !user.is_in(AUTHENTICATED) {
@@ -172,25 +228,31 @@ async fn answer(
                 let message = format!("forbidden: {}", refusal(&user, &what));
                 return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
             }
+            let is_probe =
+                matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz"));
+            if !is_probe {
+                exchange.seat = Some(shared.seat(&user, None).await?);
+            }
             let _counted = shared.metrics.begin(false);
             handlers::paths::answer(shared, &segments, &query, &parts.headers)
         }
         Route::Resource(info) => {
-            *info_of_request = Some(info.clone());
+            exchange.info = Some(info.clone());
             authorize(shared, &user, &info, &query)?;
             if info.verb == Verb::Watch {
-                return handlers::watch::watch(shared, &info, &query, &parts.headers);
+                return handlers::watch::watch(shared, &user, &info, &query, &parts.headers);
             }
-            let mutating = !matches!(info.verb, Verb::Get | Verb::List);
             let work = async {
-                let (body, _held) = if mutating {
-                    body::read(body, &shared.room, shared.limits.body).await?
+                let mut memory = shared.request_bytes.share(&user);
+                let body = if info.verb.is_mutating() {
+                    let read = body::read(body, &mut memory, shared.limits.body).await?;
+                    exchange.has_read_body = true;
+                    read
                 } else {
-                    (Bytes::new(), None)
+                    Bytes::new()
                 };
-                let turn = tokio::time::timeout(shared.limits.queue, shared.slots.acquire()).await;
-                let Ok(Ok(_slot)) = turn else { return Err(too_many()) };
-                let _counted = shared.metrics.begin(mutating);
+                exchange.seat = Some(shared.seat(&user, Some(&info)).await?);
+                let _counted = shared.metrics.begin(info.verb.is_mutating());
                 let request = ApiRequest { user, info, query, headers: parts.headers, body };
                 offload::handle(shared, request).await
             };

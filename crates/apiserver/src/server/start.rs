@@ -112,6 +112,8 @@ impl ApiServer {
         };
         let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
         tokio::spawn(expiry::run(shared.clone()));
+        let of_task = shared.clone();
+        tokio::spawn(async move { of_task.sending.run(of_task.limits.send, of_task.stop.clone()).await });
         tracing::info!(%url, "API server is listening");
         Ok(ApiServer { shared, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
     }

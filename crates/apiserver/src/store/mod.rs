@@ -134,12 +134,12 @@ impl Collections {
 
     /// All objects, in any order.
     fn all(&self) -> Vec<(&'static Resource, Arc<Object>)> {
-        let everything = Filter::default();
-        let of = |resource: &&'static Resource| {
-            let resource = *resource;
-            self.read(resource).select(&everything).into_iter().map(move |object| (resource, object))
-        };
-        RESOURCES.iter().flat_map(of).collect()
+        let mut all = Vec::new();
+        for resource in RESOURCES.iter().copied() {
+            let collection = self.read(resource);
+            all.extend(collection.objects().values().flatten().map(|(_, object)| (resource, object.clone())));
+        }
+        all
     }
 
     /// Publishes a durable change to readers and watchers. Changes must arrive in the order of their versions.

@@ -47,7 +47,7 @@ impl Collection {
         page: &mut Vec<Arc<Object>>,
     ) -> Result<Option<Position>, TooOld> {
         let after = after.map(|(namespace, name)| (&**namespace, &**name));
-        let undone = self.undone(revision, after)?;
+        let undone = self.undone(filter, revision, after)?;
         let mut n_scanned = 0;
         for object in merged(self.after(filter, after), undone) {
             if filter.matches(&object.facts) {
@@ -88,13 +88,19 @@ impl Collection {
         })
     }
 
-    /// The objects after a position that changed after a version, as they were at that version; `None` for those that
-    /// did not exist.
-    fn undone(&self, revision: u64, after: Option<(&str, &str)>) -> Result<Undone<'_>, TooOld> {
+    /// The objects after a position in the filter's namespace that changed after a version, as they were at that
+    /// version; `None` for those that did not exist.
+    fn undone(
+        &self,
+        filter: &Filter,
+        revision: u64,
+        after: Option<(&str, &str)>,
+    ) -> Result<Undone<'_>, TooOld> {
         let mut undone = Undone::new();
         for event in self.undoable_events(revision)? {
             let position = position(&event.object);
-            if after.is_none_or(|after| position > after) {
+            let is_in_namespace = filter.namespace.as_deref().is_none_or(|namespace| namespace == position.0);
+            if is_in_namespace && after.is_none_or(|after| position > after) {
                 undone.entry(position).or_insert(event.previous.as_ref());
             }
         }
@@ -169,7 +175,8 @@ mod tests {
 
     #[test]
     fn every_version_in_the_history_can_be_read_in_pages() {
-        let mut collection = Collection::new(&PODS, 0, HistoryBounds { events: 60, bytes: usize::MAX });
+        let bounds = HistoryBounds { events: 60, bytes: usize::MAX };
+        let mut collection = Collection::new(&PODS, 0, bounds, &Arc::default());
         // The expected list at each version.
         let mut lists: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new()];
         let mut random = fastrand::Rng::with_seed(5);

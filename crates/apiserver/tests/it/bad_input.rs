@@ -16,7 +16,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::support::*;
 
-async fn connect(server: &ApiServer) -> TlsStream<TcpStream> {
+/// A TLS connection for a test that speaks HTTP/1.1 itself.
+pub async fn connect(server: &ApiServer) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     for der in server.admin_config().root_cert.unwrap() {
         roots.add(CertificateDer::from(der)).unwrap();
@@ -47,7 +48,8 @@ async fn raw(server: &ApiServer, text: &str) -> (u16, Value) {
     (code, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-fn token(server: &ApiServer) -> String {
+/// The token of the admin.
+pub fn token(server: &ApiServer) -> String {
     let kubeconfig = std::fs::read_to_string(server.kubeconfig_path()).unwrap();
     kubeconfig.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap().to_owned()
 }

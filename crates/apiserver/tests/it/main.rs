@@ -9,6 +9,7 @@ mod bad_input;
 mod basics;
 mod deletion;
 mod eviction;
+mod flow;
 mod identities;
 mod kinds;
 mod limits;

@@ -1,0 +1,225 @@
+//! Responses on their way to clients. The seat and the memory of a request are held until its response has been sent; a
+//! client that does not read is disconnected.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::body::Body;
+use super::budget::Share;
+use super::fairness::Seat;
+
+/// The responses that are being sent.
+#[derive(Default)]
+pub struct Sending(Mutex<Vec<Weak<Response>>>);
+
+impl Sending {
+    /// A body that holds a seat and memory until it has been sent over the connection that the token ends. `memory`
+    /// has what the body holds before its first piece is made.
+    pub fn track(
+        &self,
+        body: Body,
+        seat: Option<Seat>,
+        memory: Share,
+        connection: Option<CancellationToken>,
+    ) -> ResponseBody {
+        let progress = Progress { unsent: 0, waits_for_events: false, at: Instant::now(), memory };
+        let response = Arc::new(Response { progress: Mutex::new(progress), connection, _seat: seat });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&response));
+        ResponseBody { body, response }
+    }
+
+    /// Ends the connections of clients that have read nothing for this long.
+    fn disconnect_stalled(&self, now: Instant, timeout: Duration) {
+        let mut responses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        responses.retain(|response| {
+            let Some(response) = response.upgrade() else { return false };
+            let is_stalled = {
+                let progress = response.lock();
+                let is_idle = progress.waits_for_events && progress.unsent == 0;
+                !is_idle && now.saturating_duration_since(progress.at) >= timeout
+            };
+            if is_stalled && let Some(connection) = &response.connection {
+                tracing::debug!("a client does not read; its connection ends");
+                connection.cancel();
+            }
+            !is_stalled
+        });
+        responses.shrink_to(1024);
+    }
+
+    /// Disconnects stalled clients until the server stops.
+    pub async fn run(&self, timeout: Duration, stop: CancellationToken) {
+        let checks = async {
+            loop {
+                tokio::time::sleep(timeout / 4).await;
+                self.disconnect_stalled(Instant::now(), timeout);
+            }
+        };
+        stop.run_until_cancelled(checks).await;
+    }
+}
+
+/// What a response holds while it is sent.
+struct Response {
+    progress: Mutex<Progress>,
+    connection: Option<CancellationToken>,
+    _seat: Option<Seat>,
+}
+
+struct Progress {
+    /// Pieces that the connection has and has not sent.
+    unsent: usize,
+    /// Whether the body has nothing to send at present.
+    waits_for_events: bool,
+    /// When the connection last took a piece, or finished one.
+    at: Instant,
+    memory: Share,
+}
+
+impl Response {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The body of a response with what it holds.
+pub struct ResponseBody {
+    body: Body,
+    response: Arc<Response>,
+}
+
+/// A piece of a body, until the connection has sent it.
+struct Piece {
+    bytes: Bytes,
+    response: Arc<Response>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut progress = self.response.lock();
+        progress.unsent -= 1;
+        progress.at = Instant::now();
+        progress.memory.shrink(self.bytes.len());
+    }
+}
+
+impl HttpBody for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let is_full = matches!(self.body, Body::Full(_));
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let mut progress = self.response.lock();
+        progress.waits_for_events = polled.is_pending();
+        let frame = std::task::ready!(polled);
+        progress.at = Instant::now();
+        let Some(Ok(Ok(bytes))) = frame.map(|frame| frame.map(Frame::into_data)) else {
+            return Poll::Ready(None);
+        };
+        progress.unsent += 1;
+        if !is_full {
+            progress.memory.grow(bytes.len());
+        }
+        drop(progress);
+        let piece = Piece { bytes, response: self.response.clone() };
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
+    use super::super::budget::Budget;
+    use super::super::identity::User;
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn after(sending: &Sending, time: Duration) {
+        sending.disconnect_stalled(Instant::now() + time, TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn memory_is_held_until_the_last_piece_is_sent_or_the_client_is_disconnected() {
+        let (sending, budget) = (Sending::default(), Budget::new(1 << 20, 1 << 20));
+        let track = || {
+            let connection = CancellationToken::new();
+            let mut memory = budget.share(&Arc::new(User::admin()));
+            memory.grow(100_000);
+            let body = Body::Full(Bytes::from(vec![1; 100_000]));
+            (sending.track(body, None, memory, Some(connection.clone())), connection)
+        };
+        let (mut read, connection) = track();
+        let first = read.frame().await.unwrap().unwrap().into_data().unwrap();
+        let second = read.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first.len() + second.len(), 100_000);
+        assert!(read.frame().await.is_none());
+        drop((read, first));
+        assert_eq!(budget.used(), second.len());
+        drop(second);
+        assert_eq!(budget.used(), 0);
+        after(&sending, TIMEOUT);
+        assert!(!connection.is_cancelled());
+
+        // Never polled, as by a connection without room for more.
+        let (_unread, connection) = track();
+        after(&sending, TIMEOUT);
+        assert!(connection.is_cancelled());
+
+        // Taken by the connection, but not sent.
+        let (mut stuck, connection) = track();
+        let _piece = stuck.frame().await;
+        after(&sending, TIMEOUT / 2);
+        assert!(!connection.is_cancelled());
+        after(&sending, TIMEOUT);
+        assert!(connection.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn an_idle_watch_is_not_disconnected_and_an_unread_one_is() {
+        let (sending, budget) = (Sending::default(), Budget::new(1 << 20, 1 << 20));
+        let (events, receiver) = futures::channel::mpsc::unbounded::<Bytes>();
+        let connection = CancellationToken::new();
+        let memory = budget.share(&Arc::new(User::admin()));
+        let body = Body::Stream(Box::pin(receiver), 0);
+        let mut watch = sending.track(body, None, memory, Some(connection.clone()));
+        assert!(watch.frame().now_or_never().is_none());
+        after(&sending, TIMEOUT);
+        assert!(!connection.is_cancelled());
+        events.unbounded_send(Bytes::from_static(b"event")).unwrap();
+        let unsent = watch.frame().await.unwrap();
+        assert_eq!(budget.used(), 5);
+        after(&sending, TIMEOUT);
+        assert!(connection.is_cancelled());
+        drop(unsent);
+        assert_eq!(budget.used(), 0);
+    }
+}
