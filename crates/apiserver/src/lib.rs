@@ -14,6 +14,7 @@ mod server;
 mod store;
 mod strategy;
 pub mod table;
+mod temporary;
 pub mod webhook;
 
 pub use admission::Admission;
@@ -21,3 +22,4 @@ pub use import::{ImportError, Imported};
 pub use options::{Limits, ServerOptions};
 pub use server::{ApiServer, CredentialsError, InProcessServer, StartError};
 pub use store::{DiskError, DiskIo, HistoryBounds, Lost, Recovery, StorageOptions, WriteError, recover};
+pub use temporary::TemporaryDir;

@@ -12,6 +12,7 @@ use berth_serve::authority::{Authority, LONG};
 use berth_serve::{Certificates, tls_acceptor};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::CertificateDer;
+use tempfile::NamedTempFile;
 use tokio_rustls::TlsAcceptor;
 
 /// Name of cluster, user and context in the kubeconfig; they also identify a kubeconfig that Berth wrote.
@@ -37,6 +38,9 @@ pub enum CredentialsError {
     /// Berth did not write the kubeconfig at this path.
     #[error("{0} exists and was not written by berth; name another file with --kubeconfig-out")]
     ForeignKubeconfig(PathBuf),
+    /// The stored secret is damaged.
+    #[error("{} is damaged: restore it from a backup, or remove it to have a new one made; all tokens change then", .0.display())]
+    Secret(PathBuf),
     /// The system has no randomness.
     #[error("no randomness from the system")]
     Randomness,
@@ -137,10 +141,9 @@ fn der_of(pem: &str) -> Option<Vec<u8>> {
 
 fn load_secret(dir: &Path) -> Result<[u8; 32], CredentialsError> {
     let path = dir.join("secret");
-    if let Some(bytes) = read(&path)?.and_then(|text| STANDARD.decode(text.trim()).ok())
-        && let Ok(secret) = bytes.try_into()
-    {
-        return Ok(secret);
+    if let Some(text) = read(&path)? {
+        let bytes = STANDARD.decode(text.trim()).ok();
+        return bytes.and_then(|bytes| bytes.try_into().ok()).ok_or(CredentialsError::Secret(path));
     }
     let mut secret = [0; 32];
     SystemRandom::new().fill(&mut secret).map_err(|_| CredentialsError::Randomness)?;
@@ -159,16 +162,13 @@ fn read(path: &Path) -> Result<Option<String>, CredentialsError> {
 /// Replaces a file as a whole, so that a crash leaves the old one or the new one; only the owner may read it.
 fn write_private(path: &Path, text: &str) -> Result<(), CredentialsError> {
     let write = || -> io::Result<()> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".new");
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&temporary)?;
+        let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+        // A new file with a random name and mode 0600.
+        let mut file = NamedTempFile::new_in(dir)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
     };
     write().map_err(|source| CredentialsError::File { path: path.to_owned(), source })
 }

@@ -20,6 +20,7 @@ use crate::bootstrap::bootstrap;
 use crate::import::{self, ImportError, Imported};
 use crate::options::ServerOptions;
 use crate::store::{DiskError, Store, WriteError};
+use crate::temporary::TemporaryDir;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -60,16 +61,6 @@ pub struct ApiServer {
     temporary: Option<TemporaryDir>,
 }
 
-/// A directory that is removed with its owner.
-struct TemporaryDir(PathBuf);
-
-impl Drop for TemporaryDir {
-    fn drop(&mut self) {
-        // The operating system cleans up files that cannot be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 impl ApiServer {
     /// Starts a server and returns once it accepts requests.
     ///
@@ -82,9 +73,9 @@ impl ApiServer {
                 (dir.clone(), None)
             }
             None => {
-                let dir = std::env::temp_dir().join(format!("berth-{}", uuid::Uuid::new_v4().simple()));
-                make_private_dir(&dir)?;
-                (dir.clone(), Some(TemporaryDir(dir)))
+                let dir = TemporaryDir::new()
+                    .map_err(|source| StartError::Directory { path: std::env::temp_dir(), source })?;
+                (dir.path().to_owned(), Some(dir))
             }
         };
         // Open the store before any other file in the directory: its lock excludes a second process.

@@ -66,6 +66,39 @@ async fn files_are_private_and_a_foreign_kubeconfig_is_not_overwritten() {
     assert!(std::fs::read_to_string(&foreign).unwrap().contains("work"));
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn no_prepared_file_beside_a_kubeconfig_is_used() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let dir = DataDir::new();
+    std::fs::create_dir(&dir.0).unwrap();
+    let (kubeconfig, elsewhere, link) = (dir.0.join("config"), dir.0.join("elsewhere"), dir.0.join("link"));
+    // Files where an earlier version wrote the kubeconfig before renaming it: open to all, and a link.
+    let open = dir.0.join("config.new");
+    std::fs::write(&open, "open").unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::fs::write(&elsewhere, "untouched").unwrap();
+    symlink(&elsewhere, dir.0.join("link.new")).unwrap();
+    for path in [&kubeconfig, &link] {
+        let options = ServerOptions { kubeconfig: Some(path.clone()), ..ServerOptions::default() };
+        ApiServer::start(options).await.unwrap().shutdown().await;
+        let metadata = std::fs::symlink_metadata(path).unwrap();
+        assert_eq!((metadata.is_file(), metadata.permissions().mode() & 0o777), (true, 0o600));
+    }
+    assert_eq!(std::fs::read_to_string(&open).unwrap(), "open");
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "untouched");
+}
+
+#[tokio::test]
+async fn a_damaged_secret_is_an_error() {
+    let dir = DataDir::new();
+    dir.server().await.shutdown().await;
+    std::fs::write(dir.0.join("secret"), "").unwrap();
+    let options = ServerOptions { data_dir: Some(dir.0.clone()), ..ServerOptions::default() };
+    let error = ApiServer::start(options).await.err().unwrap();
+    assert!(error.to_string().contains("secret is damaged"), "{error}");
+}
+
 #[tokio::test]
 async fn a_dump_is_imported_verbatim() {
     let server = server().await;

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use berth_api::resource::PODS;
+use berth_apiserver::TemporaryDir;
 use berth_bench::check::{self, Findings, Placed};
 use berth_bench::measure::Figures;
 use berth_bench::scale::templates::{Kind, PodTemplate, namespaces};
@@ -24,7 +25,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::ClusterBenchError;
-use super::child::{Server, TempDir, own_cpu_time};
+use super::child::{Server, own_cpu_time};
 use super::load::{create, each, namespace_objects, node_objects, pod_object, post};
 use crate::cluster::observed::{Observed, Pod};
 
@@ -127,9 +128,9 @@ struct Task {
 /// # Errors
 /// The API server cannot be started or rejects a request, or pods are not bound in time.
 pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, ClusterBenchError> {
-    let directory = TempDir::new()
+    let directory = TemporaryDir::new()
         .map_err(|e| ClusterBenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let kubeconfig = directory.file("kubeconfig");
+    let kubeconfig = directory.path().join("kubeconfig");
     // Without controllers, no other component uses the API server, and nodes need no heartbeats.
     let server = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
     let options = Options { kubeconfig: Some(kubeconfig), ..Options::default() };

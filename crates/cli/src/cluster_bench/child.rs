@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,39 +10,13 @@ use berth_bench::measure::memory_of;
 
 use super::ClusterBenchError;
 
-/// A temporary directory, removed on drop.
-pub struct TempDir(PathBuf);
-
-impl TempDir {
-    /// Creates the directory.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
-    pub fn new() -> std::io::Result<TempDir> {
-        let path = std::env::temp_dir().join(format!("berth-bench-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(TempDir(path))
-    }
-
-    /// Path of a file in it.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A child process `berth`.
 pub struct Server {
     child: Child,
 }
 
 impl Server {
-    /// Starts `berth ARGS` and waits until it has written its kubeconfig to this file.
+    /// Starts `berth ARGS` and waits until it has written its kubeconfig to this file in a temporary directory.
     ///
     /// # Errors
     /// The process cannot be started or ends.
@@ -54,6 +28,8 @@ impl Server {
             .args(args)
             .arg("--kubeconfig-out")
             .arg(kubeconfig)
+            // The directory is removed at the end, with what a killed process leaves there.
+            .env("TMPDIR", kubeconfig.parent().unwrap_or(kubeconfig))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

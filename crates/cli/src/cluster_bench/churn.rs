@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use berth_api::resource::{NAMESPACES, NODES, PODS};
+use berth_apiserver::TemporaryDir;
 use berth_bench::churn::{Churn, Report, Round, namespaces_of, pod};
 use berth_client::call::{self, CallError};
 use berth_client::connect::Options;
@@ -13,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::ClusterBenchError;
-use super::child::{Server, TempDir};
+use super::child::Server;
 use super::load::{TIMEOUT, create, namespace_object, node_object, node_objects, pod_object};
 use crate::cluster::observed::{Observed, Pod};
 
@@ -30,9 +31,9 @@ const REST: Duration = Duration::from_millis(500);
 /// # Errors
 /// A process cannot be started, a request fails, or pods are not bound in time.
 pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, ClusterBenchError> {
-    let directory = TempDir::new()
+    let directory = TemporaryDir::new()
         .map_err(|e| ClusterBenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let kubeconfig = directory.file("kubeconfig");
+    let kubeconfig = directory.path().join("kubeconfig");
     // Without controllers, nodes need no heartbeats.
     let server = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
     let path = kubeconfig.display().to_string();

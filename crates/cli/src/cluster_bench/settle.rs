@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use berth_api::resource::DEPLOYMENTS;
+use berth_apiserver::TemporaryDir;
 use berth_bench::measure::{Figures, Samples};
 use berth_bench::scale::templates::templates;
 use berth_client::call;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ClusterBenchError;
-use super::child::{Server, TempDir, own_cpu_time};
+use super::child::{Server, own_cpu_time};
 use super::load::{TIMEOUT, create, deployment_object, namespace_objects};
 use crate::cluster::observed::{Observed, Stage};
 use crate::cluster::overview::{Overview, SettleCriteria, SettleResult};
@@ -84,9 +85,9 @@ pub struct Latency {
 /// # Errors
 /// The cluster cannot be started, rejects a request, or does not settle.
 pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
-    let directory = TempDir::new()
+    let directory = TemporaryDir::new()
         .map_err(|e| ClusterBenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let kubeconfig = directory.file("kubeconfig");
+    let kubeconfig = directory.path().join("kubeconfig");
     let n_nodes = settle.n_nodes.to_string();
     let zones = settle.n_nodes.min(10).to_string();
     let started = Instant::now();

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use berth_apiserver::TemporaryDir;
 use berth_bench::measure::Figures;
 use berth_client::call;
 use berth_client::connect::Options;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ClusterBenchError;
-use super::child::{Server, TempDir};
+use super::child::Server;
 use super::load::{TIMEOUT, create, each, node_objects};
 
 const N_CREATORS: usize = 16;
@@ -75,9 +76,12 @@ pub async fn run(bench: WebhookBench) -> Result<Report, ClusterBenchError> {
     let io = |error: std::io::Error| {
         ClusterBenchError::Other(format!("cannot create a temporary directory: {error}"))
     };
-    let directory = TempDir::new().map_err(io)?;
-    let (kubeconfig, ca, policy) =
-        (directory.file("kubeconfig"), directory.file("ca.crt"), directory.file("policy.yaml"));
+    let directory = TemporaryDir::new().map_err(io)?;
+    let (kubeconfig, ca, policy) = (
+        directory.path().join("kubeconfig"),
+        directory.path().join("ca.crt"),
+        directory.path().join("policy.yaml"),
+    );
     fs::write(&policy, POLICY).map_err(io)?;
     let _api = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
     let options = Options { kubeconfig: Some(kubeconfig.clone()), ..Options::default() };
@@ -98,7 +102,7 @@ pub async fn run(bench: WebhookBench) -> Result<Report, ClusterBenchError> {
         "--config",
         &policy,
     ])?;
-    let trusting = directory.file("webhook-kubeconfig");
+    let trusting = directory.path().join("webhook-kubeconfig");
     let config = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: w\nclusters:\n- name: w\n  cluster:\n    server: https://{address}\n    \
          certificate-authority: {ca_file}\nusers:\n- name: w\n  user: {{}}\ncontexts:\n- name: w\n  context: {{cluster: w, \

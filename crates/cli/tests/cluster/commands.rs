@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use crate::client::{connect, create, eventually, get, text};
-use crate::process::{Berth, TempDir, repository};
+use crate::process::{self, Berth, TempDir, repository};
 
 /// Runs `berth` and returns the exit code, standard output and standard error.
 fn finish(directory: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
@@ -121,6 +121,28 @@ async fn up_stops_cleanly_and_continues_from_its_data_directory() {
         .await;
         berth.signal(signal);
         assert_eq!(berth.wait().code(), Some(0), "{}", berth.stderr());
+    }
+}
+
+#[test]
+fn keys_in_temporary_directories_are_removed_after_any_signal() {
+    let directory = TempDir::new("temporary");
+    let keys = || {
+        let entries = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().path());
+        let berth = entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("berth-"));
+        berth.collect::<Vec<_>>()
+    };
+    let bench = ["bench", "bind", "--nodes", "100", "--pods", "20000"];
+    for (args, signal) in
+        [(&["apiserver"][..], "HUP"), (&["apiserver"], "TERM"), (&bench, "HUP"), (&bench, "TERM")]
+    {
+        let mut berth = Berth::start(&directory, "berth", args);
+        process::eventually("the kubeconfig exists", || {
+            if keys().iter().any(|dir| dir.join("kubeconfig").exists()) { Ok(()) } else { Err("none yet") }
+        });
+        berth.signal(signal);
+        berth.wait();
+        assert_eq!(keys(), [] as [std::path::PathBuf; 0], "{args:?} after SIG{signal}: {}", berth.stderr());
     }
 }
 

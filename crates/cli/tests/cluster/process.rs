@@ -54,6 +54,7 @@ impl Berth {
             .current_dir(repository())
             .env_remove("KUBECONFIG")
             .env("HOME", &directory.0)
+            .env("TMPDIR", &directory.0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
