@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use berth_api::quantity::Quantity;
 use flate2::bufread::MultiGzDecoder;
 
 /// Why an input cannot be opened.
@@ -28,6 +29,12 @@ pub enum OpenError {
     EmptyDirectory {
         /// The path as given.
         path: String,
+    },
+    /// The limit in the environment is not a size.
+    #[error("{MAX_BYTES_VARIABLE}={value}: not a size: give bytes, such as 4Gi")]
+    Limit {
+        /// The value.
+        value: String,
     },
     /// Standard input is given more than once.
     #[error("- is given more than once: standard input can be read only once")]
@@ -77,7 +84,52 @@ impl Input {
             Input::Stdin => Box::new(io::stdin().lock()),
             Input::File { path, .. } => Box::new(File::open(path).map_err(io_error)?),
         };
-        decompressed(Counted { source, progress }).map_err(io_error)
+        let text = decompressed(Counted { source, progress }).map_err(io_error)?;
+        Ok(Box::new(Bounded { source: text, left: max_bytes()? }))
+    }
+}
+
+/// The default limit of an input, after decompression.
+const MAX_BYTES: u64 = 1 << 30;
+/// The environment variable with another limit.
+const MAX_BYTES_VARIABLE: &str = "BERTH_MAX_INPUT";
+
+fn max_bytes() -> Result<u64, OpenError> {
+    let Ok(text) = std::env::var(MAX_BYTES_VARIABLE) else { return Ok(MAX_BYTES) };
+    let quantity = Quantity::parse(&text).ok().filter(|quantity| !quantity.is_negative());
+    let bytes = quantity.and_then(|quantity| u64::try_from(quantity.units()).ok());
+    bytes.ok_or(OpenError::Limit { value: text })
+}
+
+/// Reads a small text file, such as a configuration: at most 16 MiB.
+///
+/// # Errors
+/// The file cannot be opened or read, is not UTF-8, or is larger.
+pub fn small_text(path: &Path) -> io::Result<String> {
+    const SMALL: u64 = 16 << 20;
+    let mut text = String::new();
+    match File::open(path)?.take(SMALL + 1).read_to_string(&mut text)? as u64 {
+        0..=SMALL => Ok(text),
+        _ => Err(io::Error::other("more than 16 MiB: not a file of this kind")),
+    }
+}
+
+/// Reads at most so many bytes; more are an error.
+struct Bounded<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.source.read(buffer)?;
+        self.left = self.left.checked_sub(n_bytes as u64).ok_or_else(|| {
+            io::Error::other(format!(
+                "more data than the limit: split the file, or set another limit with the environment variable \
+                 {MAX_BYTES_VARIABLE} (default 1Gi, after decompression)"
+            ))
+        })?;
+        Ok(n_bytes)
     }
 }
 
@@ -268,6 +320,24 @@ mod tests {
         let input = &find_inputs(&arguments(&[&path])).unwrap()[0];
         let message = inventory.read(input.open(|_| ()).unwrap(), "c.yaml").unwrap_err().to_string();
         assert!(message.starts_with("c.yaml: "), "{message}");
+    }
+
+    #[test]
+    fn more_data_than_the_limit_is_an_error_that_names_the_remedy() {
+        let read = |n_bytes: u64, left: u64| {
+            let mut text = String::new();
+            Bounded { source: io::repeat(b' ').take(n_bytes), left }.read_to_string(&mut text)
+        };
+        assert_eq!(read(100, 100).unwrap(), 100);
+        let message = read(101, 100).unwrap_err().to_string();
+        assert!(
+            message.contains(
+                "split the file, or set another limit with the environment variable BERTH_MAX_INPUT"
+            ),
+            "{message}"
+        );
+        let message = small_text(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(message, "more than 16 MiB: not a file of this kind");
     }
 
     #[test]

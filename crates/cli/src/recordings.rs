@@ -1,10 +1,13 @@
 //! Reads recordings from files, line by line.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 
 use berth_api::recording::Recording;
 
 use crate::input::{Input, OpenError};
+
+/// Limit of a line. A recording has a whole cluster.
+const MAX_LINE_BYTES: u64 = 256 << 20;
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +28,14 @@ pub enum RecordingError {
         file: String,
         /// The error of the system.
         error: io::Error,
+    },
+    /// A line is too long.
+    #[error("{file}:{line}: a line of more than {} MiB: each line must be a recording (see docs/recordings.md)", MAX_LINE_BYTES >> 20)]
+    LongLine {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
     },
     /// A line is not a recording.
     #[error("{file}:{line}: {path}{message}: each line must be a recording (see docs/recordings.md)")]
@@ -67,10 +78,13 @@ impl<'p> Recordings<'p> {
     fn read(&mut self) -> Result<Option<Recording>, RecordingError> {
         loop {
             self.line.clear();
-            let n_bytes = self
-                .reader
+            let n_bytes = (&mut self.reader)
+                .take(MAX_LINE_BYTES + 1)
                 .read_until(b'\n', &mut self.line)
                 .map_err(|error| RecordingError::Read { file: self.file.clone(), error })?;
+            if n_bytes as u64 > MAX_LINE_BYTES {
+                return Err(RecordingError::LongLine { file: self.file.clone(), line: self.n_lines + 1 });
+            }
             if n_bytes == 0 {
                 return Ok(None);
             }

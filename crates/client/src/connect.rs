@@ -1,6 +1,7 @@
 //! Clients of an API server: from a kubeconfig file, from inside a cluster, or from a ready configuration.
 
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,35 @@ pub enum ConnectError {
     },
 }
 
+/// Limit of a kubeconfig.
+const MAX_KUBECONFIG: u64 = 16 << 20;
+
+fn too_large(path: &Path) -> KubeconfigError {
+    KubeconfigError::ReadConfig(io::Error::other("more than 16 MiB: not a kubeconfig"), path.to_owned())
+}
+
+/// Checks a file that is read whole. Missing files are reported by the reader.
+fn check_size(path: &Path) -> Result<(), KubeconfigError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_KUBECONFIG => Err(too_large(path)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a kubeconfig: a file, or a pipe or device with at most so many bytes.
+fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    if check_size(path).is_ok() {
+        return Kubeconfig::read_from(path);
+    }
+    let fail = |error| KubeconfigError::ReadConfig(error, path.to_owned());
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(fail)?;
+    match file.take(MAX_KUBECONFIG + 1).read_to_string(&mut text).map_err(fail)? as u64 {
+        0..=MAX_KUBECONFIG => Kubeconfig::from_yaml(&text),
+        _ => Err(too_large(path)),
+    }
+}
+
 impl Options {
     /// Reads the configuration.
     ///
@@ -85,7 +115,7 @@ impl Options {
             Some(path) => {
                 let file = path.display().to_string();
                 let fail = |source| self.kubeconfig_error(file.clone(), source);
-                let read = Kubeconfig::read_from(path).map_err(fail)?;
+                let read = read_kubeconfig(path).map_err(fail)?;
                 kube::Config::from_custom_kubeconfig(read, &options).await.map_err(fail)?
             }
             None => self.config_of_environment(&options).await?,
@@ -103,6 +133,9 @@ impl Options {
 
     async fn config_of_environment(&self, options: &KubeConfigOptions) -> Result<kube::Config, ConnectError> {
         let file = std::env::var("KUBECONFIG").ok().filter(|f| !f.is_empty());
+        for path in file.iter().flat_map(std::env::split_paths) {
+            check_size(&path).map_err(|source| self.kubeconfig_error(path.display().to_string(), source))?;
+        }
         let read = match kube::Config::from_kubeconfig(options).await {
             Ok(config) => return Ok(config),
             Err(error) => error,

@@ -128,7 +128,7 @@ impl State {
         if pod.node_name.as_deref().is_some_and(|name| name != node_name) {
             return Err(failed("NodeName", "node(s) didn't match the requested node name"));
         }
-        if rules.host_ports.iter().any(|port| node.ports.iter().any(|used| used.conflicts_with(port))) {
+        if rules.host_ports.iter().any(|port| port.conflicts_with_any(&node.ports)) {
             return Err(failed("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
         }
         let mut executing = node.taints.iter().filter(|t| t.effect == TaintEffect::NoExecute);

@@ -13,6 +13,8 @@ use super::types::{Scalar, Struct, Type, type_of};
 
 /// Further unknown fields of an object are not reported.
 const MAX_UNKNOWN: usize = 100;
+/// Nor are those after paths of so many bytes together.
+const MAX_UNKNOWN_BYTES: usize = 64 << 10;
 
 /// A value that cannot be read as its type. The message has the format of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,14 +45,14 @@ pub enum DecodeError {
 /// # Errors
 /// A value does not have the type that the API defines.
 pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
-    let mut reader = Reader { unknown: Vec::new(), prune: true };
+    let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: true };
     reader.value(ty, object, &Path::Root, None)?;
     Ok(reader.unknown)
 }
 
 /// The paths of the fields that the kind's type does not have. An object of an unknown kind has none.
 pub fn unknown_fields(group: &str, version: &str, kind: &str, object: &Value) -> Vec<String> {
-    let mut reader = Reader { unknown: Vec::new(), prune: false };
+    let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: false };
     if let Some(ty) = type_of(group, version, kind) {
         reader.look(ty, object, &Path::Root);
     }
@@ -87,6 +89,7 @@ impl fmt::Display for Path<'_> {
 
 struct Reader {
     unknown: Vec<String>,
+    unknown_bytes: usize,
     prune: bool,
 }
 
@@ -151,8 +154,10 @@ impl Reader {
     }
 
     fn report(&mut self, path: &Path<'_>) {
-        if self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.push(path.to_string());
+        if self.unknown.len() < MAX_UNKNOWN && self.unknown_bytes < MAX_UNKNOWN_BYTES {
+            let path = path.to_string();
+            self.unknown_bytes += path.len();
+            self.unknown.push(path);
         }
     }
 

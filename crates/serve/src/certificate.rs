@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use tokio::io::AsyncReadExt as _;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::{Authority, LONG, ServerCertificate};
@@ -197,9 +198,18 @@ impl Certificates {
     }
 }
 
+/// Limit of a certificate or key.
+const MAX_BYTES: u64 = 1 << 20;
+
 async fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let failed = |source| CertificateError::Read { path: path.to_owned(), source };
-    tokio::fs::read(path).await.map_err(failed)
+    let mut contents = Vec::new();
+    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut contents).await.map_err(failed)?;
+    if contents.len() as u64 > MAX_BYTES {
+        return Err(failed(std::io::Error::other("more than 1 MiB: not a certificate or key")));
+    }
+    Ok(contents)
 }
 
 fn certified(

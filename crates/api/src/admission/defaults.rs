@@ -1,6 +1,7 @@
 //! Defaulting: values that the API server sets before admission plugins and validation.
 
 use crate::object::{Container, Pod, PodSpec, ResourceList, Toleration};
+use crate::quantity::Quantity;
 
 /// Default `tolerationSeconds` for nodes that are not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: i64 = 300;
@@ -84,16 +85,19 @@ pub(super) fn container_sum(spec: &PodSpec, list: impl Fn(&Container) -> &Resour
     for container in &spec.containers {
         add(&mut sum, list(container));
     }
+    // The sum of sidecars only grows, and the running sum includes it.
     let mut sidecars = ResourceList::new();
     let mut init = ResourceList::new();
     for container in &spec.init_containers {
-        let mut needed = sidecars.clone();
-        add(&mut needed, list(container));
         if container.is_sidecar() {
             add(&mut sum, list(container));
-            sidecars.clone_from(&needed);
+            add(&mut sidecars, list(container));
+        } else {
+            let with_sidecars = |(name, quantity): (&String, &Quantity)| {
+                (name.clone(), *quantity + sidecars.get(name).copied().unwrap_or_default())
+            };
+            raise(&mut init, list(container).iter().map(with_sidecars));
         }
-        raise(&mut init, needed);
     }
     raise(&mut sum, init);
     sum
@@ -105,7 +109,7 @@ fn add(sum: &mut ResourceList, list: &ResourceList) {
     }
 }
 
-fn raise(max: &mut ResourceList, list: ResourceList) {
+fn raise(max: &mut ResourceList, list: impl IntoIterator<Item = (String, Quantity)>) {
     for (name, quantity) in list {
         let entry = max.entry(name).or_insert(quantity);
         *entry = (*entry).max(quantity);

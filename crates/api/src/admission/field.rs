@@ -195,15 +195,34 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// Further errors of an object are counted, not kept.
+const MAX_ERRORS: usize = 100;
+/// Longer texts in an error are cut to this many bytes.
+const MAX_TEXT: usize = 4096;
+
+/// Cuts a text that repeats what a user sent.
+pub fn shortened(mut text: String) -> String {
+    if text.len() > MAX_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text.push_str("...");
+    }
+    text
+}
+
 /// The errors found so far, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Errors {
-    pub list: Vec<FieldError>,
+    list: Vec<FieldError>,
+    omitted: usize,
 }
 
 impl Errors {
     fn push(&mut self, error_type: ErrorType, path: &Path<'_>, value: Option<BadValue<'_>>, detail: String) {
-        let field = path.to_string();
+        if self.list.len() == MAX_ERRORS {
+            self.omitted += 1;
+            return;
+        }
+        let field = shortened(path.to_string());
         let mut error = format!("{field}: {}", error_type.words());
         if let Some(value) = value.filter(|v| !matches!(v, BadValue::Omitted)) {
             error.push_str(&format!(": {value}"));
@@ -212,7 +231,18 @@ impl Errors {
             error.push_str(": ");
             error.push_str(&detail);
         }
+        let (detail, error) = (shortened(detail), shortened(error));
         self.list.push(FieldError { error_type, field, detail, error });
+    }
+
+    /// The errors; the last one says how many more there are.
+    pub fn into_list(mut self) -> Vec<FieldError> {
+        if let Some(last) = self.list.last_mut().filter(|_| self.omitted > 0) {
+            let more = format!(" (and {} more errors)", self.omitted);
+            last.detail.push_str(&more);
+            last.error.push_str(&more);
+        }
+        self.list
     }
 
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {

@@ -36,6 +36,9 @@ pub(crate) fn merge_affinity(affinity: &mut Affinity, labels: &StringMap) {
     }
 }
 
+/// The longest valid value of a label, in bytes.
+const MAX_LABEL_VALUE: usize = 63;
+
 fn merge_term(term: &mut PodAffinityTerm, labels: &StringMap) {
     if let Some(selector) = &mut term.label_selector {
         add_requirements(selector, &term.match_label_keys, "In", labels);
@@ -45,7 +48,8 @@ fn merge_term(term: &mut PodAffinityTerm, labels: &StringMap) {
 
 fn add_requirements(selector: &mut LabelSelector, keys: &[String], operator: &str, labels: &StringMap) {
     for key in keys {
-        if let Some(value) = labels.get(key) {
+        // Validation refuses longer values; every term would repeat them.
+        if let Some(value) = labels.get(key).filter(|value| value.len() <= MAX_LABEL_VALUE) {
             selector.match_expressions.push(SelectorRequirement {
                 key: key.clone(),
                 operator: operator.to_owned(),

@@ -21,7 +21,7 @@ mod warnings;
 
 pub use annotation::{AFFINITY_ANNOTATION, AnnotationError, annotation_affinity, parse_affinity_annotation};
 pub use defaults::default_pod;
-pub use field::{ErrorType, FieldError};
+pub use field::{ErrorType, FieldError, shortened};
 pub use merge::merge_label_keys;
 pub use operation::Operation;
 pub use validate::{ValidationOptions, validate_affinity_annotation, validate_pod};

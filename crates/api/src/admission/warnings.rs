@@ -1,6 +1,6 @@
 //! The warnings of the API server on the creation of a pod.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::annotation::{AFFINITY_ANNOTATION, annotation_affinity};
 use super::field::Path;
@@ -15,6 +15,8 @@ const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const BYTE_RESOURCES: [&str; 2] = ["memory", "ephemeral-storage"];
+/// Warnings beyond this many are left out.
+const MAX_WARNINGS: usize = 100;
 const OFF: &str = "ignored because Berth's extensions are switched off";
 
 /// kube-apiserver's warnings about a pod after defaulting and the label key merge.
@@ -65,6 +67,7 @@ pub fn creation_warnings(pod: &Pod) -> Vec<String> {
     if let Some(affinity) = &spec.affinity {
         null_selectors(affinity, &affinity_path, false, &mut warnings);
     }
+    warnings.truncate(MAX_WARNINGS);
     warnings
 }
 
@@ -90,6 +93,7 @@ pub fn extension_warnings(pod: &Pod) -> Vec<String> {
         null_selectors(&affinity, &path, true, &mut warnings);
         null_selectors(&affinity, &path, false, &mut warnings);
     }
+    warnings.truncate(MAX_WARNINGS);
     warnings
 }
 
@@ -270,10 +274,13 @@ fn container_warnings(spec: &PodSpec, warnings: &mut Vec<String>) {
         }
     }
 
-    let mut seen: HashMap<(i32, &str), Vec<(String, &ContainerPort)>> = HashMap::new();
+    let mut seen = SeenPorts::default();
     for (path, container) in &all {
         let ports_path = path.child("ports");
         for (i, port) in container.ports.iter().enumerate() {
+            if warnings.len() >= MAX_WARNINGS {
+                return;
+            }
             let port_path = ports_path.index(i).to_string();
             if !port.host_ip.is_empty() && port.host_port == 0 {
                 warnings.push(format!(
@@ -282,26 +289,110 @@ fn container_warnings(spec: &PodSpec, warnings: &mut Vec<String>) {
                     port.name, port.host_port, port.container_port, port.protocol, port.host_ip
                 ));
             }
-            let others = seen.entry((port.container_port, &port.protocol)).or_default();
-            for (other_path, other) in others.iter() {
-                if let Some(relation) = port_relation(port, other) {
-                    warnings.push(format!("{port_path}: {relation} port definition with {other_path}"));
-                }
+            let room = MAX_WARNINGS - warnings.len();
+            for (other_path, other) in seen.related(port, room) {
+                let relation = port_relation(port, other);
+                warnings.push(format!("{port_path}: {relation} port definition with {other_path}"));
             }
-            others.push((port_path, port));
+            seen.add(port, port_path);
         }
     }
 }
 
-/// How two definitions of one container port and protocol conflict.
-fn port_relation(port: &ContainerPort, other: &ContainerPort) -> Option<&'static str> {
+/// The port definitions so far, found by how they conflict: a comparison of all pairs would be quadratic.
+#[derive(Default)]
+struct SeenPorts<'p> {
+    all: Vec<(String, &'p ContainerPort)>,
+    places: HashMap<(i32, &'p str, Claim<'p>), Vec<usize>>,
+}
+
+/// What of the host several definitions of a container port and protocol share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Claim<'p> {
+    Any,
+    Port(i32),
+    Address(i32, &'p str),
+}
+
+impl<'p> SeenPorts<'p> {
+    fn add(&mut self, port: &'p ContainerPort, path: String) {
+        for claim in [Claim::Any, Claim::Port(port.host_port), Claim::Address(port.host_port, &port.host_ip)]
+        {
+            let key = (port.container_port, port.protocol.as_str(), claim);
+            self.places.entry(key).or_default().push(self.all.len());
+        }
+        self.all.push((path, port));
+    }
+
+    /// The first definitions, at most so many, that conflict with one of the same container port and protocol. Definitions
+    /// with different host ports, or with different addresses of one host port, do not conflict.
+    fn related(&self, port: &'p ContainerPort, at_most: usize) -> Vec<&(String, &'p ContainerPort)> {
+        let claims = match (port.host_port, port.host_ip.as_str()) {
+            (0, _) => vec![Claim::Any],
+            (host_port, "") => vec![Claim::Port(0), Claim::Port(host_port)],
+            (host_port, ip) => {
+                vec![Claim::Port(0), Claim::Address(host_port, ip), Claim::Address(host_port, "")]
+            }
+        };
+        let of = |claim| self.places.get(&(port.container_port, port.protocol.as_str(), claim));
+        let places: BTreeSet<usize> = claims
+            .into_iter()
+            .filter_map(of)
+            .flat_map(|places| places.iter().take(at_most))
+            .copied()
+            .collect();
+        places.into_iter().take(at_most).map(|place| &self.all[place]).collect()
+    }
+}
+
+/// How two definitions of one container port and protocol conflict, if they do.
+fn port_relation(port: &ContainerPort, other: &ContainerPort) -> &'static str {
     if port.host_ip == other.host_ip && port.host_port == other.host_port {
-        Some("duplicate")
+        "duplicate"
     } else if port.host_port == 0 || other.host_port == 0 {
-        Some("overlapping")
-    } else if port.host_port == other.host_port && port.host_ip.is_empty() != other.host_ip.is_empty() {
-        Some("dangerously ambiguous")
+        "overlapping"
     } else {
-        None
+        "dangerously ambiguous"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn warnings_about_ports_are_those_of_all_pairs_and_bounded() {
+        let ports: Vec<_> = (0..2 * 3 * 3)
+            .map(|i| {
+                let ip = ["", "10.0.0.1", "10.0.0.2"][i / 6];
+                json!({"containerPort": 80 + i % 2, "hostPort": (i / 2) % 3, "hostIP": ip, "protocol": "TCP"})
+            })
+            .collect();
+        let warned = |ports: &[serde_json::Value]| {
+            let pod =
+                json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "ports": ports}]}});
+            let warnings = creation_warnings(&serde_json::from_value(pod).unwrap());
+            warnings.into_iter().filter(|w| w.contains(" port definition with ")).collect::<Vec<_>>()
+        };
+        let mut expected = Vec::new();
+        for (i, port) in ports.iter().enumerate() {
+            for (j, other) in ports[..i].iter().enumerate() {
+                let same = |field: &str| port[field] == other[field];
+                let has = |port: &serde_json::Value| port["hostPort"] != 0;
+                let relation = match (same("hostIP"), same("hostPort")) {
+                    _ if !same("containerPort") => continue,
+                    (true, true) => "duplicate",
+                    _ if !has(port) || !has(other) => "overlapping",
+                    (false, true) if port["hostIP"] == "" || other["hostIP"] == "" => "dangerously ambiguous",
+                    _ => continue,
+                };
+                let place = |i| format!("spec.containers[0].ports[{i}]");
+                expected.push(format!("{}: {relation} port definition with {}", place(i), place(j)));
+            }
+        }
+        assert_eq!(warned(&ports), expected);
+        assert_eq!(warned(&vec![ports[0].clone(); 8000]).len(), MAX_WARNINGS);
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct PodDraft {
     pub(super) raw: Option<Value>,
     /// The claims that its controller creates with it.
     pub(super) claims: Vec<PersistentVolumeClaim>,
+    /// The size of the template as text.
+    pub(super) template_bytes: usize,
 }
 
 /// The properties of a pod that come from its workload.
@@ -52,7 +54,7 @@ impl PodDraft {
             // Decoding reports the error.
             Some(other) => {
                 return decode_at(&json!({ "metadata": other }), origin.path, origin.object)
-                    .map(|pod| PodDraft { pod, raw: None, claims: Vec::new() });
+                    .map(|pod| PodDraft { pod, raw: None, claims: Vec::new(), template_bytes: 0 });
             }
         }
         metadata.insert("ownerReferences".to_owned(), json!([origin.owner]));
@@ -60,7 +62,8 @@ impl PodDraft {
         raw.insert("spec".to_owned(), template.get("spec").cloned().unwrap_or_default());
         let raw = Value::Object(raw);
         let pod = decode_at(&raw, origin.path, origin.object)?;
-        Ok(PodDraft { pod, raw: origin.keep_raw.then_some(raw), claims: Vec::new() })
+        let template_bytes = raw.to_string().len();
+        Ok(PodDraft { pod, raw: origin.keep_raw.then_some(raw), claims: Vec::new(), template_bytes })
     }
 
     /// The same pod under a name.

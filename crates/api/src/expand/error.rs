@@ -13,10 +13,10 @@ pub enum ExpandError {
         /// The field.
         error: Box<DecodeError>,
     },
-    /// More pods than [`super::MAX_PODS`].
+    /// More pods than [`Inventory::max_pods`](crate::read::Inventory::max_pods).
     #[error(
-        "{place}: {object}: {n_pods} more pods would make more than {} in all: lower {path}",
-        super::MAX_PODS
+        "{place}: {object}: {n_pods} more pods with a template of {template_kib} KiB exceed the limit of {max_pods} pods in \
+         all (large templates count several times): lower {path}, or raise --max-pods"
     )]
     TooManyPods {
         /// Where the workload was read.
@@ -27,5 +27,9 @@ pub enum ExpandError {
         path: &'static str,
         /// The number of missing pods.
         n_pods: i64,
+        /// The size of their template.
+        template_kib: usize,
+        /// The limit.
+        max_pods: i64,
     },
 }

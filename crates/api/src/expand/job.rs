@@ -97,7 +97,7 @@ impl<'a> Expander<'a> {
                 None if n_succeeded > 0 => 0,
                 None => n_free,
             };
-            self.reserve(context, "spec.parallelism", n_missing)?;
+            self.reserve(context, "spec.parallelism", &draft, n_missing)?;
             for _ in 0..n_missing {
                 let pod = draft.named(self.generated_name(namespace, run.name));
                 self.hand_over(context, pod);
@@ -112,13 +112,14 @@ impl<'a> Expander<'a> {
         };
         let taken: HashSet<i64> =
             active.iter().chain(&succeeded).filter_map(|pod| completion_index(pod)).collect();
-        let done = index_ranges(&run.status.completed_indexes);
+        let mut done = index_ranges(&run.status.completed_indexes).into_iter().peekable();
         let mut next = 0;
         let mut n_free = n_free;
         while n_free > 0 && next < completions {
             let index = next;
             next += 1;
-            if let Some(range) = done.iter().find(|range| range.contains(&index)) {
+            while done.next_if(|range| *range.end() < index).is_some() {}
+            if let Some(range) = done.peek().filter(|range| range.contains(&index)) {
                 next = range.end().saturating_add(1);
                 continue;
             }
@@ -126,7 +127,7 @@ impl<'a> Expander<'a> {
                 continue;
             }
             n_free -= 1;
-            self.reserve(context, "spec.parallelism", 1)?;
+            self.reserve(context, "spec.parallelism", &draft, 1)?;
             let base = format!("{}-{index}", run.name);
             let mut pod = draft.named(self.generated_name(namespace, &base));
             pod.label(COMPLETION_INDEX, &index.to_string());
@@ -142,12 +143,15 @@ fn completion_index(pod: &Pod) -> Option<i64> {
     pod.metadata.annotations.get(COMPLETION_INDEX)?.parse().ok()
 }
 
-/// Reads `0-2,5`; invalid parts are ignored.
+/// Reads `0-2,5`, sorted; invalid parts are ignored.
 fn index_ranges(text: &str) -> Vec<RangeInclusive<i64>> {
-    text.split(',')
+    let mut ranges: Vec<RangeInclusive<i64>> = text
+        .split(',')
         .filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some(first.parse().ok()?..=last.parse().ok()?)
         })
-        .collect()
+        .collect();
+    ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
+    ranges
 }

@@ -36,8 +36,10 @@ use crate::read::{DecodeError, Entry, Inventory, Kind, Workload, WorkloadSpec};
 use draft::{Origin, PodDraft};
 use ownership::{Ownership, POD_TEMPLATE_HASH, is_active};
 
-/// Limit of the pods that one input expands to.
-pub const MAX_PODS: i64 = 1_000_000;
+/// Default limit of the pods that one input expands to. Each needs some 4 KiB.
+pub const MAX_PODS: i64 = 250_000;
+/// A pod counts once for each piece of its template of this many bytes.
+const TEMPLATE_BYTES: usize = 8 << 10;
 
 /// A pod that a workload creates.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +80,7 @@ pub struct Expansion {
 /// Creates the missing pods of the workloads of an input.
 ///
 /// # Errors
-/// A workload that the API server would reject, or more than [`MAX_PODS`] pods.
+/// A workload that the API server would reject, or more pods than [`Inventory::max_pods`].
 pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
     let mut pods = Vec::new();
     let owner_selectors = expand_each(inventory, &mut |pod| pods.push(pod))?;
@@ -112,6 +114,7 @@ struct Expander<'a> {
     ownership: Ownership<'a>,
     /// Numbers for suffixes, by namespace and prefix.
     next_suffixes: HashMap<(String, String), u64>,
+    /// Pods so far, those with large templates several times.
     n_pods: i64,
     owner_selectors: Vec<OwnerSelector>,
     each: &'a mut dyn FnMut(ExpandedPod),
@@ -274,13 +277,13 @@ impl<'a> Expander<'a> {
         }
         // Pods have unique names, so the pods of the input are within the limit.
         let n_present = self.ownership.pods_of(Kind::StatefulSet, metadata).len() as i64;
-        self.check_limit(context, "spec.replicas", wanted.saturating_sub(n_present))?;
+        self.check_limit(context, "spec.replicas", &draft, wanted.saturating_sub(n_present))?;
         for ordinal in start..start.saturating_add(wanted) {
             let name = format!("{}-{ordinal}", metadata.name);
             if self.ownership.is_taken(&metadata.namespace, &name) {
                 continue;
             }
-            self.reserve(context, "spec.replicas", 1)?;
+            self.reserve(context, "spec.replicas", &draft, 1)?;
             let mut pod = draft.named(name.clone());
             pod.label("apps.kubernetes.io/pod-index", &ordinal.to_string());
             pod.label("statefulset.kubernetes.io/pod-name", &name);
@@ -313,7 +316,7 @@ impl<'a> Expander<'a> {
             if has_pod.contains(node.metadata.name.as_str()) || !daemon::should_run_on(&draft.pod, node) {
                 continue;
             }
-            self.reserve(context, "spec.template.spec.nodeSelector", 1)?;
+            self.reserve(context, "spec.template.spec.nodeSelector", &draft, 1)?;
             let mut pod = draft.named(self.generated_name(&metadata.namespace, &metadata.name));
             pod.pin_to_node(&node.metadata.name);
             self.hand_over(context, pod);
@@ -332,7 +335,7 @@ impl<'a> Expander<'a> {
     ) -> Result<(), ExpandError> {
         let n_active = pods.iter().filter(|pod| is_active(pod)).count();
         let n_missing = (wanted - n_active as i64).max(0);
-        self.reserve(context, "spec.replicas", n_missing)?;
+        self.reserve(context, "spec.replicas", draft, n_missing)?;
         for _ in 0..n_missing {
             let pod = draft.named(self.generated_name(&draft.pod.metadata.namespace, owner));
             self.hand_over(context, pod);
@@ -371,22 +374,36 @@ impl<'a> Expander<'a> {
         }
     }
 
-    fn check_limit(&self, context: Context<'a>, path: &'static str, n_pods: i64) -> Result<(), ExpandError> {
-        if self.n_pods.saturating_add(n_pods) <= MAX_PODS {
-            return Ok(());
+    fn check_limit(
+        &self,
+        context: Context<'a>,
+        path: &'static str,
+        draft: &PodDraft,
+        n_pods: i64,
+    ) -> Result<i64, ExpandError> {
+        let max_pods = self.inventory.max_pods.unwrap_or(MAX_PODS);
+        let n_counted = n_pods.saturating_mul(1 + (draft.template_bytes / TEMPLATE_BYTES) as i64);
+        if self.n_pods.saturating_add(n_counted) <= max_pods {
+            return Ok(n_counted);
         }
-        let object = context.entry.object.to_string();
-        Err(ExpandError::TooManyPods { place: context.entry.source.clone(), object, path, n_pods })
+        let (place, object) = (context.entry.source.clone(), context.entry.object.to_string());
+        let template_kib = draft.template_bytes >> 10;
+        Err(ExpandError::TooManyPods { place, object, path, n_pods, template_kib, max_pods })
     }
 
-    fn reserve(&mut self, context: Context<'a>, path: &'static str, n_pods: i64) -> Result<(), ExpandError> {
-        self.check_limit(context, path, n_pods)?;
-        self.n_pods += n_pods;
+    fn reserve(
+        &mut self,
+        context: Context<'a>,
+        path: &'static str,
+        draft: &PodDraft,
+        n_pods: i64,
+    ) -> Result<(), ExpandError> {
+        self.n_pods += self.check_limit(context, path, draft, n_pods)?;
         Ok(())
     }
 
     fn hand_over(&mut self, context: Context<'a>, draft: PodDraft) {
-        let PodDraft { pod, raw, claims } = draft;
+        let PodDraft { pod, raw, claims, .. } = draft;
         (self.each)(ExpandedPod { pod, raw, workload: context.index, claims });
     }
 

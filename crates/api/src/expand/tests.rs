@@ -15,6 +15,23 @@ fn expanded(text: &str) -> Vec<ExpandedPod> {
     expansion.pods
 }
 
+#[test]
+fn the_memory_of_replicas_is_limited() {
+    let mut inventory = Inventory::from_text(&workload("Deployment", "", "replicas: 10,")).unwrap();
+    inventory.max_pods = Some(10);
+    assert_eq!(expand(&inventory).unwrap().pods.len(), 10);
+    inventory.max_pods = Some(9);
+    assert!(expand(&inventory).is_err());
+    // Large templates count several times.
+    let annotations = format!("app: web}}, annotations: {{a: {}}}", "x".repeat(80_000));
+    let text = workload("StatefulSet", "", "replicas: 30000,").replacen(
+        "{labels: {app: web}",
+        &format!("{{labels: {{{annotations}"),
+        1,
+    );
+    assert!(error(&text).contains("30000 more pods with a template of 78 KiB"), "{}", error(&text));
+}
+
 fn names(text: &str) -> Vec<String> {
     expanded(text).into_iter().map(|made| made.pod.key()).collect()
 }
@@ -87,7 +104,8 @@ fn replicas_are_one_by_default_and_may_be_none() {
         assert_eq!(
             error(&workload(kind, "", "replicas: 2147483647,")),
             format!(
-                "input:2: {kind} default/web: 2147483647 more pods would make more than 1000000 in all: lower spec.replicas"
+                "input:2: {kind} default/web: 2147483647 more pods with a template of 0 KiB exceed the limit of 250000 pods in \
+                 all (large templates count several times): lower spec.replicas, or raise --max-pods"
             )
         );
     }

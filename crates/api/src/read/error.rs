@@ -39,7 +39,7 @@ pub enum ReadError {
         column: usize,
     },
     /// YAML aliases that expand to too much data.
-    #[error("{file}:{line}:{column}: YAML aliases repeat more than {} MiB of data: write the repeated parts out", super::yaml::MAX_ALIASED_BYTES >> 20)]
+    #[error("{file}:{line}:{column}: YAML aliases of a file repeat more than {} MiB of data: write the repeated parts out", super::yaml::MAX_ALIASED_BYTES >> 20)]
     AliasBomb {
         /// Name of the input.
         file: String,
@@ -47,6 +47,24 @@ pub enum ReadError {
         line: usize,
         /// Column, from 1.
         column: usize,
+    },
+    /// An object with more text than [`super::MAX_OBJECT_BYTES`].
+    #[error("{place}: an object of more than {} MiB: no API server accepts it; remove or split it", super::MAX_OBJECT_BYTES >> 20)]
+    LargeObject {
+        /// Where.
+        place: super::SourceLocation,
+    },
+    /// A YAML text with more than [`super::MAX_YAML_BYTES`].
+    #[error("{file}: YAML of more than {} MiB: give JSON, which is not held as a whole", super::MAX_YAML_BYTES >> 20)]
+    LargeYaml {
+        /// Name of the input.
+        file: String,
+    },
+    /// A line with more text than an object may have.
+    #[error("{file}: a line of more than {} MiB: give YAML or JSON, optionally compressed with gzip", super::MAX_OBJECT_BYTES >> 20)]
+    LongLine {
+        /// Name of the input.
+        file: String,
     },
     /// Bytes that are not UTF-8.
     #[error("{file}: line {line} is not UTF-8 text: give YAML or JSON, optionally compressed with gzip")]

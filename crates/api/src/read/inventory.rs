@@ -135,6 +135,8 @@ pub struct Inventory {
     pub keep_raw: bool,
     /// Whether a second object of the same kind, namespace and name is ignored; otherwise it is an error.
     pub keep_first: bool,
+    /// Limit of the pods that the workloads expand to [default: [`MAX_PODS`](crate::expand::MAX_PODS)].
+    pub max_pods: Option<i64>,
     /// Kind, namespace and name of the ignored duplicates, in input order.
     pub already_there: Vec<String>,
     /// Nodes.

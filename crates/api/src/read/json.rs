@@ -1,7 +1,9 @@
 //! Reading JSON as a stream.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{BufReader, Read};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -9,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::document::Document;
-use super::{Manifest, ReadError, SourceLocation};
+use super::{MAX_OBJECT_BYTES, Manifest, ReadError, SourceLocation};
 
 /// Reads one JSON object after the other.
 pub(super) fn read<E: From<ReadError>>(
@@ -17,19 +19,46 @@ pub(super) fn read<E: From<ReadError>>(
     file: &str,
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 16, input));
+    let left = Rc::new(Cell::new(MAX_OBJECT_BYTES));
+    let input = OfObject { input, left: left.clone() };
+    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER_BYTES, input));
     let file: Arc<str> = file.into();
     let mut document = 0;
     while json.end().is_err() {
         document += 1;
+        left.set(MAX_OBJECT_BYTES);
         let place = SourceLocation { file: file.clone(), document, item: None, line: None };
         let mut failure = None;
-        let seed = DocumentSeed { place: place.clone(), each: &mut *each, failure: &mut failure };
+        let seed =
+            DocumentSeed { place: place.clone(), left: &left, each: &mut *each, failure: &mut failure };
         if let Err(error) = seed.deserialize(&mut json) {
-            return Err(failure.unwrap_or_else(|| syntax_error(&place, &error).into()));
+            let is_large = left.get() == 0 && error.is_io();
+            let large = || ReadError::LargeObject { place: place.clone() }.into();
+            return Err(failure
+                .unwrap_or_else(|| if is_large { large() } else { syntax_error(&place, &error).into() }));
         }
     }
     Ok(())
+}
+
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Reads as much as one object may have.
+struct OfObject<R> {
+    input: R,
+    /// Bytes left for the current object. What the buffer has read ahead is not counted for the next one.
+    left: Rc<Cell<usize>>,
+}
+
+impl<R: Read> Read for OfObject<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.left.get() == 0 {
+            return Err(std::io::Error::other("the object is too large"));
+        }
+        let n = self.input.read(buffer)?;
+        self.left.set(self.left.get().saturating_sub(n));
+        Ok(n)
+    }
 }
 
 fn syntax_error(place: &SourceLocation, error: &serde_json::Error) -> ReadError {
@@ -49,6 +78,7 @@ fn syntax_error(place: &SourceLocation, error: &serde_json::Error) -> ReadError 
 
 struct DocumentSeed<'a, E> {
     place: SourceLocation,
+    left: &'a Cell<usize>,
     each: &'a mut dyn FnMut(Manifest) -> Result<(), E>,
     /// Errors other than the parser's, passed around serde.
     failure: &'a mut Option<E>,
@@ -76,11 +106,11 @@ impl<'de, E: From<ReadError>> Visitor<'de> for DocumentSeed<'_, E> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let failure = self.failure;
+        let (left, failure) = (self.left, self.failure);
         let mut document = Document::new(self.place, self.each);
         while let Some(key) = map.next_key::<String>()? {
             if document.expects_items(&key) {
-                map.next_value_seed(ItemsSeed { document: &mut document, failure: &mut *failure })?;
+                map.next_value_seed(ItemsSeed { left, document: &mut document, failure: &mut *failure })?;
             } else {
                 let value = map.next_value()?;
                 document.field(key, value);
@@ -114,6 +144,7 @@ impl<'de, E: From<ReadError>> Visitor<'de> for DocumentSeed<'_, E> {
 
 /// The value of `items`: an array is passed on item by item; another value is an ordinary field.
 struct ItemsSeed<'a, 'b, E> {
+    left: &'a Cell<usize>,
     document: &'a mut Document<'b, E>,
     failure: &'a mut Option<E>,
 }
@@ -145,6 +176,7 @@ impl<'de, E: From<ReadError>> Visitor<'de> for ItemsSeed<'_, '_, E> {
         self.document.start_items();
         while let Some(item) = items.next_element::<Value>()? {
             around(self.failure, self.document.item(None, item))?;
+            self.left.set(MAX_OBJECT_BYTES);
         }
         Ok(())
     }

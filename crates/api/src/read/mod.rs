@@ -29,6 +29,12 @@ use std::io::Read;
 /// Limit of the nesting depth of objects.
 pub const MAX_DEPTH: usize = 128;
 
+/// Limit of the text of one object. An API server takes 3 MiB.
+pub const MAX_OBJECT_BYTES: usize = 16 << 20;
+
+/// Limit of a YAML text, which is held as a whole.
+pub const MAX_YAML_BYTES: usize = 256 << 20;
+
 /// Number of bytes that are read to distinguish JSON, YAML and binary data.
 const HEAD_BYTES: u64 = 4096;
 
@@ -60,13 +66,29 @@ pub fn read_manifests<E: From<ReadError>>(
         return json::read(head[text_start..].chain(input), file, each);
     }
     let mut bytes = head.split_off(text_start);
-    input.read_to_end(&mut bytes).map_err(io_error)?;
+    read_lines(&mut input, &mut bytes, file)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
         ReadError::NotUtf8 { file: file.to_owned(), line }
     })?;
     yaml::read(&text, file, each)
+}
+
+/// Reads a text to its end, unless a line has no end.
+fn read_lines(input: &mut impl Read, bytes: &mut Vec<u8>, file: &str) -> Result<(), ReadError> {
+    loop {
+        let from = bytes.len();
+        let n = input.by_ref().take(MAX_OBJECT_BYTES as u64).read_to_end(bytes);
+        match n.map_err(|error| ReadError::Io { file: file.to_owned(), message: error.to_string() })? {
+            0 => return Ok(()),
+            MAX_OBJECT_BYTES if !bytes[from..].contains(&b'\n') => {
+                return Err(ReadError::LongLine { file: file.to_owned() });
+            }
+            _ if bytes.len() > MAX_YAML_BYTES => return Err(ReadError::LargeYaml { file: file.to_owned() }),
+            _ => {}
+        }
+    }
 }
 
 /// Collects the objects of a small text.

@@ -186,8 +186,11 @@ fn alias_bombs_are_refused() {
         text.push_str(&format!("a{level}: &a{level} [{}]\n", alias.repeat(10)));
     }
     let message = read_error(text.as_bytes());
-    assert!(message.ends_with("YAML aliases repeat more than 64 MiB of data: write the repeated parts out"));
-    assert!(message.starts_with("f:6:40:"), "{message}");
+    assert!(
+        message
+            .ends_with("YAML aliases of a file repeat more than 8 MiB of data: write the repeated parts out")
+    );
+    assert!(message.starts_with("f:5:55:"), "{message}");
 
     // A chain of aliases nests as deeply as it is long.
     let mut chain = String::from("a0: &a0 {x: 1}\n");
@@ -195,6 +198,46 @@ fn alias_bombs_are_refused() {
         chain.push_str(&format!("a{level}: &a{level} {{x: *a{}}}\n", level - 1));
     }
     assert!(read_error(chain.as_bytes()).ends_with("write the repeated parts out"));
+}
+
+#[test]
+fn aliases_are_counted_over_all_documents() {
+    let document =
+        format!("kind: A\napiVersion: v1\na: &a {}\nb: [{}]\n", "x".repeat(100_000), ["*a"; 20].join(", "));
+    assert!(collect_manifests(&document, "f").is_ok());
+    let several = vec![document; 6].join("---\n");
+    assert!(read_error(several.as_bytes()).ends_with("write the repeated parts out"));
+}
+
+#[test]
+fn objects_and_lines_without_end_are_refused() {
+    let endless = |head: &'static str, next: u8| {
+        let text = std::io::Read::chain(head.as_bytes(), std::io::repeat(next));
+        read_manifests::<ReadError>(text, "f", &mut |_| Ok(())).unwrap_err().to_string()
+    };
+    let large = "f: document 1: an object of more than 16 MiB: no API server accepts it; remove or split it";
+    assert_eq!(endless(r#"{"kind": "Pod", "a": ""#, b'x'), large);
+    assert_eq!(endless(r#"{"kind": "List", "items": [{"a": ""#, b'x'), large);
+    let line = "f: a line of more than 16 MiB: give YAML or JSON, optionally compressed with gzip";
+    assert_eq!(endless("a: ", b'x'), line);
+    assert_eq!(
+        endless("", 0),
+        "f: binary data, not text: give YAML or JSON, optionally compressed with gzip"
+    );
+
+    // Lists may be larger than an object.
+    let item = format!(r#"{{"kind": "A", "apiVersion": "v1", "text": "{}"}},"#, "x".repeat(1 << 20));
+    let items = item.repeat(20);
+    let list =
+        format!(r#"{{"kind": "List", "apiVersion": "v1", "items": [{}]}}"#, items.trim_end_matches(','));
+    assert_eq!(collect_manifests(&list, "f").unwrap().len(), 20);
+    let text = "x\n".repeat(9 << 20);
+    let yaml = format!("kind: A\napiVersion: v1\ntext: |\n{}", text.replace('x', "  x"));
+    assert!(
+        read_error(yaml.as_bytes()).contains("an object of more than 16 MiB"),
+        "{}",
+        read_error(yaml.as_bytes())
+    );
 }
 
 #[test]

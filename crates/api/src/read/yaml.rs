@@ -12,10 +12,10 @@ use serde_saphyr::granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle
 
 use super::document::Document;
 use super::scalar::resolve_plain;
-use super::{MAX_DEPTH, Manifest, ReadError, SourceLocation, error};
+use super::{MAX_DEPTH, MAX_OBJECT_BYTES, Manifest, ReadError, SourceLocation, error};
 
-/// Limit of the data that the aliases of a document expand to, in bytes.
-pub(super) const MAX_ALIASED_BYTES: usize = 64 << 20;
+/// Limit of the data that the aliases of a text expand to, in bytes. What reads the objects may need ten times as much.
+pub(super) const MAX_ALIASED_BYTES: usize = 8 << 20;
 
 /// Limit of the text that is parsed again because of continuation lines that had to be indented, in bytes.
 const MAX_REREAD_BYTES: usize = 32 << 20;
@@ -27,12 +27,13 @@ pub(super) fn read<E: From<ReadError>>(
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
 ) -> Result<(), E> {
     let file: Arc<str> = file.into();
-    let (mut document, mut lines_before, mut reread_bytes) = (0, 0, 0);
+    let (mut document, mut lines_before, mut reread_bytes, mut aliased_bytes) = (0, 0, 0, 0);
     for part in split_documents(text) {
         let mut text = Cow::Borrowed(part);
         let (mut n_handed_over, mut last_indented) = (0, 0);
         loop {
             let mut reader = Reader::new(&text, file.clone(), document, lines_before);
+            reader.aliased_bytes = aliased_bytes;
             let mut n_read = 0;
             let result = reader.documents(&mut |manifest| {
                 n_read += 1;
@@ -44,6 +45,7 @@ pub(super) fn read<E: From<ReadError>>(
             });
             let under_indented_line = reader.under_indented_line;
             let documents_so_far = reader.document;
+            aliased_bytes = reader.aliased_bytes;
             reread_bytes += part.len();
             match under_indented_line {
                 // The line is already indented, so indentation is not the problem.
@@ -110,6 +112,8 @@ struct Reader<'t> {
     document: usize,
     /// Lines of the file before this text.
     lines_before: usize,
+    /// Where the text of the current object begins, in characters.
+    object_start: usize,
     anchors: HashMap<usize, Value>,
     /// Bytes kept for anchors or repeated by aliases so far.
     aliased_bytes: usize,
@@ -127,6 +131,7 @@ impl<'t> Reader<'t> {
             file,
             document,
             lines_before,
+            object_start: 0,
             anchors: HashMap::new(),
             aliased_bytes: 0,
             under_indented_line: None,
@@ -143,7 +148,6 @@ impl<'t> Reader<'t> {
                 Event::DocumentStart(..) => {
                     self.document += 1;
                     self.anchors.clear();
-                    self.aliased_bytes = 0;
                     self.read_document(each)?;
                 }
                 _ => {}
@@ -156,6 +160,7 @@ impl<'t> Reader<'t> {
         each: &mut dyn FnMut(Manifest) -> Result<(), E>,
     ) -> Result<(), E> {
         let (event, span) = self.next()?;
+        self.object_start = span.start.index();
         let place = SourceLocation {
             file: self.file.clone(),
             document: self.document,
@@ -196,6 +201,7 @@ impl<'t> Reader<'t> {
             if let Event::SequenceEnd = event {
                 return Ok(());
             }
+            self.object_start = span.start.index();
             let line = self.line(&span);
             let item = self.value(event, span, 2)?;
             document.item(Some(line), item)?;
@@ -284,6 +290,13 @@ impl<'t> Reader<'t> {
 
     fn next(&mut self) -> Result<(Event<'t>, Span), ReadError> {
         match self.parser.next_event() {
+            Some(Ok((_, span)))
+                if span.start.index().saturating_sub(self.object_start) > MAX_OBJECT_BYTES =>
+            {
+                let (file, line) = (self.file.clone(), Some(self.line(&span)));
+                let place = SourceLocation { file, document: self.document, item: None, line };
+                Err(ReadError::LargeObject { place })
+            }
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
                 let (line, column) = (error.marker().line(), error.marker().col() + 1);

@@ -67,7 +67,7 @@ pub struct PodRules {
     pub tolerations: Vec<TolerationRule>,
     /// Requested resources.
     pub requests: PodRequests,
-    /// Requested host ports.
+    /// Requested host ports, sorted.
     pub host_ports: Vec<HostPort>,
     /// Features that the node must declare.
     pub required_features: NodeFeatures,
@@ -84,22 +84,25 @@ pub struct PodRules {
 /// A host port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
-    /// Address; `0.0.0.0` means every address.
-    pub ip: String,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
     /// Port number.
     pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Address; `0.0.0.0` means every address.
+    pub ip: String,
 }
 
 impl HostPort {
     /// The address that stands for all addresses.
     pub const ANY_IP: &str = "0.0.0.0";
 
-    /// Whether the two cannot be used on one node together.
-    pub fn conflicts_with(&self, other: &HostPort) -> bool {
-        let same_address = self.ip == other.ip || self.ip == Self::ANY_IP || other.ip == Self::ANY_IP;
-        self.port == other.port && self.protocol == other.protocol && same_address
+    /// Whether it cannot be used on one node together with the ports of a sorted list.
+    pub fn conflicts_with_any(&self, sorted: &[HostPort]) -> bool {
+        let number = |p: &'_ HostPort| p.port.cmp(&self.port).then_with(|| p.protocol.cmp(&self.protocol));
+        let from = sorted.partition_point(|p| number(p).is_lt());
+        let to = sorted.partition_point(|p| number(p).is_le());
+        let used = |ip: &str| sorted[from..to].binary_search_by(|p| p.ip.as_str().cmp(ip)).is_ok();
+        if self.ip == Self::ANY_IP { from < to } else { used(&self.ip) || used(Self::ANY_IP) }
     }
 }
 
@@ -173,9 +176,9 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let mut ports: Vec<_> = ports
         .filter(|p| p.host_port > 0)
         .map(|p| HostPort {
-            ip: or(&p.host_ip, HostPort::ANY_IP),
-            protocol: or(&p.protocol, "TCP"),
             port: p.host_port,
+            protocol: or(&p.protocol, "TCP"),
+            ip: or(&p.host_ip, HostPort::ANY_IP),
         })
         .collect();
     ports.sort_unstable();

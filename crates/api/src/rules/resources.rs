@@ -3,6 +3,8 @@
 //! While a pod is resized in place, its specification, what its node has reserved and what is in force differ. The
 //! largest of them counts, and without the specification if the node rejected the resize for good.
 
+use std::collections::HashMap;
+
 use crate::object::{Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceList};
 use crate::quantity::Quantity;
 
@@ -155,9 +157,19 @@ enum Requests {
     Actuated,
 }
 
+/// The statuses that report resources, by container. One map for all containers: a search for each would cost their product.
+type Reports<'a> = HashMap<&'a str, &'a ContainerStatus>;
+
+fn reports(status: &PodStatus) -> Reports<'_> {
+    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let reporting = statuses.filter(|s| s.allocated_resources.is_some() || s.resources.is_some());
+    reporting.map(|status| (status.name.as_str(), status)).collect()
+}
+
 /// The requests of a container; the specification stands in for a status that is not reported.
 fn container_requests<'a>(
-    status: &'a PodStatus,
+    status: &PodStatus,
+    reports: &Reports<'a>,
     container: &'a Container,
     read: Requests,
 ) -> Option<&'a ResourceList> {
@@ -165,9 +177,7 @@ fn container_requests<'a>(
     if matches!(read, Requests::Desired) {
         return Some(desired);
     }
-    let is_it = |status: &&ContainerStatus| status.name == container.name;
-    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let reported = { statuses }.find(is_it);
+    let reported = reports.get(container.name.as_str());
     let actuated = || reported?.resources.as_ref().map(|r| &r.requests).filter(|list| !list.is_empty());
     let in_force = matches!(read, Requests::Actuated).then(actuated).flatten();
     let requests = in_force.or_else(|| reported?.allocated_resources.as_ref());
@@ -177,11 +187,12 @@ fn container_requests<'a>(
 fn sum_of_containers(
     spec: &PodSpec,
     status: &PodStatus,
+    reports: &Reports<'_>,
     defaults: &ResourceList,
     read: Requests,
 ) -> ResourceList {
     let requests_of = |container| {
-        let mut requests = container_requests(status, container, read).cloned().unwrap_or_default();
+        let mut requests = container_requests(status, reports, container, read).cloned().unwrap_or_default();
         for (name, quantity) in defaults {
             requests.entry(name.clone()).or_insert(*quantity);
         }
@@ -191,7 +202,7 @@ fn sum_of_containers(
     for container in &spec.containers {
         add(&mut running, &requests_of(container));
     }
-    // The sidecars before an init container run at the same time.
+    // The sidecars before an init container run at the same time. Their sum only grows, and the running sum includes it.
     let mut sidecars = ResourceList::new();
     let mut starting = ResourceList::new();
     for container in &spec.init_containers {
@@ -199,41 +210,40 @@ fn sum_of_containers(
         if container.is_sidecar() {
             add(&mut running, &requests);
             add(&mut sidecars, &requests);
-            requests = sidecars.clone();
         } else {
-            add(&mut requests, &sidecars);
+            for (name, quantity) in &mut requests {
+                *quantity += get(&sidecars, name);
+            }
+            raise(&mut starting, &requests);
         }
-        raise(&mut starting, &requests);
     }
     raise(&mut running, &starting);
     running
 }
 
 /// Whether the containers' statuses agree with the specification, as they do except during a resize.
-fn is_as_desired(spec: &PodSpec, status: &PodStatus) -> bool {
+fn is_as_desired(spec: &PodSpec, status: &PodStatus, reports: &Reports<'_>) -> bool {
     let agrees = |container: &Container, status: &ContainerStatus| {
         let desired = &container.resources.requests;
         let in_force = status.resources.as_ref().map(|resources| &resources.requests);
         status.allocated_resources.as_ref().is_none_or(|allocated| allocated == desired)
             && in_force.is_none_or(|in_force| in_force.is_empty() || in_force == desired)
     };
-    let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let containers = || spec.containers.iter().chain(&spec.init_containers);
+    let mut containers = spec.containers.iter().chain(&spec.init_containers);
     !status.is_resize_infeasible()
-        && statuses.all(|s| containers().filter(|c| c.name == s.name).all(|c| agrees(c, s)))
+        && containers.all(|c| reports.get(c.name.as_str()).is_none_or(|status| agrees(c, status)))
 }
 
 fn total(spec: &PodSpec, status: &PodStatus, defaults: &ResourceList) -> ResourceList {
-    let mut sum = sum_of_containers(spec, status, defaults, Requests::Desired);
+    let reports = reports(status);
+    let sum_of = |read| sum_of_containers(spec, status, &reports, defaults, read);
+    let mut sum = sum_of(Requests::Desired);
     let actuated = status.resources.as_ref().map(|r| &r.requests).filter(|list| !list.is_empty());
     // A pod-level status has the sums over the containers.
     let reported = match (&status.allocated_resources, actuated) {
         (Some(allocated), Some(actuated)) => Some([allocated.clone(), actuated.clone()]),
-        _ if is_as_desired(spec, status) => None,
-        _ => Some(
-            [Requests::Allocated, Requests::Actuated]
-                .map(|read| sum_of_containers(spec, status, defaults, read)),
-        ),
+        _ if is_as_desired(spec, status, &reports) => None,
+        _ => Some([Requests::Allocated, Requests::Actuated].map(sum_of)),
     };
     let is_infeasible = status.is_resize_infeasible();
     if let Some(reported) = reported {

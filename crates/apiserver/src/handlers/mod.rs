@@ -76,6 +76,10 @@ fn find(shared: &Shared, info: &RequestInfo) -> Result<Arc<Object>, Box<Status>>
 }
 
 fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let current = shared.store.revision();
+    if let Some(asked) = list::resource_version(&request.query)?.filter(|asked| *asked > current) {
+        return Err(list::too_large(asked, current));
+    }
     let object = find(shared, &request.info)?;
     answer_object(request, StatusCode::OK, &object)
 }

@@ -1,5 +1,6 @@
 //! Request bodies: parses objects and patches, and checks them against the path.
 
+use berth_api::admission::shortened;
 use berth_schema::patch;
 use berth_schema::protobuf::{self, ProtobufError};
 use berth_schema::type_of;
@@ -191,6 +192,35 @@ pub fn is_apply(request: &ApiRequest) -> bool {
     request.info.verb == Verb::Patch && media_type(request) == APPLY
 }
 
+/// Checks that a patch leaves name and namespace as they are.
+fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Status>> {
+    let info = &request.info;
+    let refuse = |why: String| Err(Status::bad_request(why));
+    match metadata["name"].as_str() {
+        Some(name) if name == info.name => {}
+        Some(name) if !name.is_empty() => {
+            let (url, name) = (&info.name, shortened(name.to_owned()));
+            return refuse(format!(
+                "the name of the object ({name}) does not match the name on the URL ({url})"
+            ));
+        }
+        _ => {
+            let url = &info.name;
+            let why = "name must be provided";
+            return refuse(format!("the name of the object ({url} based on URL) was undeterminable: {why}"));
+        }
+    }
+    match metadata["namespace"].as_str() {
+        Some(namespace) if !namespace.is_empty() && namespace != info.namespace => {
+            let (asked, namespace) = (&info.namespace, shortened(namespace.to_owned()));
+            refuse(format!(
+                "the namespace of the object ({namespace}) does not match the namespace on the request ({asked})"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Applies the request's patch to the object.
 ///
 /// # Errors
@@ -221,6 +251,7 @@ pub fn patched(
         _ => return Err(unsupported_media_type(PATCH_TYPES)),
     };
     let mut value = patched.map_err(|error| fields::patch_failed(&error))?;
+    check_name(request, &value["metadata"])?;
     fields::read(request, request.info.sent_kind(), &mut value, &duplicates, warnings)?;
     Ok(convert::stored_value(resource, value))
 }

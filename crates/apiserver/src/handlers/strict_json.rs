@@ -8,7 +8,9 @@ use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// Fields beyond this many are not reported.
-const MAX_TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
+/// Duplicate fields are looked up by their paths until the paths have this many bytes together.
+const MAX_PATH_BYTES: usize = 1 << 20;
 
 /// The parsed value and the paths of duplicate fields.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,11 +26,17 @@ pub struct Parsed {
 /// # Errors
 /// The text is not JSON.
 pub fn parse(text: &[u8]) -> Result<Parsed, serde_json::Error> {
-    let found = RefCell::new(Vec::new());
+    let found = RefCell::new(Duplicates::default());
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Reader { path: None, found: &found }.deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(Parsed { value, duplicates: found.into_inner() })
+    Ok(Parsed { value, duplicates: found.into_inner().paths })
+}
+
+#[derive(Default)]
+struct Duplicates {
+    paths: Vec<String>,
+    bytes: usize,
 }
 
 /// A position in the document, as a path from the inside out.
@@ -61,7 +69,7 @@ impl fmt::Display for Path<'_> {
 #[derive(Clone, Copy)]
 struct Reader<'p> {
     path: Option<&'p Path<'p>>,
-    found: &'p RefCell<Vec<String>>,
+    found: &'p RefCell<Duplicates>,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -140,9 +148,13 @@ impl<'de> Visitor<'de> for Reader<'_> {
 impl Reader<'_> {
     fn note(&self, path: &Path<'_>) {
         let mut found = self.found.borrow_mut();
+        if found.paths.len() >= MAX_REPORTED || found.bytes >= MAX_PATH_BYTES {
+            return;
+        }
         let path = path.to_string();
-        if found.len() < MAX_TOLD && !found.contains(&path) {
-            found.push(path);
+        found.bytes += path.len();
+        if !found.paths.contains(&path) {
+            found.paths.push(path);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A response before its conversion to HTTP.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
@@ -22,8 +24,11 @@ pub struct Reply {
 }
 
 const JSON: &str = "application/json";
-/// Warnings beyond this many are not sent.
-const MAX_WARNINGS: usize = 64;
+/// Warnings may have this many characters together, as in kube-apiserver. If they have more, each is cut, and those
+/// beyond the limit are not sent.
+const MAX_WARNING_CHARS: usize = 4096;
+/// Characters of a cut warning.
+const CUT_WARNING_CHARS: usize = 256;
 
 impl Reply {
     /// An answer in JSON.
@@ -64,8 +69,8 @@ impl Reply {
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        for warning in self.warnings.iter().take(MAX_WARNINGS) {
-            if let Ok(value) = HeaderValue::from_str(&warning_header(warning)) {
+        for warning in bounded(&self.warnings) {
+            if let Ok(value) = HeaderValue::from_str(&warning_header(&warning)) {
                 headers.append(header::WARNING, value);
             }
         }
@@ -82,6 +87,22 @@ impl From<Box<Status>> for Reply {
         reply.retry_after = status.details.retry_after_seconds;
         reply
     }
+}
+
+/// The warnings that are sent, each once.
+fn bounded(warnings: &[String]) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let warnings: Vec<&String> = warnings.iter().filter(|warning| seen.insert(*warning)).collect();
+    let total: usize = warnings.iter().map(|warning| warning.len()).sum();
+    let longest = if total > MAX_WARNING_CHARS { CUT_WARNING_CHARS } else { usize::MAX };
+    let mut left = MAX_WARNING_CHARS;
+    let cut = warnings.into_iter().map(|warning| warning.chars().take(longest).collect::<String>());
+    cut.take_while(|warning| {
+        let fits = warning.len() <= left;
+        left = left.saturating_sub(warning.len());
+        fits
+    })
+    .collect()
 }
 
 /// The header's form: a code, no agent, quoted text without control characters.

@@ -119,12 +119,17 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<St
         [plural] => (*plural, "", ""),
         [plural, name] => (*plural, *name, ""),
         [plural, name, subresource] => (*plural, *name, *subresource),
+        // The path behind a proxy.
+        [plural, name, "proxy", ..] => (*plural, *name, "proxy"),
         _ => return Err(Status::no_such_path()),
     };
+    if group == "metrics.k8s.io" {
+        return Err(Status::not_implemented("metrics (kubectl top): simulated pods use no resources"));
+    }
     let resource = find(group, version, plural).ok_or_else(Status::no_such_path)?;
     let subresource = match subresource {
         "" => None,
-        name => Some(resource.subresource(name).ok_or_else(Status::no_such_path)?),
+        name => Some(resource.subresource(name).ok_or_else(|| Status::no_such_subresource(resource, name))?),
     };
     if !resource.namespaced && !namespace.is_empty() {
         return Err(Status::no_such_path());
@@ -237,6 +242,13 @@ mod tests {
             ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", Err(405)),
             ("GET", "/api/v1/pods/p", Err(404)),
             ("GET", "/api/v1/namespaces/n/nodes", Err(404)),
+            ("POST", "/api/v1/namespaces/n/pods/p/exec?command=x", Err(501)),
+            ("GET", "/api/v1/namespaces/n/pods/p/attach", Err(501)),
+            ("POST", "/api/v1/namespaces/n/pods/p/portforward", Err(501)),
+            ("GET", "/api/v1/nodes/n/proxy", Err(501)),
+            ("GET", "/api/v1/namespaces/n/pods/p/proxy/metrics", Err(501)),
+            ("GET", "/api/v1/namespaces/n/configmaps/c/exec", Err(404)),
+            ("GET", "/apis/metrics.k8s.io/v1beta1/nodes", Err(501)),
             ("GET", "/api/v1/namespaces/n/gadgets", Err(404)),
             ("GET", "/api/v2/pods", Err(404)),
             ("GET", "/api/v1/namespaces/n/pods/p/status/x", Err(404)),

@@ -1,5 +1,8 @@
 //! Reading and defaulting raw JSON. Objects stay raw, so that no field of a client is lost.
 
+use std::collections::HashSet;
+
+use berth_api::admission::shortened;
 use serde_json::{Map, Value};
 
 use crate::server::status::Cause;
@@ -53,13 +56,35 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// The items of a list that equal an earlier one, by index. Linear, unlike a search among the items before each.
+pub fn repeated<K: Eq + std::hash::Hash>(keys: impl IntoIterator<Item = K>) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    keys.into_iter().enumerate().filter_map(|(i, key)| (!seen.insert(key)).then_some(i)).collect()
+}
+
+/// Further causes of a status are counted, not kept.
+const MAX_CAUSES: usize = 100;
+
 /// The causes of an `Invalid` status, with kube-apiserver's messages.
 #[derive(Debug, Default)]
-pub struct Causes(pub Vec<Cause>);
+pub struct Causes(pub Vec<Cause>, usize);
 
 impl Causes {
+    /// The causes; the last one says how many more there are.
+    pub fn into_list(mut self) -> Vec<Cause> {
+        if let Some(last) = self.0.last_mut().filter(|_| self.1 > 0) {
+            last.message.push_str(&format!(" (and {} more errors)", self.1));
+        }
+        self.0
+    }
+
     fn push(&mut self, reason: &str, field: &str, message: String) {
-        self.0.push(Cause { reason: reason.to_owned(), message, field: field.to_owned() });
+        if self.0.len() >= MAX_CAUSES {
+            self.1 += 1;
+            return;
+        }
+        let (reason, field) = (reason.to_owned(), shortened(field.to_owned()));
+        self.0.push(Cause { reason, message: shortened(message), field });
     }
 
     /// A field is missing.

@@ -1,5 +1,7 @@
 //! Metadata: system fields of a new object, and immutable fields of a changed one.
 
+use std::collections::HashSet;
+
 use berth_api::object::time::rfc3339;
 use berth_schema::resource::*;
 use serde_json::{Map, Value};
@@ -146,6 +148,14 @@ pub fn keep_fixed(
     } else if resource.has_status() {
         take(new, old, "status");
     }
+    let mut causes = Causes::default();
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let sent = &new["metadata"][field];
+        if !sent.is_null() && *sent != old["metadata"][field] {
+            causes.immutable(&format!("metadata.{field}"), sent);
+        }
+    }
+    super::refuse(resource, old, causes)?;
     let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
     let fixed = [
         "name",
@@ -284,7 +294,7 @@ pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return;
     }
-    let old = items(&old["metadata"], "finalizers");
+    let old: HashSet<&Value> = items(&old["metadata"], "finalizers").iter().collect();
     let added: Vec<&Value> =
         items(&new["metadata"], "finalizers").iter().filter(|finalizer| !old.contains(finalizer)).collect();
     if !added.is_empty() {

@@ -60,6 +60,9 @@ trait Strategy: Sync {
     /// Validates a change of everything but metadata.
     fn validate_update(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
+    /// Validates a status that the subresource `status` sets.
+    fn validate_status(&self, _status: &Value, _causes: &mut Causes) {}
+
     /// Validates a change by the subresource `resize`.
     fn validate_resize(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
@@ -163,7 +166,7 @@ fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<
     if causes.0.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(resource, metadata::name(value), causes.0))
+    Err(Status::invalid(resource, metadata::name(value), causes.into_list()))
 }
 
 /// Creates what belongs to a new object.
@@ -206,7 +209,8 @@ pub fn admit_update(
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
     match subresource {
-        "status" | "approval" | "finalize" | "ephemeralcontainers" => {}
+        "status" => strategy.validate_status(&new["status"], &mut causes),
+        "approval" | "finalize" | "ephemeralcontainers" => {}
         "resize" => strategy.validate_resize(new, old, &mut causes),
         _ => {
             strategy.validate(context, new, &mut causes);

@@ -1,5 +1,7 @@
 //! Pods. `STATUS` summarizes the phase, the containers' states and the deletion.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -35,9 +37,11 @@ fn cells(row: &Row<'_>) -> Vec<Value> {
     let gates = if gates.is_empty() {
         NONE.to_owned()
     } else {
-        let is_true = |gate: &&Value| {
-            gate["conditionType"].as_str().and_then(|name| row.condition(name)) == Some("True")
-        };
+        let conditions = row.list("/status/conditions").iter();
+        let true_ones: HashSet<_> =
+            conditions.filter(|c| c["status"] == "True").filter_map(|c| c["type"].as_str()).collect();
+        let is_true =
+            |gate: &&Value| gate["conditionType"].as_str().is_some_and(|name| true_ones.contains(name));
         format!("{}/{}", gates.iter().filter(is_true).count(), gates.len())
     };
     let ip = row.text("/status/podIPs/0/ip").or_else(|| row.text("/status/podIP"));
@@ -137,12 +141,13 @@ impl Summary {
     /// the other ones.
     fn initialize(&mut self, row: &Row<'_>) -> Option<Restarts> {
         let specs = row.list("/spec/initContainers");
+        let sidecar_names: HashSet<&Value> =
+            specs.iter().filter(|c| c["restartPolicy"] == "Always").map(|c| &c["name"]).collect();
         let (mut all, mut sidecars) = (Restarts::default(), Restarts::default());
         let mut initializing = None;
         for (index, status) in row.list("/status/initContainerStatuses").iter().enumerate() {
             all.add(status);
-            let is_sidecar =
-                specs.iter().any(|c| c["name"] == status["name"] && c["restartPolicy"] == "Always");
+            let is_sidecar = sidecar_names.contains(&status["name"]);
             if is_sidecar {
                 sidecars.add(status);
             }

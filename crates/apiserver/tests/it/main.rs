@@ -22,5 +22,7 @@ mod responder;
 mod restart;
 mod roles;
 mod surface;
+mod validation;
 mod watches;
+mod work;
 mod workloads;

@@ -9,6 +9,7 @@ mod run;
 mod templates;
 pub(crate) mod volumes;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -48,14 +49,21 @@ pub struct WorkloadFile {
     pub cases: Vec<Case>,
 }
 
+/// Reads a file of at most 16 MiB: no benchmark is larger.
+fn small_text(path: &Path) -> std::io::Result<String> {
+    const SMALL: u64 = 16 << 20;
+    let mut text = String::new();
+    let n_bytes = std::fs::File::open(path)?.take(SMALL + 1).read_to_string(&mut text)? as u64;
+    if n_bytes > SMALL { Err(std::io::Error::other("more than 16 MiB: not a benchmark")) } else { Ok(text) }
+}
+
 impl WorkloadFile {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or is not a list of test cases.
     pub fn read(path: &Path) -> Result<WorkloadFile, WorkloadError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| WorkloadError::Io { path: path.to_owned(), error })?;
+        let text = small_text(path).map_err(|error| WorkloadError::Io { path: path.to_owned(), error })?;
         // Without the excerpt of the parser, which has several lines.
         let options = serde_saphyr::options! { with_snippet: false };
         let cases = serde_saphyr::from_str_with_options(&text, options)

@@ -42,7 +42,7 @@ impl<'a> Templates<'a> {
 }
 
 fn read(full: &Path, path: &str) -> Result<Manifest, Stop> {
-    let text = std::fs::read_to_string(full).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
+    let text = super::small_text(full).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
     if text.contains("{{") {
         return Err(Stop::NotSupported(format!("{path}: placeholders in a template")));
     }

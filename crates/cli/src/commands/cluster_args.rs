@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use berth_api::expand::MAX_PODS;
 use berth_api::read::Inventory;
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_simulate::{Simulation, SimulationOptions};
@@ -64,6 +65,9 @@ pub struct ClusterArgs {
     nodes: Option<u64>,
     #[command(flatten)]
     size: NodeSizeArgs,
+    /// Limit of the pods that workloads expand to; a pod needs some 4 KiB of memory
+    #[arg(long, value_name = "N", default_value_t = MAX_PODS, value_parser = clap::value_parser!(i64).range(1..))]
+    max_pods: i64,
 }
 
 impl ClusterArgs {
@@ -101,6 +105,7 @@ impl ClusterArgs {
         }
         let mut settings = self.rules.settings(&inventory.scheduler_configurations)?;
         scheduler::add_names(&mut settings, &self.scheduler_name)?;
+        inventory.max_pods = Some(self.max_pods);
         let simulated_nodes = self.nodes.map(|n_nodes| SimulatedNodes {
             n_nodes: n_nodes as usize,
             n_zones: self.size.zones as usize,

@@ -183,7 +183,7 @@ impl Args {
 }
 
 fn read(file: &Path) -> Result<String, InstallError> {
-    std::fs::read_to_string(file).map_err(|source| InstallError::File { file: file.to_owned(), source })
+    crate::input::small_text(file).map_err(|source| InstallError::File { file: file.to_owned(), source })
 }
 
 /// Rejects arguments that the container would reject later.

@@ -79,6 +79,23 @@ impl Lines {
     }
 }
 
+/// Reads the chunks of a watch as the client does, for the fuzzer.
+#[cfg(fuzzing)]
+pub fn fuzz_frames(chunks: &[&[u8]]) {
+    let mut lines = Lines::new(4096);
+    for chunk in chunks {
+        lines.push(chunk);
+        while let Ok(Some(line)) = lines.next() {
+            for is_list in [false, true] {
+                let _ = decode::<serde_json::Value>(&line, is_list, &|line, _| read_object(line));
+            }
+        }
+        if lines.buffer.len() > 4096 {
+            return;
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Kind<'a> {
     #[serde(rename = "type", borrow)]

@@ -7,6 +7,8 @@
 //!
 //! A watcher never gives up: it logs errors and retries with back-off until its receiver is dropped.
 
+#![allow(unexpected_cfgs, reason = "cargo-fuzz sets `fuzzing`")]
+
 mod frame;
 mod list;
 mod object;
@@ -24,6 +26,8 @@ use tokio::sync::mpsc;
 
 use crate::backoff::Backoff;
 use crate::call::CallError;
+#[cfg(fuzzing)]
+pub use frame::fuzz_frames;
 pub use frame::{Line, read_object};
 pub use list::{ListError, Pages, list};
 pub use object::{Generated, KubeObject};

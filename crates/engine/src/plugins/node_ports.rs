@@ -22,7 +22,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
 impl NodePorts<'_> {
     fn taken<'n>(&'n self, node: NodeRef<'n>) -> impl Iterator<Item = &'n HostPort> {
         let wanted = self.context.rule_set.rules().host_ports.iter();
-        wanted.filter(move |port| node.record.ports.iter().any(|used| used.conflicts_with(port)))
+        wanted.filter(move |port| port.conflicts_with_any(&node.record.ports))
     }
 }
 
@@ -40,9 +40,7 @@ impl Filter for NodePorts<'_> {
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let state = self.context.state;
         let verdict = |port: &HostPort| {
-            let uses = |rule_set| {
-                state.rule_sets.get(rule_set).rules().host_ports.iter().any(|p| p.conflicts_with(port))
-            };
+            let uses = |rule_set| port.conflicts_with_any(&state.rule_sets.get(rule_set).rules().host_ports);
             let users = node.record.pods.iter().filter(|p| uses(state.pods.get(**p).rule_set));
             let mut witnesses: Vec<Witness> = users.map(|p| state.witness(*p)).collect();
             witnesses.sort_unstable();

@@ -112,7 +112,7 @@ pub(crate) struct NodeRecord {
     /// The same for scoring, with the default for containers that ask for none.
     pub(crate) non_zero_milli_cpu: i64,
     pub(crate) non_zero_memory: i64,
-    /// Host ports in use, once per pod that uses them.
+    /// Host ports in use, sorted; once per pod that uses them.
     pub(crate) ports: Vec<HostPort>,
     pub(crate) pods: Vec<PodId>,
 }
@@ -147,7 +147,7 @@ impl NodeRecord {
         self.pods = std::mem::take(&mut other.pods);
     }
 
-    /// Adds (`sign` 1) or subtracts (−1) what a pod uses.
+    /// Adds (`sign` 1) or subtracts (−1) what a pod uses; `ports` are sorted.
     pub(crate) fn account(
         &mut self,
         requests: &Resources,
@@ -158,12 +158,12 @@ impl NodeRecord {
         self.requested.add(requests, sign);
         self.non_zero_milli_cpu = self.non_zero_milli_cpu.saturating_add(sign * rules.non_zero_milli_cpu);
         self.non_zero_memory = self.non_zero_memory.saturating_add(sign * rules.non_zero_memory);
-        for port in ports {
-            if sign > 0 {
-                self.ports.push(port.clone());
-            } else if let Some(i) = self.ports.iter().position(|p| p == port) {
-                self.ports.swap_remove(i);
-            }
+        if sign > 0 {
+            self.ports.extend_from_slice(ports);
+            self.ports.sort();
+        } else if !ports.is_empty() {
+            let mut freed = ports.iter().peekable();
+            self.ports.retain(|port| freed.next_if_eq(&port).is_none());
         }
     }
 }

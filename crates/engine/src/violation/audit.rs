@@ -247,7 +247,7 @@ impl Group<'_> {
         let ports = &rule_set.rules().host_ports;
         let shares = |other: &&PodId| {
             let theirs = &state.rule_sets.get(state.pods.get(**other).rule_set).rules().host_ports;
-            **other != id && theirs.iter().any(|port| ports.iter().any(|own| own.conflicts_with(port)))
+            **other != id && theirs.iter().any(|port| port.conflicts_with_any(ports))
         };
         let users = state.nodes.get(node).pods.iter().filter(shares);
         verdict.witnesses = users.map(|other| state.witness(*other)).collect();

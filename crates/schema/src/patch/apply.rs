@@ -5,6 +5,8 @@
 //! is removed, unless others manage it. Changing a field of another manager is a conflict; with `force`, the
 //! field gets the new manager. Applying the current value makes the manager a co-owner.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::PatchError;
@@ -17,6 +19,8 @@ use crate::{self as schema, Type};
 /// The manager that has a history of applying client-side, with an annotation.
 const KUBECTL: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Further conflicts are not named.
+const MAX_CONFLICTS: usize = 100;
 /// Bytes that the annotations of an object may take together.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
@@ -52,14 +56,14 @@ fn message(conflicts: &[Conflict]) -> String {
     if let [only] = conflicts {
         return format!("Apply failed with 1 conflict: {}: {}", only.message(), only.field);
     }
-    let mut managers: Vec<&str> = conflicts.iter().map(|conflict| conflict.manager.as_str()).collect();
-    managers.sort_unstable();
-    managers.dedup();
+    let mut by_manager: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for conflict in conflicts {
+        by_manager.entry(&conflict.manager).or_default().push(&conflict.field);
+    }
     let mut lines = Vec::new();
-    for manager in managers {
+    for (manager, fields) in by_manager {
         lines.push(format!("conflicts with {manager}:"));
-        let of_manager = conflicts.iter().filter(|conflict| conflict.manager == manager);
-        lines.extend(of_manager.map(|conflict| format!("- {}", conflict.field)));
+        lines.extend(fields.into_iter().map(|field| format!("- {field}")));
     }
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
@@ -101,10 +105,11 @@ pub fn apply(
     let set = changes.set();
     entries.retain_mut(|entry| managed::subtract(entry, &set) && managed::subtract(entry, &changes.removed));
     sync_last_applied(&mut object, &applied, actor);
-    let unchanged = live.is_some()
-        && object == current
-        && last.as_ref() == Some(&own)
-        && entries.iter().all(|entry| live_entries.contains(entry));
+    let unchanged = live.is_some() && object == current && last.as_ref() == Some(&own) && {
+        // Entries keep their order.
+        let mut rest = live_entries.iter();
+        entries.iter().all(|entry| rest.any(|live| live == entry))
+    };
     if unchanged {
         return Ok(live.unwrap_or(&nothing).clone());
     }
@@ -178,7 +183,8 @@ fn conflicts(
     let mut conflicts = Vec::new();
     for entry in others {
         let manager = shown(entry);
-        let paths = managed::fields_of(entry).intersection(&set).paths().into_iter();
+        let room = MAX_CONFLICTS - conflicts.len();
+        let paths = managed::fields_of(entry).intersection(&set).paths(room).into_iter();
         conflicts.extend(paths.map(|field| Conflict { manager: manager.clone(), field }));
     }
     conflicts

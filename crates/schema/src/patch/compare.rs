@@ -161,9 +161,8 @@ fn compare_items(
     let mut seen = HashSet::with_capacity(after.len());
     for item in after {
         let element = item_element(merged, item);
-        let comparison = compare(items, old.get(&element).copied(), Some(item));
         if seen.insert(element.clone()) {
-            found.put(&element, comparison);
+            found.put(&element, compare(items, old.get(&element).copied(), Some(item)));
         }
     }
     for (element, item) in old {

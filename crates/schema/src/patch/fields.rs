@@ -117,21 +117,24 @@ impl FieldSet {
         }
     }
 
-    /// The paths of all members, as messages write them: `.spec.containers[name="a"].image`.
-    pub(super) fn paths(&self) -> Vec<String> {
+    /// The paths of members, at most so many, as messages write them: `.spec.containers[name="a"].image`.
+    pub(super) fn paths(&self, at_most: usize) -> Vec<String> {
         let mut paths = Vec::new();
-        self.collect_paths(&mut String::new(), &mut paths);
+        self.collect_paths(&mut String::new(), at_most, &mut paths);
         paths
     }
 
-    fn collect_paths(&self, prefix: &mut String, paths: &mut Vec<String>) {
-        if self.member {
+    fn collect_paths(&self, prefix: &mut String, at_most: usize, paths: &mut Vec<String>) {
+        if self.member && paths.len() < at_most {
             paths.push(prefix.clone());
         }
         for (element, below) in &self.children {
+            if paths.len() >= at_most {
+                return;
+            }
             let length = prefix.len();
             push_element(prefix, element);
-            below.collect_paths(prefix, paths);
+            below.collect_paths(prefix, at_most, paths);
             prefix.truncate(length);
         }
     }
@@ -160,20 +163,30 @@ fn is_member(fields: &Map<String, Value>) -> bool {
     fields.is_empty() || fields.contains_key(SELF)
 }
 
-/// Whether a set in JSON form and another share a field. Looks only where the other set has something.
+/// Whether a set in JSON form and another share a field. Costs the smaller of the two: an object may have many managers.
 pub(super) fn share(fields: &Value, set: &FieldSet) -> bool {
-    set.children.iter().any(|(element, below)| {
-        let Some(found) = fields.get(&**element).and_then(Value::as_object) else { return false };
-        (below.member && is_member(found)) || share(&fields[&**element], below)
-    })
+    let Some(found) = fields.as_object() else { return false };
+    let shared = |value: &Value, below: &FieldSet| {
+        (below.member && value.as_object().is_some_and(is_member)) || share(value, below)
+    };
+    if found.len() < set.children.len() {
+        found.iter().any(|(element, value)| {
+            set.children.get(element.as_str()).is_some_and(|below| shared(value, below))
+        })
+    } else {
+        set.children
+            .iter()
+            .any(|(element, below)| found.get(&**element).is_some_and(|value| shared(value, below)))
+    }
 }
 
-/// Whether a set in JSON form holds all fields of another. Looks only where the other set has something.
+/// Whether a set in JSON form holds all fields of another. Costs the smaller of the two.
 pub(super) fn holds(fields: &Value, set: &FieldSet) -> bool {
-    set.children.iter().all(|(element, below)| {
-        let Some(found) = fields.get(&**element).and_then(Value::as_object) else { return false };
-        (!below.member || is_member(found)) && holds(&fields[&**element], below)
-    })
+    fields.as_object().is_some_and(|fields| fields.len() >= set.children.len())
+        && set.children.iter().all(|(element, below)| {
+            let Some(found) = fields.get(&**element).and_then(Value::as_object) else { return false };
+            (!below.member || is_member(found)) && holds(&fields[&**element], below)
+        })
 }
 
 #[cfg(test)]
@@ -193,7 +206,7 @@ mod tests {
         });
         assert_eq!(set(fields.clone()).to_value(), fields);
         assert_eq!(
-            set(fields).paths(),
+            set(fields).paths(100),
             [
                 ".metadata.labels",
                 ".metadata.labels.app",

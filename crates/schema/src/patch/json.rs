@@ -10,6 +10,9 @@ use super::PatchError;
 const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that all `copy` operations of a patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// Values that the operations of a patch may move or look at, and positions of lists that they may shift. An honest patch
+/// of the largest object stays far below it.
+const MAX_WORK: usize = 8_000_000;
 /// Maximum nesting depth of an object. API objects are far below it. Recursion into deeper objects is not
 /// safe.
 const MAX_DEPTH: usize = 160;
@@ -30,12 +33,12 @@ pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
         )));
     }
     let mut object = live.clone();
-    let mut copied = 0;
+    let mut spent = Spent::default();
     for (index, operation) in list.iter().enumerate() {
         let operation: PatchOperation = serde::Deserialize::deserialize(operation).map_err(|error| {
             PatchError::Malformed(format!("operation {index} of the JSON patch: {error}"))
         })?;
-        check_bounds(&object, &operation, &mut copied)?;
+        spent.check(&object, &operation)?;
         json_patch::patch_unsafe(&mut object, std::slice::from_ref(&operation)).map_err(|error| {
             let path = operation.path();
             PatchError::Unprocessable(format!("operation {index} failed at path {path:?}: {}", error.kind))
@@ -44,35 +47,59 @@ pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(object)
 }
 
-fn check_bounds(object: &Value, operation: &PatchOperation, copied: &mut usize) -> Result<(), PatchError> {
-    let at = |from: &Pointer| object.pointer(from.as_str());
-    let value = match operation {
-        PatchOperation::Add(add) => Some(&add.value),
-        PatchOperation::Replace(replace) => Some(&replace.value),
-        PatchOperation::Move(moved) => at(&moved.from),
-        PatchOperation::Copy(copy) => at(&copy.from),
-        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
-    };
-    let Some(value) = value else { return Ok(()) };
-    let (bytes, depth) = extent(value);
-    if operation.path().tokens().count() + depth > MAX_DEPTH {
-        return Err(PatchError::TooLarge(format!("the patch nests values deeper than {MAX_DEPTH} levels")));
-    }
-    if matches!(operation, PatchOperation::Copy(_)) {
-        *copied += bytes;
-        if *copied > MAX_COPIED {
-            return Err(PatchError::TooLarge(format!("the patch copies more than {MAX_COPIED} bytes")));
-        }
-    }
-    Ok(())
+/// What the operations so far have cost.
+#[derive(Default)]
+struct Spent {
+    copied: usize,
+    work: usize,
 }
 
-/// The approximate size of a value in bytes and its depth, computed without recursion.
-fn extent(value: &Value) -> (usize, usize) {
-    let (mut bytes, mut deepest) = (0, 0);
+impl Spent {
+    fn check(&mut self, object: &Value, operation: &PatchOperation) -> Result<(), PatchError> {
+        let at = |from: &Pointer| object.pointer(from.as_str());
+        let path = operation.path();
+        let (value, from) = match operation {
+            PatchOperation::Add(add) => (Some(&add.value), None),
+            PatchOperation::Replace(replace) => (Some(&replace.value), None),
+            PatchOperation::Move(moved) => (at(&moved.from), Some(&moved.from)),
+            PatchOperation::Copy(copy) => (at(&copy.from), None),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => (None, None),
+        };
+        // Adding to and removing from a list shifts its items.
+        let shifted = |pointer: &Pointer| {
+            let list = pointer.parent().and_then(|parent| object.pointer(parent.as_str())?.as_array());
+            list.map_or(0, Vec::len)
+        };
+        self.work += shifted(path) + from.map_or(0, |from| shifted(from));
+        let (bytes, n_values, depth) = value.map(extent).unwrap_or_default();
+        self.work += n_values;
+        if self.work > MAX_WORK {
+            return Err(PatchError::TooLarge(format!(
+                "the operations of the patch move more than {MAX_WORK} values: send several smaller patches, or a merge patch"
+            )));
+        }
+        if path.tokens().count() + depth > MAX_DEPTH {
+            return Err(PatchError::TooLarge(format!(
+                "the patch nests values deeper than {MAX_DEPTH} levels"
+            )));
+        }
+        if matches!(operation, PatchOperation::Copy(_)) {
+            self.copied += bytes;
+            if self.copied > MAX_COPIED {
+                return Err(PatchError::TooLarge(format!("the patch copies more than {MAX_COPIED} bytes")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The approximate size of a value in bytes, how many values it has, and its depth, computed without recursion.
+fn extent(value: &Value) -> (usize, usize, usize) {
+    let (mut bytes, mut n_values, mut deepest) = (0, 0, 0);
     let mut open = vec![(value, 1)];
     while let Some((value, depth)) = open.pop() {
         deepest = deepest.max(depth);
+        n_values += 1;
         bytes += 8;
         match value {
             Value::String(text) => bytes += text.len(),
@@ -84,7 +111,7 @@ fn extent(value: &Value) -> (usize, usize) {
             _ => {}
         }
     }
-    (bytes, deepest)
+    (bytes, n_values, deepest)
 }
 
 #[cfg(test)]
@@ -143,5 +170,19 @@ mod tests {
         assert!(matches!(apply(&live, &Value::from(deeper)), Err(PatchError::TooLarge(_))));
         let many = vec![json!({"op": "add", "path": "/b", "value": 1}); MAX_OPERATIONS + 1];
         assert!(matches!(apply(&live, &Value::from(many)), Err(PatchError::TooLarge(_))));
+    }
+
+    #[test]
+    fn the_work_of_a_patch_is_bounded() {
+        let live = json!({"a": vec![0; 5000], "b": {"c": vec![0; 5000]}});
+        for operation in [
+            json!({"op": "move", "from": "/a/0", "path": "/a/-"}),
+            json!({"op": "move", "from": "/b/c", "path": "/b/c"}),
+            json!({"op": "add", "path": "/a/0", "value": 1}),
+        ] {
+            let patch = |n: usize| Value::from(vec![operation.clone(); n]);
+            assert!(apply(&live, &patch(500)).is_ok(), "{operation}");
+            assert!(matches!(apply(&live, &patch(9000)), Err(PatchError::TooLarge(_))), "{operation}");
+        }
     }
 }

@@ -5,6 +5,9 @@
 //! proportional to the size of the change: a repeated status update by the same manager only gets a
 //! new timestamp.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, compare};
@@ -131,10 +134,29 @@ fn base(live: &[Value], sent: Option<Vec<Value>>, subresource: &str) -> Option<V
         Some(sent) if sent == live => Some(sent),
         Some(sent) if subresource.is_empty() && is_reset(&sent) => None,
         Some(sent) if subresource.is_empty() && !sent.is_empty() && sent.iter().all(is_well_formed) => {
-            Some(sent)
+            Some(each_once(sent))
         }
         _ => Some(live.to_vec()),
     }
+}
+
+/// The entries, without those that a later entry of the same manager replaces.
+fn each_once(mut entries: Vec<Value>) -> Vec<Value> {
+    let mut seen = HashSet::new();
+    entries.reverse();
+    entries.retain(|entry| {
+        let is_apply = text(entry, "operation") == "Apply";
+        let version = if is_apply { "" } else { text(entry, "apiVersion") };
+        seen.insert(
+            ["manager", "operation", "subresource"]
+                .map(|field| text(entry, field).to_owned())
+                .into_iter()
+                .chain([version.to_owned()])
+                .collect::<Vec<_>>(),
+        )
+    });
+    entries.reverse();
+    entries
 }
 
 fn is_reset(sent: &[Value]) -> bool {
@@ -254,23 +276,51 @@ pub(super) fn record(entries: &mut Vec<Value>, changes: &Comparison, actor: &Act
     bound(entries);
 }
 
+/// The oldest updates of one version of the object.
+struct Merged {
+    fields: FieldSet,
+    /// The place of the last of them.
+    at: usize,
+    several: bool,
+}
+
 /// Merges the oldest updates into one entry for each version of the object.
 fn bound(entries: &mut Vec<Value>) {
-    let is_update = |entry: &Value| text(entry, "operation") == "Update";
-    while entries.iter().filter(|entry| is_update(entry)).count() > MAX_UPDATERS {
-        let mut oldest: Vec<usize> = (0..entries.len()).filter(|&at| is_update(&entries[at])).collect();
-        oldest.sort_by_key(|&at| sort_key(&entries[at]));
-        let first = oldest[0];
-        let version = text(&entries[first], "apiVersion").to_owned();
-        let same = oldest[1..].iter().copied().find(|&at| text(&entries[at], "apiVersion") == version);
-        // With ten versions there would be no entries to merge, but no kind has ten.
-        let Some(second) = same else { return };
-        let mut fields = fields_of(&entries[first]);
-        fields.add(&fields_of(&entries[second]));
-        let time = text(&entries[second], "time").to_owned();
-        let merged =
-            Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time, ignored: &[] };
-        entries[second] = entry("Update", &fields, &merged);
-        entries.remove(first);
+    let mut updates: Vec<usize> =
+        (0..entries.len()).filter(|&at| text(&entries[at], "operation") == "Update").collect();
+    let Some(mut excess) = updates.len().checked_sub(MAX_UPDATERS).filter(|excess| *excess > 0) else {
+        return;
+    };
+    updates.sort_by_key(|&at| sort_key(&entries[at]));
+    let mut merged: HashMap<String, Merged> = HashMap::new();
+    let mut gone = HashSet::new();
+    for at in updates {
+        if excess == 0 {
+            break;
+        }
+        let fields = fields_of(&entries[at]);
+        match merged.entry(text(&entries[at], "apiVersion").to_owned()) {
+            Entry::Vacant(first) => {
+                first.insert(Merged { fields, at, several: false });
+            }
+            Entry::Occupied(mut older) => {
+                let older = older.get_mut();
+                older.fields.add(&fields);
+                older.several = true;
+                gone.insert(std::mem::replace(&mut older.at, at));
+                excess -= 1;
+            }
+        }
     }
+    for (version, Merged { fields, at, .. }) in merged.into_iter().filter(|(_, merged)| merged.several) {
+        let time = text(&entries[at], "time").to_owned();
+        let ancient =
+            Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time, ignored: &[] };
+        entries[at] = entry("Update", &fields, &ancient);
+    }
+    let mut at = 0;
+    entries.retain(|_| {
+        at += 1;
+        !gone.contains(&(at - 1))
+    });
 }

@@ -61,8 +61,10 @@ fn merge_object(
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         retain_keys(live, patch, keys)?;
     }
+    // One pass for all: removing keeps the order of the other fields, and each removal shifts them.
+    live.retain(|name, _| !patch.get(name).is_some_and(Value::is_null));
     for (name, value) in patch {
-        if name == PATCH || name == RETAIN_KEYS {
+        if name == PATCH || name == RETAIN_KEYS || value.is_null() {
             continue;
         }
         if let Some(field) = name.strip_prefix(DELETE_FROM).or_else(|| name.strip_prefix(SET_ORDER)) {
@@ -72,10 +74,6 @@ fn merge_object(
             if !patch.contains_key(field) && first == Some(name) {
                 merge_list_field(ty, live, patch, field)?;
             }
-            continue;
-        }
-        if value.is_null() {
-            live.shift_remove(name);
             continue;
         }
         let (field_type, how) = field_of(ty, name);

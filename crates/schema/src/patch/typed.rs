@@ -139,13 +139,21 @@ fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[
         None => applied[place].clone(),
     };
 
+    // How many of the applied items before each place the live list has, too.
+    let shared_before: Vec<usize> = std::iter::once(0)
+        .chain(elements.iter().scan(0, |n, element| {
+            *n += usize::from(current.contains_key(element.as_str()));
+            Some(*n)
+        }))
+        .collect();
+
     let mut result = Vec::with_capacity(live.len() + applied.len());
     let mut next = 0;
     for (element, item) in live_elements.iter().zip(live) {
         match places.get(element.as_str()) {
             None => result.push(item.clone()),
             // The next applied item that the live list also has: applied items before it are inserted before it.
-            Some(&place) if place >= next && shared_between(&elements[next..place], &current) == 0 => {
+            Some(&place) if place >= next && shared_before[place] == shared_before[next] => {
                 result.extend((next..=place).map(&merge));
                 next = place + 1;
             }
@@ -157,10 +165,6 @@ fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[
     result
 }
 
-fn shared_between(elements: &[String], current: &HashMap<&str, &Value>) -> usize {
-    elements.iter().filter(|element| current.contains_key(element.as_str())).count()
-}
-
 /// Removes the fields of a set from a value, and the objects and lists that become empty.
 pub(super) fn remove(ty: &'static Type, value: &mut Value, set: &FieldSet) {
     if ty.is_atomic() {
@@ -168,18 +172,16 @@ pub(super) fn remove(ty: &'static Type, value: &mut Value, set: &FieldSet) {
     }
     match (ty, value) {
         (Type::Struct(_) | Type::Map { .. }, Value::Object(fields)) => {
-            for (element, below) in &set.children {
-                let Some(name) = element.strip_prefix("f:") else { continue };
-                if below.member {
-                    fields.shift_remove(name);
-                } else if let (Some(value), Some(child)) = (fields.get_mut(name), ty.child(name)) {
-                    let was_empty = is_empty(value);
+            fields.retain(|name, value| {
+                let Some(below) = set.children.get(field_element(name).as_str()) else { return true };
+                let was_empty = is_empty(value);
+                if !below.member
+                    && let Some(child) = ty.child(name)
+                {
                     remove(child, value, below);
-                    if is_empty(value) && !was_empty {
-                        fields.shift_remove(name);
-                    }
                 }
-            }
+                !below.member && (was_empty || !is_empty(value))
+            });
         }
         (Type::List { items, merged }, Value::Array(list)) => {
             list.retain_mut(|item| match set.children.get(item_element(merged, item).as_str()) {

@@ -62,7 +62,7 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     if options.extensions {
         validate_annotation(pod, &mut errors);
     }
-    errors.list
+    errors.into_list()
 }
 
 fn validate_metadata(metadata: &ObjectMeta, errors: &mut Errors) {
@@ -119,7 +119,7 @@ fn validate_mirror_annotation(pod: &Pod, errors: &mut Errors) {
 pub fn validate_affinity_annotation(pod: &Pod) -> Vec<FieldError> {
     let mut errors = Errors::default();
     validate_annotation(pod, &mut errors);
-    errors.list
+    errors.into_list()
 }
 
 fn validate_annotation(pod: &Pod, errors: &mut Errors) {

@@ -1,6 +1,6 @@
 //! Scheduling gates, topology spread constraints, tolerations and priority.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::super::field::{BadValue, Errors, Path};
 use super::super::syntax;
@@ -19,17 +19,18 @@ pub(super) fn validate_gates(spec: &PodSpec, path: &Path<'_>, errors: &mut Error
 }
 
 pub(super) fn validate_spread(spec: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    let mut rest = spec.topology_spread_constraints.iter();
-    let mut i = 0;
-    while let Some(constraint) = rest.next() {
-        validate_constraint(constraint, rest.as_slice(), &path.index(i), errors);
-        i += 1;
+    let constraints = || spec.topology_spread_constraints.iter().enumerate();
+    let last: HashMap<_, _> =
+        constraints().map(|(i, c)| ((&c.topology_key, &c.when_unsatisfiable), i)).collect();
+    for (i, constraint) in constraints() {
+        let is_repeated = last[&(&constraint.topology_key, &constraint.when_unsatisfiable)] > i;
+        validate_constraint(constraint, is_repeated, &path.index(i), errors);
     }
 }
 
 fn validate_constraint(
     constraint: &TopologySpreadConstraint,
-    later: &[TopologySpreadConstraint],
+    is_repeated: bool,
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
@@ -45,10 +46,7 @@ fn validate_constraint(
         let actions = ["DoNotSchedule", "ScheduleAnyway"];
         errors.not_supported(&path.child("whenUnsatisfiable"), when_unsatisfiable, &actions);
     }
-    let repeats = |other: &TopologySpreadConstraint| {
-        other.topology_key == *topology_key && other.when_unsatisfiable == *when_unsatisfiable
-    };
-    if later.iter().any(repeats) {
+    if is_repeated {
         let pair = format!("{{{topology_key}, {when_unsatisfiable}}}");
         errors.duplicate(&path.child("{topologyKey, whenUnsatisfiable}"), &pair);
     }

@@ -105,6 +105,7 @@ pub(super) fn validate_label_keys(
             seen.insert(key);
         }
     }
+    let mismatch_keys: HashSet<&String> = mismatch_keys.iter().collect();
     for (i, key) in match_keys.iter().enumerate() {
         if mismatch_keys.contains(key) {
             errors.invalid(&match_path.index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys");

@@ -1,9 +1,11 @@
 //! CSIDrivers, CSINodes, CSIStorageCapacities and VolumeAttachments.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::volume::quantity;
-use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object, text};
+use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object, repeated, text};
 use crate::strategy::{Context, Strategy};
 
 const FS_GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
@@ -64,18 +66,19 @@ impl Strategy for CsiNode {
                     causes.required(&field(name), "");
                 }
             }
-            if drivers[..i].iter().any(|other| other["name"] == driver["name"]) {
-                causes.duplicate(&field("name"), &driver["name"]);
-            }
             causes.not_negative(&field("allocatable.count"), &driver["allocatable"]["count"]);
+        }
+        for i in repeated(drivers.iter().map(|driver| text(driver, "/name"))) {
+            causes.duplicate(&format!("spec.drivers[{i}].name"), &drivers[i]["name"]);
         }
     }
 
     /// A driver may come and go, and its limit may change.
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        let before: HashMap<_, _> =
+            items(&old["spec"], "drivers").iter().map(|driver| (text(driver, "/name"), driver)).collect();
         for driver in items(&new["spec"], "drivers") {
-            let same_name = |other: &&Value| other["name"] == driver["name"];
-            let Some(before) = items(&old["spec"], "drivers").iter().find(same_name) else { continue };
+            let Some(before) = before.get(text(driver, "/name")) else { continue };
             for field in ["nodeID", "topologyKeys"] {
                 if driver[field] != before[field] {
                     causes.immutable(&format!("spec.drivers.{field}"), &driver[field]);

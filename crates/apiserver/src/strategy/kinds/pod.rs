@@ -80,11 +80,10 @@ impl Strategy for Pod {
             let why = denied.split_once(" is forbidden: ").map_or(denied.as_str(), |(_, why)| why);
             return Err(Status::forbidden(resource, &name, why));
         }
-        let mut causes = Causes(admission.errors.iter().map(|error| cause(error, "")).collect());
+        let mut causes = Causes::default();
+        causes.0.extend(admission.errors.iter().map(|error| cause(error, "")));
         validate_containers(&pod["spec"], "spec", &mut causes);
-        if !causes.0.is_empty() {
-            return Err(Status::invalid(resource, &name, causes.0));
-        }
+        refuse(resource, pod, causes)?;
         if !extensions {
             drop_extensions(pod);
         }
@@ -191,6 +190,13 @@ pub(super) fn validate_containers(spec: &Value, path: &str, causes: &mut Causes)
                 let field = format!("{path}.{list}[{i}].imagePullPolicy");
                 causes.not_supported(&field, pull, &["Always", "IfNotPresent", "Never"]);
             }
+        }
+    }
+    for (i, volume) in items(spec, "volumes").iter().enumerate() {
+        let limit = &volume["emptyDir"]["sizeLimit"];
+        if parsed(limit).is_some_and(|limit| limit.is_negative()) {
+            let why = "SizeLimit field must be a valid resource quantity";
+            causes.forbidden(&format!("{path}.volumes[{i}].emptyDir.sizeLimit"), why);
         }
     }
     let restart = &spec["restartPolicy"];

@@ -1,7 +1,10 @@
 //! PodDisruptionBudgets.
 
+use berth_api::object::LabelSelector;
+use berth_api::rules::Selector;
 use serde_json::{Value, json};
 
+use super::workload::validate_int_or_percent;
 use crate::strategy::fields::Causes;
 use crate::strategy::{Context, Strategy};
 
@@ -18,7 +21,11 @@ impl Strategy for PodDisruptionBudget {
             causes.invalid("spec", &json!({}), "minAvailable and maxUnavailable cannot be both set");
         }
         for field in ["minAvailable", "maxUnavailable"] {
-            causes.not_negative(&format!("spec.{field}"), &spec[field]);
+            validate_int_or_percent(&format!("spec.{field}"), &spec[field], true, causes);
+        }
+        let selector: Option<LabelSelector> = serde_json::from_value(spec["selector"].clone()).ok();
+        if let Err(why) = Selector::parse(selector.as_ref()) {
+            causes.invalid("spec.selector", &spec["selector"], &why);
         }
         let policy = &spec["unhealthyPodEvictionPolicy"];
         if !policy.is_null()
@@ -26,6 +33,12 @@ impl Strategy for PodDisruptionBudget {
         {
             let supported = ["AlwaysAllow", "IfHealthyBudget"];
             causes.not_supported("spec.unhealthyPodEvictionPolicy", policy, &supported);
+        }
+    }
+
+    fn validate_status(&self, status: &Value, causes: &mut Causes) {
+        for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+            causes.not_negative(&format!("status.{field}"), &status[field]);
         }
     }
 }

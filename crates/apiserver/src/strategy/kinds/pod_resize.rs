@@ -1,5 +1,7 @@
 //! The subresource `resize` of pods: new CPU and memory of containers in place.
 
+use std::collections::HashMap;
+
 use berth_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
@@ -22,9 +24,14 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
         metadata.remove("managedFields");
     }
     for list in LISTS {
+        // Of containers with the same name the first counts.
+        let sent: HashMap<_, _> = items(&new["spec"], list)
+            .iter()
+            .rev()
+            .map(|container| (text(container, "/name"), container))
+            .collect();
         for container in items_mut(&mut kept["spec"], list) {
-            let same_name = |other: &&Value| other["name"] == container["name"];
-            let Some(sent) = items(&new["spec"], list).iter().find(same_name) else { continue };
+            let Some(sent) = sent.get(text(container, "/name")) else { continue };
             for field in ["resources", "resizePolicy"] {
                 match sent.get(field) {
                     Some(value) => container[field] = value.clone(),

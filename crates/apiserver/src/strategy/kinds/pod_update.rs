@@ -1,5 +1,7 @@
 //! Updates of pods.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::pod::default_pod;
@@ -121,8 +123,8 @@ fn validate_tolerations(new: &Value, old: &Value, causes: &mut Causes) {
         }
         toleration
     };
-    let kept = |old: &Value| items(new, "tolerations").iter().any(|new| timeless(new) == timeless(old));
-    if !items(old, "tolerations").iter().all(kept) {
+    let new: HashSet<Value> = items(new, "tolerations").iter().map(timeless).collect();
+    if !items(old, "tolerations").iter().all(|old| new.contains(&timeless(old))) {
         causes.forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
@@ -131,7 +133,7 @@ fn validate_tolerations(new: &Value, old: &Value, causes: &mut Causes) {
 }
 
 fn validate_gates(new: &Value, old: &Value, causes: &mut Causes) {
-    let old = items(old, "schedulingGates");
+    let old: HashSet<&Value> = items(old, "schedulingGates").iter().collect();
     let added: Vec<&str> = items(new, "schedulingGates")
         .iter()
         .filter(|gate| !old.contains(gate))
@@ -177,7 +179,8 @@ fn narrows_node_rules(new: &Value, old: &Value) -> bool {
         || (new_terms.len() == old_terms.len()
             && old_terms.iter().zip(&new_terms).all(|(old, new)| {
                 ["matchExpressions", "matchFields"].iter().all(|list| {
-                    items(old, list).iter().all(|requirement| items(new, list).contains(requirement))
+                    let new: HashSet<&Value> = items(new, list).iter().collect();
+                    items(old, list).iter().all(|requirement| new.contains(requirement))
                 })
             }))
 }

@@ -1,13 +1,13 @@
 //! Services: addresses and ports.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use berth_api::admission::syntax;
 use berth_schema::resource::SERVICES;
 use serde_json::{Value, json};
 
 use crate::store::Filter;
-use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, text};
+use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, repeated, text};
 use crate::strategy::{Context, Strategy};
 
 /// Node ports are given out of this range.
@@ -124,7 +124,7 @@ fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Va
         return;
     }
     let (_, services) = context.shared.store.list(resource, &Filter::default());
-    let mut used: HashSet<i64> = services
+    let used: HashSet<i64> = services
         .iter()
         .filter(|service| service.facts.fields.get(1).is_some_and(|kind| **kind != *"ClusterIP"))
         .flat_map(|service| {
@@ -132,19 +132,17 @@ fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Va
             items(&value["spec"], "ports").iter().filter_map(|p| p["nodePort"].as_i64()).collect::<Vec<_>>()
         })
         .collect();
+    let key = |port: &Value| (port["port"].as_i64(), text(port, "/protocol").to_owned());
+    let old_ports = old.map_or(&[][..], |old| items(&old["spec"], "ports"));
+    let before: HashMap<_, _> =
+        old_ports.iter().filter_map(|port| Some((key(port), port["nodePort"].as_i64()?))).collect();
+    let mut free: Vec<i64> = NODE_PORTS.map(i64::from).filter(|port| !used.contains(port)).collect();
+    fastrand::shuffle(&mut free);
     for port in items_mut(&mut value["spec"], "ports").iter_mut().filter(|port| missing(port)) {
-        let before = old.and_then(|old| {
-            items(&old["spec"], "ports")
-                .iter()
-                .find(|o| o["port"] == port["port"] && o["protocol"] == port["protocol"])
-                .and_then(|o| o["nodePort"].as_i64())
-        });
-        let free = before.or_else(|| {
-            (0..ATTEMPTS).map(|_| i64::from(fastrand::u16(NODE_PORTS))).find(|port| !used.contains(port))
-        });
-        if let Some(free) = free {
-            used.insert(free);
-            port["nodePort"] = Value::from(free);
+        let kept = before.get(&key(port)).copied();
+        // Without a free port the field stays absent.
+        if let Some(node_port) = kept.or_else(|| free.pop()) {
+            port["nodePort"] = Value::from(node_port);
         }
     }
 }
@@ -180,12 +178,39 @@ fn validate(spec: &Value, causes: &mut Causes) {
             let field = format!("spec.ports[{i}].protocol");
             causes.not_supported(&field, &port["protocol"], &["SCTP", "TCP", "UDP"]);
         }
+        let node_port = &port["nodePort"];
+        if node_port.as_i64().is_some_and(|n| n != 0 && !NODE_PORTS.contains(&u16::try_from(n).unwrap_or(0)))
+        {
+            let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
+            let why = format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            );
+            causes.invalid(&format!("spec.ports[{i}].nodePort"), node_port, &why);
+        }
+        let target = &port["targetPort"];
+        let problems = match target {
+            Value::String(name) => syntax::port_name(name),
+            number => syntax::port_number(number.as_i64().and_then(|n| n.try_into().ok()).unwrap_or(0)),
+        };
+        for problem in problems.iter().filter(|_| !target.is_null()) {
+            causes.invalid(&format!("spec.ports[{i}].targetPort"), target, problem);
+        }
         let name = text(port, "/name");
+        for problem in syntax::dns_label(name).iter().filter(|_| !name.is_empty()) {
+            causes.invalid(&format!("spec.ports[{i}].name"), &port["name"], problem);
+        }
         if name.is_empty() && ports.len() > 1 {
             causes.required(&format!("spec.ports[{i}].name"), "");
         }
-        if !name.is_empty() && ports[..i].iter().any(|other| text(other, "/name") == name) {
-            causes.duplicate(&format!("spec.ports[{i}].name"), &port["name"]);
+    }
+    for i in repeated(ports.iter().map(|port| text(port, "/name"))) {
+        if !text(&ports[i], "/name").is_empty() {
+            causes.duplicate(&format!("spec.ports[{i}].name"), &ports[i]["name"]);
         }
+    }
+    let key = |port: &'_ Value| (port["port"].as_i64(), text(port, "/protocol").to_owned());
+    for i in repeated(ports.iter().map(key)) {
+        let pair = json!({"port": ports[i]["port"], "protocol": ports[i]["protocol"]});
+        causes.duplicate(&format!("spec.ports[{i}]"), &pair);
     }
 }

@@ -40,6 +40,9 @@ impl Strategy for StatefulSet {
             "spec.updateStrategy.rollingUpdate.partition",
             &spec["updateStrategy"]["rollingUpdate"]["partition"],
         );
+        let path = "spec.updateStrategy.rollingUpdate.maxUnavailable";
+        let unavailable = &spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"];
+        workload::validate_int_or_percent(path, unavailable, true, causes);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {

@@ -137,6 +137,32 @@ pub(super) fn validate_template(
     true
 }
 
+/// The number of a percentage: digits and a percent sign.
+fn percent(value: &Value) -> Option<u32> {
+    let digits = value.as_str()?.strip_suffix('%')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Validates a number or a percentage; neither may be negative.
+pub(super) fn validate_int_or_percent(path: &str, value: &Value, at_most_100: bool, causes: &mut Causes) {
+    if value.is_string() {
+        match percent(value) {
+            Some(percent) if at_most_100 && percent > 100 => {
+                causes.invalid(path, value, "must not be greater than 100%");
+            }
+            Some(_) => {}
+            None => causes.invalid(
+                path,
+                value,
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+                 regex used for validation is '[0-9]+%')",
+            ),
+        }
+    } else {
+        causes.not_negative(path, value);
+    }
+}
+
 pub(super) fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
     let strategy = &spec[key];
     if !types.contains(&text(strategy, "/type")) {
@@ -154,27 +180,9 @@ pub(super) fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], c
     let mut zero = Vec::new();
     for field in ["maxUnavailable", "maxSurge"] {
         let (path, value) = (format!("spec.{key}.rollingUpdate.{field}"), &rolling[field]);
-        match value {
-            Value::Null => zero.push(field),
-            Value::Number(number) => {
-                causes.not_negative(&path, value);
-                if number.as_i64() == Some(0) {
-                    zero.push(field);
-                }
-            }
-            other => match other.as_str().and_then(|t| t.strip_suffix('%')).and_then(|t| t.parse::<u32>().ok()) {
-                Some(0) => zero.push(field),
-                Some(percent) if percent > 100 && field == "maxUnavailable" => {
-                    causes.invalid(&path, value, "must not be greater than 100%");
-                }
-                Some(_) => {}
-                None => causes.invalid(
-                    &path,
-                    value,
-                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
-                     regex used for validation is '[0-9]+%')",
-                ),
-            },
+        validate_int_or_percent(&path, value, field == "maxUnavailable", causes);
+        if value.is_null() || percent(value) == Some(0) || value.as_i64() == Some(0) {
+            zero.push(field);
         }
     }
     if zero.len() == 2 {
