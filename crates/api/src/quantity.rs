@@ -137,6 +137,13 @@ impl std::ops::Add for Quantity {
     }
 }
 
+impl std::ops::Sub for Quantity {
+    type Output = Quantity;
+    fn sub(self, other: Quantity) -> Quantity {
+        Quantity { nanos: self.nanos.saturating_sub(other.nanos), ..self }
+    }
+}
+
 impl std::ops::AddAssign for Quantity {
     fn add_assign(&mut self, other: Quantity) {
         *self = *self + other;

@@ -10,6 +10,7 @@ pub mod discovery;
 mod handlers;
 mod import;
 mod options;
+mod quota;
 mod server;
 mod store;
 mod strategy;

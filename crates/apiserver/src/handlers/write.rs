@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::admission::{self, Act};
 use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
 use super::{answer_object, convert, fields, write_failed};
+use crate::quota;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Attributes, Reply, RequestInfo, Shared, Verb, refusal};
 use crate::store::{Change, EventType, Object, Write, WriteError, key};
@@ -80,6 +81,7 @@ async fn create_object(
         strategy::admit_create(&context, resource, &mut value, warnings)?;
         admission::validate(shared, request, act, Some(&value), warnings).await?;
         let name = key(&value).1.to_owned();
+        let charge = quota::charge(shared, resource, &value, None, dry_run).await?;
         if dry_run {
             let (namespace, name) = key(&value);
             if shared.store.get(resource, namespace, name).is_some() {
@@ -87,7 +89,9 @@ async fn create_object(
             }
             return Ok(Arc::new(tried(resource, value, None)));
         }
-        match shared.store.write(Write { resource, change: Change::Create, value }).await {
+        let written = shared.store.write(Write { resource, change: Change::Create, value }).await;
+        quota::settle(shared, charge, written.is_ok()).await;
+        match written {
             Ok(object) => {
                 strategy::created(&context, resource, &object).await;
                 return Ok(object);
@@ -277,10 +281,13 @@ pub async fn change_object(
         } else {
             Change::Update { expected: current.revision }
         };
+        let charge = quota::charge(shared, resource, &new, Some(&old), dry_run).await?;
         if dry_run {
             return Ok(Arc::new(tried(resource, new, Some(&current))));
         }
-        match shared.store.write(Write { resource, change, value: new }).await {
+        let written = shared.store.write(Write { resource, change, value: new }).await;
+        quota::settle(shared, charge, written.is_ok()).await;
+        match written {
             Ok(object) => return Ok(object),
             Err(WriteError::Modified) if !named_version => {}
             Err(error) => return Err(write_failed(info.resource, &info.name, error)),

@@ -37,6 +37,7 @@ impl InProcessServer {
         let url = "https://127.0.0.1:6443".to_owned();
         let shared = Arc::new(Shared::new(store, Tokens::new(secret), url, options));
         tokio::spawn(expiry::run(shared.clone()));
+        tokio::spawn(crate::quota::follow(shared.clone()));
         Ok(InProcessServer(shared))
     }
 

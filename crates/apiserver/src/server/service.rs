@@ -32,6 +32,7 @@ use super::sending::{ResponseBody, Sending};
 use super::status::Status;
 use crate::handlers;
 use crate::options::{Limits, ServerOptions};
+use crate::quota::QuotaLocks;
 use crate::store::Store;
 
 /// State shared by all requests.
@@ -46,6 +47,8 @@ pub struct Shared {
     pub admission: handlers::Admission,
     /// Roles and their bindings.
     roles: Roles,
+    /// Which namespaces' quotas are being charged.
+    pub quotas: QuotaLocks,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
     /// The server's address for clients.
@@ -76,6 +79,7 @@ impl Shared {
             metrics: Metrics::default(),
             admission,
             roles,
+            quotas: QuotaLocks::default(),
             extensions: options.extensions,
             url,
             stop: CancellationToken::new(),

@@ -7,12 +7,13 @@
 mod deletion;
 mod fields;
 mod kinds;
+mod limit_range;
 mod metadata;
 mod node_restriction;
 mod template;
 
 use berth_api::admission::{Operation, syntax};
-use berth_schema::resource::Resource;
+use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, Resource};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -23,6 +24,7 @@ use crate::store::Object;
 use fields::Causes;
 
 pub use deletion::{begin_deletion, is_finished};
+pub use fields::{items, text};
 pub use metadata::{generate_name, now};
 pub use node_restriction::admit as restrict_node;
 
@@ -138,6 +140,7 @@ pub fn prepare_create(
     let strategy = kinds::of(resource);
     metadata::prepare_create(resource, strategy, value)?;
     strategy.default(value);
+    limit_range::set_defaults(context, resource, value);
     strategy.prepare_create(context, value);
     Ok(())
 }
@@ -159,7 +162,8 @@ pub fn admit_create(
 ) -> Result<(), Box<Status>> {
     metadata::check_namespace(context, resource, value)?;
     node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
-    kinds::of(resource).admit_create(context, resource, value, warnings)
+    kinds::of(resource).admit_create(context, resource, value, warnings)?;
+    limit_range::check(context, resource, value)
 }
 
 fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<Status>> {
@@ -218,6 +222,9 @@ pub fn admit_update(
         }
     }
     refuse(resource, new, causes)?;
+    if subresource == "resize" || (subresource.is_empty() && *resource == PERSISTENT_VOLUME_CLAIMS) {
+        limit_range::check(context, resource, new)?;
+    }
     strategy.authorize(context, new)
 }
 

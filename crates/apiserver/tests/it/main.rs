@@ -16,6 +16,7 @@ mod limits;
 mod lists;
 mod permissions;
 mod pods;
+mod quotas;
 #[allow(dead_code, reason = "the tests of the module use the rest")]
 #[path = "../../src/webhook/tests/responder.rs"]
 mod responder;

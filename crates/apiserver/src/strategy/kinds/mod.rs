@@ -7,6 +7,7 @@ mod daemon_set;
 mod deployment;
 mod event;
 mod job;
+mod limit_range;
 mod namespace;
 mod node;
 mod persistent_volume;
@@ -19,6 +20,7 @@ mod priority_class;
 mod rbac;
 mod replica_set;
 mod replication_controller;
+mod resource_quota;
 mod secret;
 mod service;
 mod stateful_set;
@@ -79,7 +81,7 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 55] = [
     (&INGRESSES, &Typed(&INGRESSES)),
     (&INGRESS_CLASSES, &Typed(&INGRESS_CLASSES)),
     (&IP_ADDRESSES, &Typed(&IP_ADDRESSES)),
-    (&LIMIT_RANGES, &Typed(&LIMIT_RANGES)),
+    (&LIMIT_RANGES, &limit_range::LimitRange),
     (&MUTATING_ADMISSION_POLICIES, &Typed(&MUTATING_ADMISSION_POLICIES)),
     (&MUTATING_ADMISSION_POLICY_BINDINGS, &Typed(&MUTATING_ADMISSION_POLICY_BINDINGS)),
     (&NETWORK_POLICIES, &Typed(&NETWORK_POLICIES)),
@@ -87,7 +89,7 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 55] = [
     (&PRIORITY_LEVEL_CONFIGURATIONS, &Typed(&PRIORITY_LEVEL_CONFIGURATIONS)),
     (&RESOURCE_CLAIMS, &Typed(&RESOURCE_CLAIMS)),
     (&RESOURCE_CLAIM_TEMPLATES, &Typed(&RESOURCE_CLAIM_TEMPLATES)),
-    (&RESOURCE_QUOTAS, &Typed(&RESOURCE_QUOTAS)),
+    (&RESOURCE_QUOTAS, &resource_quota::ResourceQuota),
     (&RESOURCE_SLICES, &Typed(&RESOURCE_SLICES)),
     (&RUNTIME_CLASSES, &Typed(&RUNTIME_CLASSES)),
     (&SERVICE_CIDRS, &Typed(&SERVICE_CIDRS)),
