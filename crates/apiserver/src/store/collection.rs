@@ -80,8 +80,8 @@ pub struct Collection {
     all_history_bytes: Arc<AtomicUsize>,
     /// All changes after this version are in the history.
     floor: u64,
-    /// The last event that was loaded from disk. The whole object before such a change may not be known.
-    replayed: u64,
+    /// The last event that was loaded from disk without the object before the change.
+    guessed: u64,
     bounds: HistoryBounds,
     /// Signals new events to watches.
     head: watch::Sender<u64>,
@@ -104,7 +104,7 @@ impl Collection {
             history_bytes: 0,
             all_history_bytes: all_history_bytes.clone(),
             floor,
-            replayed: 0,
+            guessed: 0,
             bounds,
             head: watch::Sender::new(floor),
             field_watchers: FieldWatchers::new(resource.watched_field()),
@@ -139,16 +139,22 @@ impl Collection {
         self.put(object);
     }
 
-    /// Repeats a change that was loaded from disk. `before` has the selector fields of the replaced object; of an object that
-    /// was replaced before the oldest known change, nothing else is known.
+    /// Repeats a change that was loaded from disk. `before` has the selector fields of the replaced object; if it was replaced
+    /// before the oldest known change, nothing else is known.
     pub fn replay(&mut self, object: Arc<Object>, event_type: EventType, before: Option<Facts>) {
         let replaced = self.replace(&object, event_type);
         let previous = before.map(|before| {
-            let known = replaced.filter(|replaced| replaced.facts == before);
-            known.unwrap_or_else(|| Arc::new(object.with_facts(before)))
+            replaced.unwrap_or_else(|| {
+                self.guessed = object.revision;
+                Arc::new(object.with_facts(before))
+            })
         });
-        self.replayed = object.revision;
         self.remember(Event { event_type, object, previous });
+    }
+
+    /// The objects before the changes of the history, with the versions of the changes.
+    pub fn former(&self) -> impl Iterator<Item = (&Arc<Object>, u64)> {
+        self.history.iter().filter_map(|event| Some((event.previous.as_ref()?, event.object.revision)))
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
@@ -206,9 +212,9 @@ impl Collection {
     /// The events after a version, oldest first, with the objects before the changes.
     ///
     /// # Errors
-    /// Changes after that version have been forgotten, or were loaded from disk.
+    /// Changes after that version, or objects before them, have been forgotten.
     pub fn undoable_events(&self, revision: u64) -> Result<impl Iterator<Item = &Event>, TooOld> {
-        let oldest = self.floor.max(self.replayed);
+        let oldest = self.floor.max(self.guessed);
         if revision < oldest {
             return Err(TooOld { asked: revision, oldest });
         }

@@ -29,6 +29,8 @@ pub struct Source {
     pub keep: u64,
     /// All objects after the change before `end`.
     pub objects: Vec<(&'static Resource, Arc<Object>)>,
+    /// Former states of objects, with the versions of the changes that replaced them.
+    pub former: Vec<(&'static Resource, Arc<Object>, u64)>,
 }
 
 /// A new file, and what it covers of the previous one.
@@ -87,7 +89,7 @@ fn read(path: &Path, from: u64, to: u64) -> io::Result<Records> {
 }
 
 fn compact(io: Arc<dyn DiskIo>, source: Source) -> io::Result<Compacted> {
-    let Source { path, mut floor, log_at, end, keep, mut objects } = source;
+    let Source { path, mut floor, log_at, end, keep, mut objects, former } = source;
     let mut records = read(&path, log_at, end)?;
     while records.offset() + keep < end {
         let at = records.offset();
@@ -97,7 +99,11 @@ fn compact(io: Arc<dyn DiskIo>, source: Source) -> io::Result<Compacted> {
             Err(defect) => return Err(io::Error::other(format!("damaged at byte {at}: {defect}"))),
         }
     }
-    // Later versions are among the changes that are kept.
+    // The objects as they were at the floor; the changes that are kept lead from them to the present ones. A former state that
+    // the history has forgotten is missing, which matters only to watches and lists of that time.
+    objects.extend(
+        former.into_iter().filter(|(_, _, at)| *at > floor).map(|(resource, object, _)| (resource, object)),
+    );
     objects.retain(|(_, object)| object.revision <= floor);
     objects.sort_unstable_by_key(|(_, object)| object.revision);
     let mut new = NewFile::create(io, &path, floor, &objects)?;

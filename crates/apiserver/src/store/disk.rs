@@ -344,6 +344,7 @@ impl Disk {
                     end: self.end,
                     keep: self.options.log_bytes,
                     objects: collections.all(),
+                    former: collections.former(),
                 };
                 self.compaction = Compaction::start(self.options.io.clone(), source)
                     .inspect_err(|error| self.postpone_compaction(error))

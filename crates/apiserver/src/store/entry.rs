@@ -62,7 +62,7 @@ pub fn write_change(out: &mut Vec<u8>, change: &Decided) -> io::Result<()> {
     write(out, kind, change.resource, previous, &change.object)
 }
 
-/// Appends an object that is not part of the history.
+/// Appends an object as it was before the changes in the file.
 ///
 /// # Errors
 /// The object is too large.

@@ -142,6 +142,17 @@ impl Collections {
         all
     }
 
+    /// Former states of objects, with the versions of the changes that replaced them, as far as the history has them.
+    fn former(&self) -> Vec<(&'static Resource, Arc<Object>, u64)> {
+        let mut all = Vec::new();
+        for resource in RESOURCES.iter().copied() {
+            let collection = self.read(resource);
+            let former = collection.former();
+            all.extend(former.map(|(object, replaced_at)| (resource, object.clone(), replaced_at)));
+        }
+        all
+    }
+
     /// Publishes a durable change to readers and watchers. Changes must arrive in the order of their versions.
     fn publish(&self, resource: &Resource, object: Arc<Object>, event_type: EventType) {
         let mut collection = self.lock(resource);

@@ -33,7 +33,7 @@ pub fn unfinished(path: &Path) -> PathBuf {
 }
 
 impl NewFile {
-    /// Creates the file with objects that were last written up to `floor`, by version.
+    /// Creates the file with the objects at the version `floor`, in the order of their own versions.
     ///
     /// # Errors
     /// The file cannot be written.

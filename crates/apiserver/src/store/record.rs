@@ -7,8 +7,8 @@
 //! | 4096 | records: magic (4 bytes), checksum of the rest (`u32`), length of the text (`u32`), version (`u64`), kind (`u8`), text |
 //!
 //! Numbers are little-endian, checksums are CRC-32. The first record has the kind `Start`: its version is the one after which
-//! all changes are in the file, and its text the number of `Object` records that follow. They are the objects that have not
-//! changed since, by version. The other records are the changes after that version, one for each version.
+//! all changes are in the file, and its text the number of `Object` records that follow. They are the objects at that version,
+//! in the order of their own. The other records are the changes after that version, one for each version.
 //!
 //! The magic of a record is not UTF-8, so that no text contains it: behind a damaged part, the next record can be found.
 
@@ -35,7 +35,7 @@ pub const MAX_TEXT: usize = 64 << 20;
 pub enum Kind {
     /// The first record.
     Start,
-    /// An object that has not changed since the version of the first record.
+    /// An object at the version of the first record.
     Object,
     /// An object was created.
     Added,

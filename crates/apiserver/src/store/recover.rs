@@ -39,7 +39,7 @@ pub enum Lost {
         /// Why.
         why: String,
     },
-    /// This many of the objects that had not changed recently.
+    /// This many objects as they were before the changes in the file.
     Objects(u64),
     /// The changes with these versions.
     Changes {

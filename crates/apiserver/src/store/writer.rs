@@ -19,9 +19,11 @@ const MAX_BATCH: usize = 1024;
 /// A batch with objects of this size in bytes is committed.
 const BATCH_BYTES: usize = 8 << 20;
 
+type Done = oneshot::Sender<Result<Arc<Object>, WriteError>>;
+
 struct Job {
     write: Write,
-    done: oneshot::Sender<Result<Arc<Object>, WriteError>>,
+    done: Done,
 }
 
 /// Handle of the writer.
@@ -100,6 +102,9 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
                     collections.publish(change.resource, change.object, change.event_type);
                     let _ = done.send(Ok(object));
                 }
+                for (done, error) in batch.refused {
+                    let _ = done.send(Err(error));
+                }
                 if let Err(error) = disk.maintain(collections) {
                     broken.store(true, Ordering::Relaxed);
                     tracing::error!(%error, "the store cannot be written");
@@ -108,7 +113,8 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
             Err(error) => {
                 broken.store(error.broken, Ordering::Relaxed);
                 tracing::error!(error = %error.source, "the store cannot be written");
-                for done in batch.waiting {
+                let refused = batch.refused.into_iter().map(|(done, _)| done);
+                for done in batch.waiting.into_iter().chain(refused) {
                     let _ = done.send(Err(WriteError::Storage(error.source.to_string())));
                 }
             }
@@ -120,25 +126,31 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
 #[derive(Default)]
 struct Batch {
     decided: Vec<Decided>,
-    waiting: Vec<oneshot::Sender<Result<Arc<Object>, WriteError>>>,
+    waiting: Vec<Done>,
+    /// Writes whose checks failed because of earlier writes of the batch. They are answered after these: until then, the
+    /// changes can be lost, and no client may know of them.
+    refused: Vec<(Done, WriteError)>,
     bytes: usize,
     /// Objects that the writes changed; `None` for those they deleted.
     changed: HashMap<(usize, String, String), Option<Arc<Object>>>,
 }
 
 impl Batch {
-    /// Checks a write against the state after the previous ones. A failed check is answered at once.
+    /// Checks a write against the state after the previous ones.
     fn decide(&mut self, collections: &Collections, job: Job) {
         let Job { write: Write { resource, change, value }, done } = job;
         let (namespace, name) = key(&value);
         let place = (resource.index(), namespace.to_owned(), name.to_owned());
-        let previous = match self.changed.get(&place) {
-            Some(object) => object.clone(),
-            None => collections.get(resource, namespace, name),
-        };
-        if let Err(error) = check(previous.as_ref().map(|object| object.revision), change) {
-            let _ = done.send(Err(error));
-            return;
+        let pending = self.changed.get(&place).cloned();
+        let is_pending = pending.is_some();
+        let previous = pending.unwrap_or_else(|| collections.get(resource, namespace, name));
+        match check(previous.as_ref().map(|object| object.revision), change) {
+            Ok(()) => {}
+            Err(error) if is_pending => return self.refused.push((done, error)),
+            Err(error) => {
+                let _ = done.send(Err(error));
+                return;
+            }
         }
         let event_type = change.event_type();
         let revision = collections.revision() + 1 + self.decided.len() as u64;

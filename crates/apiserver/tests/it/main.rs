@@ -10,6 +10,7 @@ mod basics;
 mod deletion;
 mod eviction;
 mod flow;
+mod history;
 mod identities;
 mod kinds;
 mod limits;

@@ -109,7 +109,7 @@ fn recover(dir: &Path) -> Result<ExitStatus, CliError> {
         match lost {
             Lost::Bytes { from, to, why } => writeln!(out, "lost: bytes {from} to {to}: {why}")?,
             Lost::Objects(n_objects) => {
-                writeln!(out, "lost: {n_objects} objects that had not changed recently")?
+                writeln!(out, "lost: {n_objects} objects as they were before the latest changes")?
             }
             Lost::Changes { first, last } => writeln!(
                 out,

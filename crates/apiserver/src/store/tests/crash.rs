@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 
 use super::*;
 use crate::store::disk_io::FileSystem;
@@ -223,4 +223,58 @@ async fn a_full_disk_refuses_writes_until_it_has_room() {
     store.close();
     let names: Vec<_> = state(&dir.open()).into_iter().map(|(name, revision, _)| (name, revision)).collect();
     assert_eq!(names, [("a".to_owned(), 101), ("b".to_owned(), 102)]);
+}
+
+/// A disk whose syncs wait for permission.
+#[derive(Debug, Default)]
+struct SlowDisk {
+    /// Whether syncs wait, how many wait, and how many may go on.
+    state: Mutex<(bool, usize, usize)>,
+    changed: Condvar,
+}
+
+impl SlowDisk {
+    fn change(&self, change: impl FnOnce(&mut (bool, usize, usize))) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    fn until_waiting(&self, n_syncs: usize) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |(_, waiting, _)| *waiting < n_syncs).unwrap());
+    }
+}
+
+impl DiskIo for SlowDisk {
+    fn sync(&self, _: &File) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if state.0 {
+            state.1 += 1;
+            self.changed.notify_all();
+            state = self.changed.wait_while(state, |(waits, _, permits)| *waits && *permits == 0).unwrap();
+            state.2 = state.2.saturating_sub(1);
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_not_durable_is_not_seen_in_the_refusal_of_another() {
+    let dir = Dir::new();
+    let disk = Arc::new(SlowDisk::default());
+    let store = Store::open(dir.path(), 100, StorageOptions { io: disk.clone(), ..options() }).unwrap();
+    disk.change(|state| state.0 = true);
+    let create = |name| Box::pin(write(&store, Change::Create, pod(name, "")));
+    let mut first = create("first");
+    assert!(futures::poll!(&mut first).is_pending());
+    disk.until_waiting(1);
+    // Both wait for the next batch.
+    let (mut granted, mut refused) = (create("a"), create("a"));
+    assert!(futures::poll!(&mut granted).is_pending() && futures::poll!(&mut refused).is_pending());
+    disk.change(|state| state.2 = 1);
+    disk.until_waiting(2);
+    assert!(futures::poll!(&mut refused).is_pending(), "the object is neither durable nor visible");
+    disk.change(|state| state.0 = false);
+    assert!(granted.await.is_ok());
+    assert_eq!(refused.await.unwrap_err(), WriteError::AlreadyExists);
 }

@@ -1,0 +1,517 @@
+//! Clients with random requests, and a disk that stops.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use berth_apiserver::{ApiServer, DiskIo, ServerOptions, StorageOptions};
+use http::{Method, Request as HttpRequest, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::check::{Action, Change, Entry, History, Id, Items, Kind, List, Outcome, Request, Version, Watch};
+use crate::support::{DataDir, admin, version};
+
+const N_OBJECTS: usize = 3;
+const N_CLIENTS: usize = 4;
+const N_WATCHERS: usize = 3;
+const REQUESTS_PER_CLIENT: usize = 40;
+/// The object that is created last with an even value, and gets an odd one: watches of both parities see it.
+const LAST: usize = N_OBJECTS;
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+/// Maximum duration of a request and of a pause of a watch. A run that needs it fails.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What runs consisted of.
+#[derive(Debug, Default)]
+pub struct Count {
+    pub n_requests: usize,
+    pub n_writes: usize,
+    pub n_unknown: usize,
+    pub n_lists: usize,
+    pub n_watches: usize,
+    pub n_changes_watched: usize,
+    pub n_kills: usize,
+    pub n_failed_starts: usize,
+}
+
+impl Count {
+    pub fn add(&mut self, other: &Count, history: &History) {
+        self.n_requests += history.requests.len();
+        self.n_writes += history.log.len();
+        self.n_unknown += history.requests.iter().filter(|r| r.outcome == Outcome::Unknown).count();
+        self.n_lists += history.lists.len();
+        self.n_watches += history.watches.len();
+        self.n_changes_watched += history.watches.iter().map(|watch| watch.entries.len()).sum::<usize>();
+        self.n_kills += other.n_kills;
+        self.n_failed_starts += other.n_failed_starts;
+    }
+}
+
+/// A disk that stops after a number of bytes, in the middle of a write.
+#[derive(Debug)]
+struct StoppingDisk {
+    bytes_left: Mutex<u64>,
+    stopped: AtomicBool,
+}
+
+impl StoppingDisk {
+    fn new(bytes: u64) -> Arc<StoppingDisk> {
+        Arc::new(StoppingDisk { bytes_left: Mutex::new(bytes), stopped: AtomicBool::new(false) })
+    }
+
+    fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.stopped() { Err(io::Error::other("the disk has stopped")) } else { Ok(()) }
+    }
+}
+
+impl DiskIo for StoppingDisk {
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        use std::os::unix::fs::FileExt as _;
+        let mut left = self.bytes_left.lock().unwrap();
+        self.check()?;
+        let n = (*left).min(bytes.len() as u64);
+        file.write_all_at(&bytes[..n as usize], offset)?;
+        *left -= n;
+        self.stopped.store(n < bytes.len() as u64, Ordering::SeqCst);
+        self.check()
+    }
+
+    // The process is killed, and not the system: nothing depends on syncing.
+    fn sync(&self, _: &File) -> io::Result<()> {
+        self.check()
+    }
+
+    fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
+        self.check()?;
+        file.set_len(length)
+    }
+
+    fn replace(&self, from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
+        self.check()?;
+        std::fs::rename(from, to)
+    }
+}
+
+/// The cluster as clients see it, and what they have seen.
+struct Shared {
+    client: RwLock<Client>,
+    clock: AtomicU64,
+    ids: AtomicU64,
+    /// Versions of values, for requests that expect one.
+    versions: Mutex<HashMap<Id, Version>>,
+    history: Mutex<History>,
+    /// The last version, once it is written; 0 before.
+    last: tokio::sync::watch::Sender<Version>,
+}
+
+fn name(object: usize) -> String {
+    format!("object-{object}")
+}
+
+fn object_of(value: &Value) -> usize {
+    let name = value["metadata"]["name"].as_str().unwrap();
+    name.strip_prefix("object-").unwrap().parse().unwrap()
+}
+
+fn id_of(value: &Value) -> Id {
+    value["data"]["id"].as_str().unwrap().parse().unwrap()
+}
+
+fn version_of(value: &Value) -> Version {
+    version(value).parse().unwrap()
+}
+
+fn items_of(list: &Value) -> Items {
+    let items = list["items"].as_array().unwrap().iter();
+    items.map(|item| (object_of(item), (version_of(item), id_of(item)))).collect()
+}
+
+impl Shared {
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// A request; `None` if there is no clear response.
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Option<(StatusCode, Value)> {
+        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = HttpRequest::builder().method(method).uri(path).header("content-type", kind);
+        let request = request.body(kube::client::Body::from(bytes)).unwrap();
+        let client = self.client.read().unwrap().clone();
+        let response = tokio::time::timeout(TIMEOUT, client.send(request)).await.expect("a response").ok()?;
+        let status = response.status();
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            return None;
+        }
+        let bytes = response.into_body().collect_bytes().await.ok()?;
+        Some((status, serde_json::from_slice(&bytes).ok()?))
+    }
+
+    fn body(&self, object: usize, id: Id, expected: Option<Id>, padding: usize) -> Value {
+        let mut body = json!({
+            "metadata": {"name": name(object), "labels": {"parity": (id % 2).to_string()}},
+            "data": {"id": id.to_string(), "padding": "x".repeat(padding)},
+        });
+        let version = expected.and_then(|expected| self.versions.lock().unwrap().get(&expected).copied());
+        if let Some(version) = version {
+            body["metadata"]["resourceVersion"] = Value::from(version.to_string());
+        }
+        body
+    }
+
+    /// Makes a request and records it; the value that the object has now, if the response says so.
+    async fn request(&self, object: usize, action: Action, padding: usize) -> Option<Id> {
+        let path = format!("{PATH}/{}", name(object));
+        let (method, path, body) = match action {
+            Action::Read => (Method::GET, path, Value::Null),
+            Action::Create(id) => (Method::POST, PATH.to_owned(), self.body(object, id, None, padding)),
+            Action::Replace { expected: None, id } if id % 3 == 0 => {
+                (Method::PATCH, path, self.body(object, id, None, padding))
+            }
+            Action::Replace { expected, id } => (Method::PUT, path, self.body(object, id, expected, padding)),
+            Action::Delete { expected } => {
+                let version = expected.and_then(|id| self.versions.lock().unwrap().get(&id).copied());
+                let condition = version.map(|version| json!({"resourceVersion": version.to_string()}));
+                (Method::DELETE, path, json!({"kind": "DeleteOptions", "preconditions": condition}))
+            }
+        };
+        let start = self.tick();
+        let response = self.send(method, &path, &body).await;
+        let end = self.tick();
+        let mut value = None;
+        let outcome = match &response {
+            None => Outcome::Unknown,
+            Some((status, object)) if status.is_success() => match action {
+                Action::Delete { .. } => Outcome::Written(None),
+                Action::Read => {
+                    value = Some((id_of(object), version_of(object)));
+                    Outcome::Found(id_of(object))
+                }
+                Action::Create(id) | Action::Replace { id, .. } => {
+                    value = Some((id, version_of(object)));
+                    Outcome::Written(Some(version_of(object)))
+                }
+            },
+            Some((StatusCode::NOT_FOUND, _)) => Outcome::NotFound,
+            Some((_, status)) if status["reason"] == "AlreadyExists" => Outcome::AlreadyExists,
+            Some((StatusCode::CONFLICT, _)) => Outcome::Conflict,
+            Some(other) => panic!("{action:?}: {other:?}"),
+        };
+        let end = if outcome == Outcome::Unknown {
+            // The server is probably being restarted.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            u64::MAX
+        } else {
+            end
+        };
+        self.history.lock().unwrap().requests.push(Request { object, start, end, action, outcome });
+        let (id, version) = value?;
+        self.versions.lock().unwrap().insert(id, version);
+        Some(id)
+    }
+
+    /// A list, in one or in many pages.
+    async fn list(&self, limit: Option<usize>) -> Option<List> {
+        let start = self.tick();
+        let limit = limit.map_or(String::new(), |limit| format!("?limit={limit}"));
+        let (_, mut page) = self.send(Method::GET, &format!("{PATH}{limit}"), &Value::Null).await?;
+        let list_version = version_of(&page);
+        let mut items = items_of(&page);
+        while let Some(token) = page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
+            let path = format!("{PATH}{limit}&continue={token}");
+            let (status, next) = self.send(Method::GET, &path, &Value::Null).await?;
+            if status == StatusCode::GONE {
+                return None;
+            }
+            assert_eq!(version_of(&next), list_version, "all pages have one version");
+            items.extend(items_of(&next));
+            page = next;
+        }
+        let list = List { start, version: list_version, items };
+        self.history.lock().unwrap().lists.push(list.clone());
+        Some(list)
+    }
+
+    async fn client(&self, mut random: fastrand::Rng) {
+        let mut known: [Option<Id>; N_OBJECTS] = [None; N_OBJECTS];
+        for _ in 0..REQUESTS_PER_CLIENT {
+            let object = random.usize(0..N_OBJECTS);
+            let expected = known[object].filter(|_| random.bool());
+            let id = self.ids.fetch_add(1, Ordering::SeqCst);
+            let action = match random.u8(0..10) {
+                0..=2 => Action::Read,
+                3..=4 => Action::Create(id),
+                5..=7 => Action::Replace { expected, id },
+                8 => Action::Delete { expected },
+                _ => {
+                    self.list(random.bool().then_some(1)).await;
+                    continue;
+                }
+            };
+            if let Some(id) = self.request(object, action, random.usize(0..600)).await {
+                known[object] = Some(id);
+            }
+            if random.u8(0..8) == 0 {
+                tokio::time::sleep(Duration::from_millis(random.u64(0..4))).await;
+            }
+        }
+    }
+
+    /// Opens a watch.
+    ///
+    /// # Errors
+    /// The status of the response, if there is one.
+    async fn watch(&self, query: &str) -> Result<Stream, Option<StatusCode>> {
+        let request = HttpRequest::get(format!("{PATH}?watch=true&{query}"));
+        let request = request.body(kube::client::Body::empty()).unwrap();
+        let client = self.client.read().unwrap().clone();
+        let response = client.send(request).await.map_err(|_| None)?;
+        if !response.status().is_success() {
+            return Err(Some(response.status()));
+        }
+        Ok(Stream { body: response.into_body(), rest: Vec::new() })
+    }
+
+    /// Follows all changes until the last object is created, across restarts.
+    async fn follow(&self, start: Version) {
+        let mut from = start;
+        loop {
+            let mut stream = match self.watch(&format!("resourceVersion={from}")).await {
+                Ok(stream) => stream,
+                Err(status) => {
+                    assert_ne!(status, Some(StatusCode::GONE), "the history does not reach back to {from}");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    continue;
+                }
+            };
+            while let Some(entry) = stream.next().await {
+                let Entry::Change(change) = entry else { continue };
+                self.history.lock().unwrap().log.push(change);
+                from = change.version;
+                if is_last(&change, None) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Opens watches of all kinds, one after the other; the last one until it has seen the last change.
+    async fn watcher(&self, mut random: fastrand::Rng) {
+        let mut resume = None;
+        loop {
+            let last = *self.last.borrow();
+            let watched = self.watch_once(&mut random, resume, last).await;
+            match watched {
+                Some((_, true)) if last > 0 => return,
+                Some((seen, _)) => resume = seen.or(resume),
+                None => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        }
+    }
+
+    /// One watch; the last version that it saw, and whether it saw the last change. `None` if it did not begin.
+    async fn watch_once(
+        &self,
+        random: &mut fastrand::Rng,
+        resume: Option<Version>,
+        last: Version,
+    ) -> Option<(Option<Version>, bool)> {
+        let parity = [None, None, Some(0), Some(1)][random.usize(0..4)];
+        let mut query = parity.map_or(String::new(), |parity| format!("labelSelector=parity%3D{parity}&"));
+        let from = match random.u8(0..3) {
+            0 => None,
+            1 if resume.is_some() => resume,
+            _ => Some(self.list(None).await?.version),
+        };
+        match from {
+            Some(version) => query += &format!("resourceVersion={version}"),
+            None => query += "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        }
+        query += "&allowWatchBookmarks=true";
+        if last == 0 && random.u8(0..6) == 0 {
+            query += "&timeoutSeconds=1";
+        }
+        let mut stream = self.watch(&query).await.ok()?;
+        let (from, initial) = match from {
+            Some(version) => (version, None),
+            None => stream.initial().await.map(|(version, items)| (version, Some(items)))?,
+        };
+        let mut watch = Watch { from, initial, parity, entries: Vec::new() };
+        let n_entries = if last > 0 { usize::MAX } else { random.usize(1..60) };
+        let mut complete = last > 0 && from >= last;
+        let mut ended = self.last.subscribe();
+        while !complete && watch.entries.len() < n_entries {
+            let entry = tokio::select! {
+                entry = stream.next() => entry,
+                // No more changes come: the next watch is the last one.
+                Ok(_) = ended.wait_for(|version| *version > 0), if last == 0 => None,
+            };
+            let Some(entry) = entry else { break };
+            complete = matches!(&entry, Entry::Change(change) if is_last(change, parity));
+            watch.entries.push(entry);
+        }
+        let seen = watch.entries.last().map(|entry| match entry {
+            Entry::Change(Change { version, .. }) | Entry::Bookmark(version) => *version,
+        });
+        self.history.lock().unwrap().watches.push(watch);
+        Some((seen, complete))
+    }
+}
+
+/// Whether a change is the last one that a watch of a parity sees.
+fn is_last(change: &Change, parity: Option<u64>) -> bool {
+    let kind = match parity {
+        None => Kind::Modified,
+        Some(0) => Kind::Deleted,
+        Some(_) => Kind::Added,
+    };
+    change.object == LAST && change.kind == kind
+}
+
+struct Stream {
+    body: kube::client::Body,
+    rest: Vec<u8>,
+}
+
+impl Stream {
+    async fn line(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("an event");
+            self.rest.extend_from_slice(&frame?.ok()?.into_data().ok()?);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Entry> {
+        let line = self.line().await?;
+        let object = &line["object"];
+        let kind = match line["type"].as_str().unwrap() {
+            "BOOKMARK" => return Some(Entry::Bookmark(version_of(object))),
+            "ERROR" => return None,
+            "ADDED" => Kind::Added,
+            "MODIFIED" => Kind::Modified,
+            "DELETED" => Kind::Deleted,
+            other => panic!("an event of type {other}"),
+        };
+        let change =
+            Change { version: version_of(object), object: object_of(object), kind, id: id_of(object) };
+        Some(Entry::Change(change))
+    }
+
+    /// The list at the beginning of the stream.
+    async fn initial(&mut self) -> Option<(Version, Items)> {
+        let mut items = Items::new();
+        loop {
+            match self.next().await? {
+                Entry::Change(Change { version, object, kind: Kind::Added, id }) => {
+                    assert_eq!(items.insert(object, (version, id)), None, "an object is there twice");
+                }
+                Entry::Bookmark(version) => return Some((version, items)),
+                Entry::Change(change) => panic!("{change:?} in the initial list"),
+            }
+        }
+    }
+}
+
+async fn start(dir: &DataDir, disk: Arc<StoppingDisk>, log_bytes: u64) -> Option<ApiServer> {
+    let storage = StorageOptions { io: disk, log_bytes, ..StorageOptions::default() };
+    let options = ServerOptions { data_dir: Some(dir.0.clone()), storage, ..ServerOptions::default() };
+    ApiServer::start(options).await.ok()
+}
+
+/// One run.
+pub async fn run(seed: u64) -> (History, Count) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let dir = DataDir::new();
+    // Small files are compacted several times in a run; the history then still reaches back to the last restart.
+    let log_bytes = if random.bool() { 60_000 } else { 1 << 20 };
+    let mut disk = StoppingDisk::new(u64::MAX);
+    let mut server = start(&dir, disk.clone(), log_bytes).await.unwrap();
+    let shared = Arc::new(Shared {
+        client: RwLock::new(admin(&server)),
+        clock: AtomicU64::new(1),
+        ids: AtomicU64::new(1),
+        versions: Mutex::default(),
+        history: Mutex::default(),
+        last: tokio::sync::watch::Sender::new(0),
+    });
+    let first = shared.list(None).await.unwrap();
+    shared.history.lock().unwrap().start = first.version;
+    let mut watches = Vec::new();
+    {
+        let shared = shared.clone();
+        watches.push(tokio::spawn(async move { shared.follow(first.version).await }));
+    }
+    for _ in 0..N_WATCHERS {
+        let (shared, random) = (shared.clone(), random.fork());
+        watches.push(tokio::spawn(async move { shared.watcher(random).await }));
+    }
+    let clients: Vec<_> = (0..N_CLIENTS)
+        .map(|_| {
+            let (shared, random) = (shared.clone(), random.fork());
+            tokio::spawn(async move { shared.client(random).await })
+        })
+        .collect();
+
+    let mut count = Count::default();
+    for _ in 0..random.usize(0..4) {
+        if clients.iter().all(tokio::task::JoinHandle::is_finished) {
+            break;
+        }
+        *disk.bytes_left.lock().unwrap() = random.u64(0..20_000);
+        while !disk.stopped() && !clients.iter().all(tokio::task::JoinHandle::is_finished) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        server.shutdown().await;
+        count.n_kills += 1;
+        // Sometimes the disk stops again while the server starts.
+        let bytes = if random.bool() { random.u64(0..200) } else { u64::MAX };
+        disk = StoppingDisk::new(bytes);
+        server = match start(&dir, disk.clone(), log_bytes).await {
+            Some(server) => server,
+            None => {
+                count.n_failed_starts += 1;
+                disk = StoppingDisk::new(u64::MAX);
+                start(&dir, disk.clone(), log_bytes).await.expect("a store that is not damaged")
+            }
+        };
+        *shared.client.write().unwrap() = admin(&server);
+    }
+    if disk.stopped() || *disk.bytes_left.lock().unwrap() < 1 << 20 {
+        server.shutdown().await;
+        count.n_kills += 1;
+        disk = StoppingDisk::new(u64::MAX);
+        server = start(&dir, disk, log_bytes).await.expect("a store that is not damaged");
+        *shared.client.write().unwrap() = admin(&server);
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    for object in 0..N_OBJECTS {
+        shared.request(object, Action::Read, 0).await;
+    }
+    shared.list(None).await.unwrap();
+    let id = 2 * shared.ids.load(Ordering::SeqCst);
+    shared.request(LAST, Action::Create(id), 0).await.unwrap();
+    shared.request(LAST, Action::Replace { expected: Some(id), id: id + 1 }, 0).await.unwrap();
+    let last = shared.versions.lock().unwrap()[&(id + 1)];
+    shared.last.send_replace(last);
+    for watch in watches {
+        watch.await.unwrap();
+    }
+    server.shutdown().await;
+    let history = std::mem::take(&mut *shared.history.lock().unwrap());
+    (history, count)
+}
