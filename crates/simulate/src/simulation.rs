@@ -5,6 +5,7 @@
 //! tried again as long as other pods are placed, as in the queue of a scheduler.
 
 mod build;
+mod created_claims;
 mod error;
 mod preemption;
 mod volumes;
@@ -15,9 +16,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{DeviceResources, NamespacedName, Pod};
 use berth_api::simulated_nodes::SimulatedNodes;
-use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, Settings};
+use berth_engine::{Cluster, DisruptionBudget, Outcome, Settings};
 use serde_json::Value;
 
+use self::created_claims::CreatedClaim;
+use self::preemption::preempt;
 use crate::PodExplanation;
 
 pub use error::{InvalidObject, SimulationError};
@@ -99,7 +102,8 @@ impl SimulatedPod {
 /// simulation.run(|_, _| ());
 /// assert_eq!(simulation.pods()[0].node(), None);
 /// let explained = simulation.explain("default", "web", None).expect("the pod is in the input");
-/// assert_eq!(explained.explanation.outcome.message(), "0/1 nodes are available: 1 Insufficient cpu.");
+/// let message = explained.explanation.outcome.message();
+/// assert!(message.starts_with("0/1 nodes are available: 1 Insufficient cpu. preemption: "), "{message}");
 /// assert_eq!(explained.hints.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -118,6 +122,7 @@ pub struct Simulation {
     workloads: Vec<(String, String)>,
     node_labels: BTreeMap<String, BTreeMap<String, String>>,
     device_resources: DeviceResources,
+    created_claims: Vec<CreatedClaim>,
 }
 
 impl Simulation {
@@ -143,18 +148,11 @@ impl Simulation {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
                     _ => {
                         let outcome = self.cluster.place(&pod);
-                        match &outcome {
-                            Outcome::Unschedulable { .. } => match self.preempt(i, &pod) {
-                                Some((outcome, replaced)) => {
-                                    for i in replaced {
-                                        unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
-                                    }
-                                    outcome
-                                }
-                                None => outcome,
-                            },
-                            _ => outcome,
+                        let (outcome, replaced) = self.preempt(i, &pod, outcome);
+                        for i in replaced {
+                            unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
                         }
+                        outcome
                     }
                 };
                 if outcome.node().is_some() {
@@ -247,14 +245,13 @@ impl Simulation {
     /// pod does not exist.
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
         let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
-        let explanation = self.cluster.explain_assigned(pod, node);
-        let is_unschedulable =
-            explanation.running_on.is_none() && matches!(explanation.outcome, Outcome::Unschedulable { .. });
-        let prepared = is_unschedulable.then(|| self.cluster.prepare(pod));
-        let victims = match prepared.and_then(|pod| self.preemption(&pod)) {
-            Some(Preemption::Victims(victims)) => Some(victims.into()),
-            _ => None,
-        };
+        let mut explanation = self.cluster.explain_assigned(pod, node);
+        let mut victims = None;
+        if self.preempts && explanation.running_on.is_none() {
+            let prepared = self.cluster.prepare(pod);
+            victims = preempt(&mut self.cluster, &self.budgets, &prepared, &mut explanation.outcome)
+                .map(Into::into);
+        }
         let unsupported = unsupported.clone();
         let pods = self.pods.iter().map(|p| &p.pod);
         let explained = PodExplanation::new(explanation, victims, pod, pods, self.extensions);

@@ -1,9 +1,10 @@
 //! The format of `scheduler_perf` files.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use berth_api::object::ResourceList;
 use berth_api::object::volume::VolumeNodeResources;
+use berth_api::object::{ResourceList, StringMap};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -55,6 +56,9 @@ pub(super) enum Op {
     CreatePods(usize, CreatePods),
     CreatePodSets(usize, CreatePodSets),
     CreateAny(usize, CreateAny),
+    Churn(Churn),
+    DeletePods(DeletePods),
+    Sleep(Duration),
     /// Decisions are made in order: what a barrier waits for has happened.
     Barrier,
 }
@@ -109,7 +113,7 @@ pub(super) struct CreateNamespaces {
 pub(super) struct CreatePods {
     #[serde(default)]
     pub collect_metrics: bool,
-    /// Each pod is decided when it is created, so there is nothing to wait for.
+    /// Each pod is decided when it is created: there is nothing to wait for.
     #[serde(default, rename = "skipWaitToCompletion")]
     _skip_wait_to_completion: bool,
     pub namespace: Option<String>,
@@ -132,6 +136,51 @@ pub(super) struct CreateAny {
     #[serde(default)]
     pub namespace: String,
     pub template_path: String,
+}
+
+/// Objects that come, and may go again, while the operations after it run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Churn {
+    pub mode: ChurnMode,
+    /// How often objects are created, 0 for without end; or with `recreate`, how many of each template there are before
+    /// they are deleted again.
+    #[serde(default)]
+    pub number: usize,
+    #[serde(default)]
+    pub interval_milliseconds: u64,
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub template_paths: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ChurnMode {
+    Create,
+    Recreate,
+}
+
+/// The deletion of pods that earlier operations created.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DeletePods {
+    pub namespace: String,
+    #[serde(default)]
+    pub label_selector: StringMap,
+    /// Whether the next operation starts before all are deleted.
+    #[serde(default)]
+    pub skip_wait_to_completion: bool,
+    /// 0 for all at once.
+    #[serde(default)]
+    pub delete_pods_per_second: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Sleep {
+    duration: Option<String>,
+    duration_param: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -181,6 +230,9 @@ pub(super) fn parse(op: &Value, params: &BTreeMap<String, Value>) -> Result<Op, 
         "createPods" => Op::CreatePods(needed()?, typed(&opcode, fields)?),
         "createPodSets" => Op::CreatePodSets(needed()?, typed(&opcode, fields)?),
         "createAny" => Op::CreateAny(count.unwrap_or(1), typed(&opcode, fields)?),
+        "churn" => Op::Churn(typed(&opcode, fields)?),
+        "deletePods" => Op::DeletePods(typed(&opcode, fields)?),
+        "sleep" => sleep(&typed(&opcode, fields)?, params).map(Op::Sleep).map_err(Stop::Failed)?,
         "barrier" => typed::<Barrier>(&opcode, fields).map(|_| Op::Barrier)?,
         _ => return Err(Stop::NotSupported(format!("operation {opcode}"))),
     })
@@ -194,6 +246,15 @@ fn typed<T: DeserializeOwned>(opcode: &str, fields: Map<String, Value>) -> Resul
             None => Stop::Failed(format!("{opcode}: {message}")),
         }
     })
+}
+
+/// A Go duration such as `1m30s`, or the parameter with one.
+fn sleep(op: &Sleep, params: &BTreeMap<String, Value>) -> Result<Duration, String> {
+    let param =
+        op.duration_param.as_ref().and_then(|name| params.get(name.trim_start_matches('$'))?.as_str());
+    let text = param.or(op.duration.as_deref()).unwrap_or_default();
+    let duration = text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
+    duration.ok_or_else(|| format!("sleep: {text:?} is not a duration such as 500ms or 1m30s"))
 }
 
 /// `count`, or the parameter that `countParam` names as `$name`.

@@ -1,7 +1,8 @@
 //! Kubernetes' `scheduler_perf` files, as they are.
 //!
 //! A file lists test cases; a test case has operations and workloads, which give the operations' parameters.
-//! What is outside the engine (queueing, API calls, preemption, devices) is not supported: a workload that needs it is
+//! Pods are decided one after the other, and preempt others. Churn and deletions go on meanwhile, by a clock that counts
+//! decisions. What is outside the engine (queueing, API calls, devices) is not supported: a workload that needs it is
 //! reported with the reason.
 
 mod format;
@@ -164,6 +165,8 @@ pub struct Measured {
     pub unplaced: usize,
     /// Pods of earlier phases that fit on no node or have scheduling gates.
     pub setup_unplaced: usize,
+    /// Pods that were evicted for others.
+    pub victims: usize,
     /// Duration of the preparation of a measured pod, in microseconds; not part of the decision.
     pub prepare_us_per_pod: f64,
     /// Peak memory of the process during this workload.

@@ -1,5 +1,7 @@
 //! One workload in a new engine.
 
+mod background;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -7,8 +9,9 @@ use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::{Namespace, Node, ObjectMeta, Pod, Service};
 use berth_api::quantity::Quantity;
-use berth_engine::{Cluster, Outcome, Settings};
+use berth_engine::{Cluster, Outcome, Preemption, PreparedPod, Settings};
 
+use self::background::{Background, DECISION};
 use super::format::{
     Case, CreateAny, CreateNamespaces, CreateNodes, CreatePodSets, CreatePods, Op, Workload, parse,
 };
@@ -33,6 +36,7 @@ pub(super) fn run(
     }
     reset_peak_rss();
     let mut runner = Runner::new(case, workload, templates, progress)?;
+    runner.deletes = ops.iter().any(|op| matches!(op, Op::DeletePods(_)));
     runner.n_pods = ops.iter().map(|op| if let Op::CreatePods(n, _) = op { *n } else { 0 }).sum();
     for (index, op) in ops.iter().enumerate() {
         runner.op(index, op)?;
@@ -43,6 +47,7 @@ pub(super) fn run(
         figures: runner.samples.figures(),
         unplaced: runner.unplaced,
         setup_unplaced: runner.setup_unplaced,
+        victims: runner.n_victims,
         prepare_us_per_pod: runner.prepare.as_secs_f64() * 1e6 / n_prepared,
         peak_rss_bytes: peak_rss_bytes(),
         checksum: runner.checksum.hex(),
@@ -62,6 +67,14 @@ struct Runner<'a> {
     n_measured: usize,
     unplaced: usize,
     setup_unplaced: usize,
+    n_victims: usize,
+    /// Whether pods are deleted.
+    deletes: bool,
+    /// The pods of `createPods`, if so.
+    created: Vec<Pod>,
+    /// The time since the start, as counted.
+    now: Duration,
+    background: Vec<Background>,
     prepare: Duration,
     samples: Samples,
     checksum: Checksum,
@@ -93,6 +106,11 @@ impl<'a> Runner<'a> {
             n_measured: 0,
             unplaced: 0,
             setup_unplaced: 0,
+            n_victims: 0,
+            deletes: false,
+            created: Vec::new(),
+            now: Duration::ZERO,
+            background: Vec::new(),
             prepare: Duration::ZERO,
             samples: Samples::default(),
             checksum: Checksum::default(),
@@ -106,6 +124,9 @@ impl<'a> Runner<'a> {
             Op::CreatePods(count, op) => self.create_pods(index, *count, op),
             Op::CreatePodSets(count, op) => self.create_pod_sets(index, *count, op),
             Op::CreateAny(count, op) => self.create_any(*count, op),
+            Op::Churn(op) => self.churn(index, op),
+            Op::DeletePods(op) => self.delete_pods(op),
+            Op::Sleep(time) => self.advance(*time),
             Op::Barrier => Ok(()),
         }
     }
@@ -183,25 +204,19 @@ impl<'a> Runner<'a> {
         let volumes = VolumeTemplates::of(op, &mut self.templates)?;
         let made = |runner: &mut Self, i: usize| {
             let mut pod = template.clone();
-            runner.name(&mut pod.metadata);
             if let Some(volumes) = &volumes {
                 let objects = volumes.give(&mut pod, i);
                 objects.into_iter().for_each(|object| runner.cluster.set_volume_object(object));
             }
-            let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
-            let admission = admit(&mut pod, &options);
-            match admission.errors.first() {
-                None => Ok(pod),
-                Some(error) => Err(Stop::Failed(format!("{}: {}: {}", pod.key(), error.field, error.detail))),
-            }
+            runner.admitted(pod)
         };
         if !op.collect_metrics {
             for i in 0..count {
                 let pod = made(self, i)?;
                 let prepared = self.cluster.prepare(&pod);
-                let outcome = self.cluster.place(&prepared);
+                let outcome = self.decide(&prepared);
                 self.setup_unplaced += usize::from(outcome.node().is_none());
-                self.step();
+                self.decided(pod, &outcome)?;
             }
             return Ok(());
         }
@@ -210,8 +225,8 @@ impl<'a> Runner<'a> {
             timed(|| pods.iter().map(|pod| self.cluster.prepare(pod)).collect::<Vec<_>>());
         self.prepare += duration;
         self.n_measured += count;
-        for (pod, prepared) in pods.iter().zip(&prepared) {
-            let (outcome, duration) = timed(|| self.cluster.place(prepared));
+        for (pod, prepared) in pods.into_iter().zip(&prepared) {
+            let (outcome, duration) = timed(|| self.decide(prepared));
             self.samples.add(duration);
             if let Outcome::Failed { error } = outcome {
                 return Err(Stop::Failed(format!("{}: {error}", pod.key())));
@@ -222,7 +237,7 @@ impl<'a> Runner<'a> {
                 &pod.metadata.name,
                 outcome.node().unwrap_or_default(),
             );
-            self.step();
+            self.decided(pod, &outcome)?;
         }
         Ok(())
     }
@@ -263,9 +278,37 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn step(&mut self) {
+    fn admitted(&mut self, mut pod: Pod) -> Result<Pod, Stop> {
+        self.name(&mut pod.metadata);
+        let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+        match admit(&mut pod, &options).errors.first() {
+            None => Ok(pod),
+            Some(error) => Err(Stop::Failed(format!("{}: {}: {}", pod.key(), error.field, error.detail))),
+        }
+    }
+
+    /// Decides about a pod and assigns it. One that fits nowhere preempts others if that helps: they leave at once.
+    fn decide(&mut self, pod: &PreparedPod) -> Outcome {
+        let outcome = self.cluster.place(pod);
+        if !matches!(outcome, Outcome::Unschedulable { .. }) {
+            return outcome;
+        }
+        let Preemption::Victims(preemption) = self.cluster.preempt(pod, &[]) else { return outcome };
+        let victims = &preemption.victims;
+        victims.iter().for_each(|victim| self.cluster.remove_pod(victim.namespace(), victim.name()));
+        self.n_victims += victims.len();
+        self.cluster.place(pod)
+    }
+
+    /// Notes that an operation has created a pod, and lets time pass.
+    fn decided(&mut self, mut pod: Pod, outcome: &Outcome) -> Result<(), Stop> {
+        if self.deletes {
+            pod.spec.node_name = outcome.node().unwrap_or_default().to_owned();
+            self.created.push(pod);
+        }
         self.n_decided += 1;
         (self.progress)(self.n_decided, self.n_pods);
+        self.advance(DECISION)
     }
 }
 

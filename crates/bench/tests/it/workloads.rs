@@ -44,15 +44,7 @@ fn small_workloads_run_to_their_end_and_decide_the_same_again() {
             {
                 let label = format!("{} {}", case.name, workload.name);
                 let first = file.run(case, workload, 2, &mut |_, _| ());
-                let churns = ["PreemptionAsync", "Unschedulable", "SchedulingWithMixedChurn"];
-                let deletes = ["SchedulingWhileGated", "SchedulingDeletedPodsWithFinalizers"];
                 match case.name.as_str() {
-                    name if churns.contains(&name) => {
-                        assert_eq!(first.reason.as_deref(), Some("operation churn"), "{label}");
-                    }
-                    name if deletes.contains(&name) => {
-                        assert_eq!(first.reason.as_deref(), Some("operation deletePods"), "{label}");
-                    }
                     // Its templates are not among the shared files.
                     "SchedulingWithExtendedResource" => assert_ne!(first.status, Status::Ok, "{label}"),
                     name => {
@@ -65,9 +57,12 @@ fn small_workloads_run_to_their_end_and_decide_the_same_again() {
                         let result = first.result.as_ref().unwrap();
                         let expected = workload.params["measurePods"].as_u64().unwrap();
                         assert_eq!(result.figures.decisions as u64, expected, "{label}");
-                        // Pods are not preempted here.
-                        let unplaced = if name.starts_with("Preemption") { expected } else { 0 };
-                        assert_eq!(result.unplaced as u64, unplaced, "{label}");
+                        let victims = match name {
+                            // A pod of high priority takes the room of three.
+                            "PreemptionBasic" | "PreemptionPVs" => 3 * expected,
+                            _ => 0,
+                        };
+                        assert_eq!((result.unplaced, result.victims as u64), (0, victims), "{label}");
                     }
                 }
             }
@@ -188,6 +183,42 @@ fn each_pod_gets_a_claim_and_nodes_attach_as_many_volumes_as_they_can() {
 }
 
 #[test]
+fn time_passes_for_churn_deletions_and_sleep() {
+    // Pods of the measured operation take 3 of the 4 CPUs of the only node; others take 1.
+    let unplaced = |name, operations: &str| {
+        let node = "  - {opcode: createNodes, count: 1, labelNodePrepareStrategy: {labelKey: slot, labelValues: [one]}}";
+        let small = POD.replace("cpu: 3", "cpu: 1");
+        let name = format!("time-{name}");
+        let report =
+            measured(&name, &format!("{node}\n{operations}"), &[("pod.yaml", POD), ("small.yaml", &small)]);
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        report.result.unwrap().unplaced
+    };
+    let churn = |mode: &str| {
+        format!(
+            "  - {{opcode: churn, mode: {mode}, templatePaths: [small.yaml], intervalMilliseconds: 1000}}\n"
+        )
+    };
+    let sleep = |time: &str| format!("  - {{opcode: sleep, duration: {time}}}\n");
+    assert_eq!(unplaced("none", &churn("create")), 1);
+    assert_eq!(unplaced("one", &(churn("create") + &sleep("1s"))), 1);
+    assert_eq!(unplaced("two", &(churn("create") + &sleep("2s"))), 2);
+    assert_eq!(unplaced("at-most-one", &(churn("create, number: 1") + &sleep("1m30s"))), 1);
+    assert_eq!(unplaced("two-are", &(churn("recreate, number: 2") + &sleep("2s"))), 2);
+    assert_eq!(unplaced("one-is-left", &(churn("recreate, number: 2") + &sleep("3s"))), 1);
+    let delete = |more: &str| {
+        let pods = "  - {opcode: createPods, count: 4, podTemplatePath: small.yaml, namespace: small}\n";
+        format!("{pods}  - {{opcode: deletePods, namespace: small, {more}}}\n")
+    };
+    assert_eq!(unplaced("all", &delete("deletePodsPerSecond: 0")), 1);
+    assert_eq!(unplaced("waits", &delete("deletePodsPerSecond: 1")), 1);
+    let meanwhile = delete("deletePodsPerSecond: 1, skipWaitToCompletion: true");
+    assert_eq!(unplaced("meanwhile", &meanwhile), 2);
+    assert_eq!(unplaced("later", &(meanwhile + &sleep("3s"))), 1);
+    assert_eq!(unplaced("others", &delete("labelSelector: {a: c}")), 2);
+}
+
+#[test]
 fn what_is_not_supported_is_named() {
     let reason = |name, operation: &str, pod: &str| {
         let report = measured(name, operation, &[("pod.yaml", pod)]);
@@ -195,7 +226,15 @@ fn what_is_not_supported_is_named() {
         (report.status, report.reason.unwrap())
     };
     let not_supported = |reason: &str| (Status::NotSupported, reason.to_owned());
-    assert_eq!(reason("op", "  - {opcode: sleep, duration: 1s}", POD), not_supported("operation sleep"));
+    let operation = "  - {opcode: allocResourceClaims, namespace: d}";
+    assert_eq!(reason("op", operation, POD), not_supported("operation allocResourceClaims"));
+    let churn = "  - {opcode: churn, mode: create, templatePaths: [config-map.yaml]}";
+    let config_map = ("config-map.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: c-}}");
+    let report = measured("churn", churn, &[("pod.yaml", POD), config_map]);
+    assert_eq!((report.status, report.reason.unwrap()), not_supported("churn of ConfigMap"));
+    let (status, text) = reason("sleep", "  - {opcode: sleep, duration: long}", POD);
+    let expected = "sleep: \"long\" is not a duration such as 500ms or 1m30s";
+    assert_eq!((status, text.as_str()), (Status::Failed, expected));
     let field = "  - {opcode: createPods, count: 1, steadyState: true}";
     assert_eq!(reason("field", field, POD), not_supported("steadyState of createPods"));
     let pod = POD.replace("p-", "\"{{.Index}}-\"");

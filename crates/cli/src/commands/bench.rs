@@ -30,8 +30,9 @@ use crate::render::{bench as render, progress};
 ///
 /// Runs the workloads of a scheduler_perf file of Kubernetes, each in a new engine, and measures every decision of the
 /// measured phase, including the assignment of the pod. Reading and preparing pods is not part of a decision. Every
-/// decision considers all nodes. Workloads that need more than the engine (queueing, preemption, churn) are reported as
-/// not supported.
+/// decision considers all nodes. Pods that fit nowhere preempt others. Operations that take time (churn, deletePods,
+/// sleep) follow a clock on which a decision takes 5 ms. Workloads that need more (devices, other operations) are reported
+/// as not supported, with the operation.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

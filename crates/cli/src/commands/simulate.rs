@@ -58,7 +58,7 @@ enum Format {
     Wide,
     /// The whole report as JSON
     Json,
-    /// All pods as manifests, with spec.nodeName set for placed pods
+    /// All pods as manifests, with spec.nodeName set for placed pods, and the claims that are created for them
     Yaml,
 }
 
@@ -128,9 +128,10 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
 }
 
 fn write_yaml(out: &mut impl Write, simulation: &Simulation) -> Result<(), CliError> {
-    for pod in simulation.pods().iter().filter_map(|p| p.placed_object()) {
+    let pods = simulation.pods().iter().filter_map(|p| p.placed_object());
+    for object in simulation.created_claims().chain(pods) {
         writeln!(out, "---")?;
-        output::yaml(out, &pod)?;
+        output::yaml(out, &object)?;
     }
     Ok(())
 }

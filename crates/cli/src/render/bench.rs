@@ -28,7 +28,7 @@ pub(super) fn mebibytes(bytes: Option<u64>) -> String {
 
 /// Workloads: the figures, or the reason why a workload did not run.
 pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
-    let headings = ["CASE", "WORKLOAD", "NODES", "DECISIONS", "UNPLACED"];
+    let headings = ["CASE", "WORKLOAD", "NODES", "DECISIONS", "UNPLACED", "VICTIMS"];
     let mut table =
         Table::new(headings.into_iter().chain(FIGURES).chain(["PEAK MEMORY", "CHECKSUM", "STATUS"]));
     for report in reports {
@@ -43,7 +43,7 @@ pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
         let mut row = vec![Cell::from(&report.case), Cell::from(&report.workload)];
         match &report.result {
             Some(result) => {
-                let counts = [result.nodes, result.figures.decisions, result.unplaced];
+                let counts = [result.nodes, result.figures.decisions, result.unplaced, result.victims];
                 row.extend(counts.map(|n| Cell::from(grouped(n))));
                 row.extend(cells(&result.figures));
                 row.extend([
@@ -53,7 +53,7 @@ pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
                 ]);
             }
             None => {
-                row.extend(std::iter::repeat_n(Cell::from("-"), 9));
+                row.extend(std::iter::repeat_n(Cell::from("-"), 10));
                 row.push(status);
             }
         }

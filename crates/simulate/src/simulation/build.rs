@@ -12,7 +12,8 @@ use berth_api::rules::Selector;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
-use super::volumes::Volumes;
+use super::created_claims::CreatedClaim;
+use super::volumes::{Volumes, ephemeral_claims};
 use super::workloads::{self, Workloads};
 use super::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};
 
@@ -37,8 +38,17 @@ struct InputPod<'a> {
     /// As in [`SimulatedPod::workload`].
     workload: Option<String>,
     expanded_from: Option<&'a Workload>,
-    /// The claims that its controller creates with it.
-    claims: Vec<PersistentVolumeClaim>,
+    /// The claims that its controller creates with it, with their templates if the inventory keeps whole objects.
+    claims: Vec<(PersistentVolumeClaim, Option<Value>)>,
+}
+
+/// The template of a claim in a StatefulSet.
+fn claim_template<'a>(workload: &'a Value, pod: &str, claim: &str) -> Option<&'a Value> {
+    let is_of = |template: &&Value| {
+        let name = template.pointer("/metadata/name").and_then(Value::as_str);
+        name.is_some_and(|name| format!("{name}-{pod}") == claim)
+    };
+    workload.pointer("/spec/volumeClaimTemplates")?.as_array()?.iter().find(is_of)
 }
 
 impl Simulation {
@@ -57,14 +67,21 @@ impl Simulation {
         }
         let expansion = expand(&inventory)?;
         let expanded = expansion.pods.into_iter().map(|expanded| {
-            let Entry { source, order, object: workload, .. } = &inventory.workloads[expanded.workload];
+            let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
+            let pod_name = expanded.pod.metadata.name.clone();
+            let with_template = |claim: PersistentVolumeClaim| {
+                let template =
+                    raw.as_ref().and_then(|raw| claim_template(raw, &pod_name, &claim.metadata.name));
+                (claim, template.cloned())
+            };
+            let claims = expanded.claims.into_iter().map(with_template).collect();
             let entry =
                 Entry { object: expanded.pod, raw: expanded.raw, source: source.clone(), order: *order };
             InputPod {
                 entry,
                 workload: Some(workloads::name(workload)),
                 expanded_from: Some(workload),
-                claims: expanded.claims,
+                claims,
             }
         });
         let mut pods: Vec<_> = expanded.collect();
@@ -92,6 +109,7 @@ impl Simulation {
             workloads: workloads.top_level,
             node_labels: BTreeMap::new(),
             device_resources: DeviceResources::default(),
+            created_claims: Vec::new(),
         };
         for class in &inventory.device_classes {
             simulation.device_resources.set(&class.object);
@@ -195,10 +213,13 @@ impl Simulation {
                     continue;
                 }
             }
-            for claim in claims {
-                volumes.add_claim(&mut self.cluster, claim);
+            let ephemeral = ephemeral_claims(&pod, raw.as_ref());
+            for (claim, template) in claims.into_iter().chain(ephemeral) {
+                let created = template.map(|template| CreatedClaim::new(&claim.metadata, &template));
+                if volumes.add_claim(&mut self.cluster, claim) {
+                    self.created_claims.extend(created);
+                }
             }
-            volumes.add_ephemeral_claims(&mut self.cluster, &pod);
             self.add_pod(pod, raw, workload);
         }
         self.warnings.extend(volumes.take_warnings());

@@ -1,7 +1,7 @@
 //! Preemption in a simulation: victims leave at once, and those with a controller wait for a node again.
 
 use berth_api::object::{NamespacedName, Pod};
-use berth_engine::{DisruptionBudget, Outcome, Preemption, PreparedPod, Victims};
+use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, PreparedPod, Victims};
 
 use super::Simulation;
 
@@ -11,15 +11,16 @@ impl Simulation {
         self.preempts = false;
     }
 
-    /// What preemption does for an unschedulable pod; none if the simulation has no preemption.
-    pub(super) fn preemption(&self, pod: &PreparedPod) -> Option<Preemption> {
-        self.preempts.then(|| self.cluster.preempt(pod, &self.budgets))
-    }
-
-    /// Evicts the victims of an unschedulable pod, and places it on their node. Returns the outcome, and the positions of
-    /// victims that a controller creates again; none if preemption does not help.
-    pub(super) fn preempt(&mut self, position: usize, pod: &PreparedPod) -> Option<(Outcome, Vec<usize>)> {
-        let Some(Preemption::Victims(victims)) = self.preemption(pod) else { return None };
+    /// Evicts the victims of a pod that is unschedulable, and places it on their node. Returns the outcome, and the
+    /// positions of victims that a controller creates again.
+    pub(super) fn preempt(
+        &mut self,
+        position: usize,
+        pod: &PreparedPod,
+        mut outcome: Outcome,
+    ) -> (Outcome, Vec<usize>) {
+        let victims = self.preempts.then(|| preempt(&mut self.cluster, &self.budgets, pod, &mut outcome));
+        let Some(victims) = victims.flatten() else { return (outcome, Vec::new()) };
         let Victims { node, victims, nominations: _, n_pdb_violations: _ } = victims;
         let by = self.pods[position].pod.metadata.namespaced_name();
         let replaced = victims.iter().filter_map(|victim| self.evict(victim, &by, &node)).collect();
@@ -29,9 +30,9 @@ impl Simulation {
         let has_volumes = !self.pods[position].pod.spec.volumes.is_empty();
         if !has_volumes && self.cluster.fits_on(pod, &node) {
             self.cluster.assume(pod, &node);
-            return Some((Outcome::Placed { node, score: None, volumes: None }, replaced));
+            return (Outcome::Placed { node, score: None, volumes: None }, replaced);
         }
-        Some((self.cluster.place(pod), replaced))
+        (self.cluster.place(pod), replaced)
     }
 
     /// Removes a victim. Returns its position if a controller creates it again.
@@ -49,6 +50,25 @@ impl Simulation {
         let message = format!("preempted by {by} on {node}");
         evicted.outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
         (evicted.workload.is_some() || evicted.pod.metadata.controller().is_some()).then_some(position)
+    }
+}
+
+/// The victims whose eviction makes an unschedulable pod fit. If there are none, the message of the outcome says why, as
+/// in the condition of a pod.
+pub(super) fn preempt(
+    cluster: &mut Cluster,
+    budgets: &[DisruptionBudget],
+    pod: &PreparedPod,
+    outcome: &mut Outcome,
+) -> Option<Victims> {
+    let Outcome::Unschedulable { message, .. } = outcome else { return None };
+    let preemption = cluster.preempt(pod, budgets);
+    if let Some(why) = preemption.message() {
+        *message = format!("{message} {why}");
+    }
+    match preemption {
+        Preemption::Victims(victims) => Some(victims),
+        _ => None,
     }
 }
 

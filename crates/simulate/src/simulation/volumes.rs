@@ -1,16 +1,18 @@
 //! The volumes of a simulation: the objects of the input, and the claims that controllers create for pods.
 //!
-//! No controller runs in a simulation. Claims that a controller would bind at once are treated as if they waited for
-//! their first pod, and a storage class that is not in the input as one that provides volumes on every node. A warning
-//! says so.
+//! No controller runs in a simulation. A volume without a status is available, and a claim that names a volume without
+//! another claim is bound to it. Claims that a controller would bind at once are treated as if they waited for their
+//! first pod, and a storage class that is not in the input as one that provides volumes on every node. A warning says so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::volume::{
-    NO_PROVISIONER, PersistentVolumeClaim, STORAGE_CLASS_ANNOTATION, StorageClass, Volume,
+    BIND_COMPLETED_ANNOTATION, ClaimReference, NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim,
+    STORAGE_CLASS_ANNOTATION, StorageClass, Volume,
 };
 use berth_api::object::{ObjectMeta, OwnerReference, Pod, VolumeObject};
 use berth_engine::Cluster;
+use serde_json::Value;
 
 /// The annotation of the class for claims that name none.
 const DEFAULT_CLASS_ANNOTATION: &str = "storageclass.kubernetes.io/is-default-class";
@@ -29,6 +31,8 @@ pub(super) struct Volumes {
     default_class: Option<String>,
     /// Namespace and name.
     claims: BTreeSet<(String, String)>,
+    /// By name, the volumes without `claimRef`.
+    unclaimed: BTreeMap<String, Box<PersistentVolume>>,
     warnings: Vec<String>,
 }
 
@@ -52,6 +56,15 @@ impl Volumes {
                     }
                     self.add_class(cluster, class.clone());
                 }
+                VolumeObject::PersistentVolume(volume) if volume.spec.claim_ref.is_none() => {
+                    let mut volume = volume.clone();
+                    // A manifest has no status.
+                    if volume.status.phase.is_empty() {
+                        volume.status.phase = "Available".to_owned();
+                    }
+                    self.unclaimed.insert(volume.metadata.name.clone(), volume.clone());
+                    cluster.set_volume_object(VolumeObject::PersistentVolume(volume));
+                }
                 other => cluster.set_volume_object(other.clone()),
             }
         }
@@ -71,11 +84,11 @@ impl Volumes {
         cluster.set_volume_object(VolumeObject::StorageClass(class));
     }
 
-    /// Adds the claim of a pod, unless it exists.
-    pub(super) fn add_claim(&mut self, cluster: &mut Cluster, mut claim: PersistentVolumeClaim) {
+    /// Adds the claim of a pod, unless it exists. Returns whether it did not.
+    pub(super) fn add_claim(&mut self, cluster: &mut Cluster, mut claim: PersistentVolumeClaim) -> bool {
         let ObjectMeta { namespace, name, creation_timestamp, .. } = &claim.metadata;
         if !self.claims.insert((namespace.clone(), name.clone())) {
-            return;
+            return false;
         }
         let is_unbound = claim.spec.volume_name.is_empty();
         let names_none = claim.spec.storage_class_name.is_none()
@@ -110,39 +123,62 @@ impl Volumes {
             self.classes.insert(class.to_owned());
             cluster.set_volume_object(VolumeObject::StorageClass(assumed));
         }
-        cluster.set_volume_object(VolumeObject::PersistentVolumeClaim(Box::new(claim)));
-    }
-
-    /// Adds the claims of a pod's generic ephemeral volumes, unless they exist.
-    pub(super) fn add_ephemeral_claims(&mut self, cluster: &mut Cluster, pod: &Pod) {
-        for Volume { name, ephemeral, .. } in &pod.spec.volumes {
-            let Some(template) = ephemeral.as_ref().and_then(|e| e.volume_claim_template.as_ref()) else {
-                continue;
-            };
-            let owner = OwnerReference {
-                api_version: "v1".to_owned(),
-                kind: "Pod".to_owned(),
-                name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
-                controller: Some(true),
-                ..OwnerReference::default()
-            };
-            let metadata = ObjectMeta {
-                name: format!("{}-{name}", pod.metadata.name),
-                namespace: pod.metadata.namespace.clone(),
-                owner_references: vec![owner],
-                ..ObjectMeta::default()
-            };
-            let spec = template.spec.clone();
-            self.add_claim(
-                cluster,
-                PersistentVolumeClaim { metadata, spec, ..PersistentVolumeClaim::default() },
-            );
+        let suffices = |volume: &PersistentVolume| {
+            volume.storage_class() == claim.storage_class() && volume.capacity() >= claim.requested()
+        };
+        if self.unclaimed.get(&claim.spec.volume_name).is_some_and(|volume| suffices(volume))
+            && let Some(volume) = self.unclaimed.remove(&claim.spec.volume_name)
+        {
+            bind(cluster, volume, &mut claim);
         }
+        cluster.set_volume_object(VolumeObject::PersistentVolumeClaim(Box::new(claim)));
+        true
     }
 
     /// The warnings about assumptions.
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
+
+/// Binds a claim to the volume that it names, as a controller does.
+fn bind(cluster: &mut Cluster, mut volume: Box<PersistentVolume>, claim: &mut PersistentVolumeClaim) {
+    let ObjectMeta { namespace, name, uid, annotations, .. } = &mut claim.metadata;
+    annotations.insert(BIND_COMPLETED_ANNOTATION.to_owned(), "yes".to_owned());
+    claim.status.phase = "Bound".to_owned();
+    volume.spec.claim_ref =
+        Some(ClaimReference { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() });
+    volume.status.phase = "Bound".to_owned();
+    cluster.set_volume_object(VolumeObject::PersistentVolume(volume));
+}
+
+/// The claims of a pod's generic ephemeral volumes, with their templates if the whole pod is given.
+pub(super) fn ephemeral_claims<'a>(
+    pod: &'a Pod,
+    raw: Option<&'a Value>,
+) -> impl Iterator<Item = (PersistentVolumeClaim, Option<Value>)> {
+    pod.spec.volumes.iter().filter_map(move |Volume { name, ephemeral, .. }| {
+        let template = ephemeral.as_ref()?.volume_claim_template.as_ref()?;
+        let owner = OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        let metadata = ObjectMeta {
+            name: format!("{}-{name}", pod.metadata.name),
+            namespace: pod.metadata.namespace.clone(),
+            owner_references: vec![owner],
+            ..ObjectMeta::default()
+        };
+        let spec = template.spec.clone();
+        let claim = PersistentVolumeClaim { metadata, spec, ..PersistentVolumeClaim::default() };
+        let volumes = raw.and_then(|raw| raw.pointer("/spec/volumes")?.as_array());
+        let named = |volume: &&Value| volume["name"] == name.as_str();
+        let raw =
+            volumes.and_then(|volumes| volumes.iter().find(named)?.pointer("/ephemeral/volumeClaimTemplate"));
+        Some((claim, raw.cloned()))
+    })
 }

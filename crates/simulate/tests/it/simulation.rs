@@ -155,3 +155,41 @@ fn a_victim_with_a_controller_is_placed_again() {
     simulation.disable_preemption();
     assert!(simulation.explain("default", "low", None).expect("it is in the input").preemption.is_none());
 }
+
+#[test]
+fn a_claim_that_names_a_volume_is_bound_to_it() {
+    let volume = |name: &str, zone: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, \
+             spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], storageClassName: s, nodeAffinity: \
+             {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: topology.kubernetes.io/zone, operator: In, \
+             values: [{zone}]}}]}}]}}}}}}}}\n"
+        )
+    };
+    let claim = |name: &str, volume: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{accessModes: \
+             [ReadWriteOnce], storageClassName: s, volumeName: {volume:?}, resources: {{requests: {{storage: 1Gi}}}}}}}}\n"
+        )
+    };
+    let pod = |name: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}], \
+             volumes: [{{name: v, persistentVolumeClaim: {{claimName: {name}}}}}]}}}}\n"
+        )
+    };
+    let text = [
+        "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: s}, provisioner: \
+         kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n",
+        &volume("a", "zone-1"),
+        &volume("b", "zone-2"),
+        &claim("free", ""),
+        &claim("named", "a"),
+        &pod("free"),
+        &pod("named"),
+    ];
+    let simulation = simulation(&text.concat()).expect("the objects are valid");
+    let node = |name: &str| simulation.pod("default", name).expect("it is in the input").node();
+    let zone = |name: &str| simulation.node_label(node(name)?, "topology.kubernetes.io/zone");
+    assert_eq!((zone("named"), zone("free")), (Some("zone-1"), Some("zone-2")));
+}
