@@ -50,6 +50,14 @@ pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, Deco
     Ok(reader.unknown)
 }
 
+/// Drops what the type of a custom resource does not know, and returns it as paths. Values of other types than the
+/// schema's are left for validation.
+pub fn prune(ty: &'static Type, object: &mut Value) -> Vec<String> {
+    let mut reader = Reader { unknown: Vec::new(), prune: true };
+    reader.prune_value(ty, object, &Path::Root);
+    reader.unknown
+}
+
 /// The paths of the fields that the kind's type does not have. An object of an unknown kind has none.
 pub fn unknown_fields(group: &str, version: &str, kind: &str, object: &Value) -> Vec<String> {
     let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: false };
@@ -141,6 +149,7 @@ impl Reader {
             match of.field(name) {
                 Some(_) if value.is_null() => drop = true,
                 Some(field) => self.value(field.ty(), value, &Path::Field(path, name), Some(of))?,
+                None if of.open => {}
                 None => {
                     drop = true;
                     self.report(&Path::Field(path, name));
@@ -148,9 +157,34 @@ impl Reader {
             }
         }
         if drop && self.prune {
-            fields.retain(|name, value| of.field(name).is_some() && !value.is_null());
+            fields.retain(|name, value| of.open || (of.field(name).is_some() && !value.is_null()));
         }
         Ok(())
+    }
+
+    fn prune_value(&mut self, ty: &'static Type, value: &mut Value, path: &Path<'_>) {
+        match (ty, value) {
+            (Type::Struct(_), Value::Object(fields)) => fields.retain(|name, value| {
+                let path = Path::Field(path, name);
+                let Some(ty) = ty.child(name) else {
+                    self.report(&path);
+                    return false;
+                };
+                self.prune_value(ty, value, &path);
+                true
+            }),
+            (Type::Map { values, .. }, Value::Object(entries)) => {
+                for (key, value) in entries {
+                    self.prune_value(values.get(), value, &Path::Field(path, key));
+                }
+            }
+            (Type::List { items, .. }, Value::Array(list)) => {
+                for (index, item) in list.iter_mut().enumerate() {
+                    self.prune_value(items.get(), item, &Path::Index(path, index));
+                }
+            }
+            _ => {}
+        }
     }
 
     fn report(&mut self, path: &Path<'_>) {
@@ -169,6 +203,7 @@ impl Reader {
                     let path = Path::Field(path, name);
                     match of.field(name) {
                         Some(field) => self.look(field.ty(), value, &path),
+                        None if of.open => {}
                         None => self.report(&path),
                     }
                 }

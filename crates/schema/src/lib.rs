@@ -14,7 +14,8 @@ pub mod patch;
 pub mod protobuf;
 pub mod resource;
 mod semantics;
+mod structural;
 mod types;
 
-pub use decode::{DecodeError, decode, unknown_fields};
+pub use decode::{DecodeError, decode, prune, unknown_fields};
 pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId, type_of};

@@ -65,10 +65,12 @@ pub struct Struct {
     fields: FxHashMap<String, Field>,
     /// Whether apply replaces it as a whole.
     pub atomic: bool,
+    /// Whether it may have other fields, of any type.
+    pub open: bool,
 }
 
 /// A field of a [`Struct`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Field {
     ty: TypeId,
     /// How a strategic merge patch merges it.
@@ -110,18 +112,37 @@ pub struct MapKey {
     pub default: Option<Value>,
 }
 
-/// The index of a type among all types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TypeId(u32);
+/// A type that other types refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeId(Place);
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// The index of a built-in type.
+    BuiltIn(u32),
+    /// A type of a custom resource.
+    Leaked(&'static Type),
+}
 
 impl TypeId {
     /// The type itself.
     pub fn get(self) -> &'static Type {
-        &types().all[self.0 as usize]
+        match self.0 {
+            Place::BuiltIn(index) => &types().all[index as usize],
+            Place::Leaked(ty) => ty,
+        }
+    }
+
+    pub(crate) fn leaked(ty: Type) -> TypeId {
+        TypeId(Place::Leaked(Box::leak(Box::new(ty))))
     }
 }
 
 impl Field {
+    pub(crate) fn new(ty: TypeId, patch: Patch, required: bool) -> Field {
+        Field { ty, patch, required }
+    }
+
     /// The type of its value.
     pub fn ty(&self) -> &'static Type {
         self.ty.get()
@@ -129,6 +150,11 @@ impl Field {
 }
 
 impl Struct {
+    /// An object of a custom resource; it has no name.
+    pub(crate) fn new(fields: Vec<(String, Field)>, atomic: bool, open: bool) -> Struct {
+        Struct { name: String::new(), fields: fields.into_iter().collect(), atomic, open }
+    }
+
     /// A field by name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.get(name)
@@ -149,7 +175,10 @@ impl Type {
     /// The type of a field of an object; a map's values all have one type. `None` if there is no such field.
     pub fn child(&'static self, name: &str) -> Option<&'static Type> {
         match self {
-            Type::Struct(of) => of.field(name).map(Field::ty),
+            Type::Struct(of) => match of.field(name) {
+                None if of.open => Some(&Type::Any),
+                field => field.map(Field::ty),
+            },
             Type::Map { values, .. } => Some(values.get()),
             Type::Any => Some(self),
             Type::Scalar(_) | Type::List { .. } => None,
@@ -204,7 +233,7 @@ struct Builder<'d> {
 impl Builder<'_> {
     fn add(&mut self, ty: Type) -> TypeId {
         self.all.push(ty);
-        TypeId((self.all.len() - 1) as u32)
+        TypeId(Place::BuiltIn((self.all.len() - 1) as u32))
     }
 
     /// The type of a definition. Its place is taken before its fields are looked at: types refer to
@@ -231,7 +260,9 @@ impl Builder<'_> {
                 None => Type::Any,
             },
         };
-        self.all[id.0 as usize] = ty;
+        if let Place::BuiltIn(index) = id.0 {
+            self.all[index as usize] = ty;
+        }
         id
     }
 
@@ -277,14 +308,19 @@ impl Builder<'_> {
                         (name.clone(), Field { ty: self.of(schema), patch: patch_of(schema), required })
                     };
                     let fields = properties.iter().map(field).collect();
-                    Type::Struct(Struct { name: name.to_owned(), fields, atomic })
+                    Type::Struct(Struct { name: name.to_owned(), fields, atomic, open: false })
                 } else if schema["additionalProperties"].is_object() {
                     Type::Map { values: self.of(&schema["additionalProperties"]), atomic }
                 } else if name.is_empty() {
                     Type::Any
                 } else {
                     // An object without fields, such as the options of a group that has none yet.
-                    Type::Struct(Struct { name: name.to_owned(), fields: FxHashMap::default(), atomic })
+                    Type::Struct(Struct {
+                        name: name.to_owned(),
+                        fields: FxHashMap::default(),
+                        atomic,
+                        open: false,
+                    })
                 }
             }
             _ => Type::Any,

@@ -1,11 +1,17 @@
 //! The resources that the API server serves: their names come from [`berth_api::resource`], and this table adds verbs,
 //! subresources, storage and selectable fields. Routing, discovery, storage and authorization derive from it.
 
+mod custom;
 mod table;
 
 use std::ops::Deref;
 
+use crate::types::{Type, type_of};
+pub use custom::{Custom, Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined};
 pub use table::*;
+
+const ALL_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The storage of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +51,7 @@ pub struct Subresource {
 }
 
 /// A resource of the API. Each is a separate `static`, so that its address identifies it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Resource {
     /// Group, version, kind and name in paths.
     pub names: berth_api::resource::Resource,
@@ -63,7 +69,17 @@ pub struct Resource {
     pub create_on_update: bool,
     /// The fields that field selectors may name.
     pub selectable_fields: &'static [SelectableField],
+    /// For a resource that a CustomResourceDefinition defines, what it says.
+    pub custom: Option<&'static Custom>,
 }
+
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        self.names == other.names
+    }
+}
+
+impl Eq for Resource {}
 
 impl Deref for Resource {
     type Target = berth_api::resource::Resource;
@@ -76,7 +92,20 @@ impl Deref for Resource {
 impl Resource {
     /// The kind of a list of these.
     pub fn list_kind(&self) -> String {
-        format!("{}List", self.kind)
+        self.custom.map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind.to_owned())
+    }
+
+    /// The name of one object.
+    pub fn singular(&self) -> String {
+        self.custom.map_or_else(|| self.names.singular(), |custom| custom.singular.to_owned())
+    }
+
+    /// The type of its objects; `None` if it is not known.
+    pub fn ty(&self) -> Option<&'static Type> {
+        match self.custom {
+            Some(custom) => Some(custom.ty),
+            None => type_of(self.group, self.version, self.kind),
+        }
     }
 
     /// A subresource by the last segment of its path.
@@ -103,8 +132,11 @@ impl Resource {
         }
     }
 
-    /// The index in [`RESOURCES`].
+    /// The index in [`RESOURCES`]; custom resources follow.
     pub fn index(&self) -> usize {
+        if let Some(custom) = self.custom {
+            return RESOURCES.len() + custom.slot;
+        }
         RESOURCES.iter().position(|resource| std::ptr::eq(*resource, self)).unwrap_or_default()
     }
 }

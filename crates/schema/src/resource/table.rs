@@ -2,10 +2,8 @@
 
 use berth_api::resource as names;
 
-use super::{Resource, SelectableField, Storage, Subresource};
+use super::{ALL_VERBS, Resource, SelectableField, Storage, Subresource};
 
-const ALL_VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Namespaces cannot be deleted as a collection.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const READ: &[&str] = &["get", "list"];
@@ -50,6 +48,7 @@ const fn stored(names: names::Resource) -> Resource {
         storage: Storage::Own,
         create_on_update: false,
         selectable_fields: &[],
+        custom: None,
     }
 }
 

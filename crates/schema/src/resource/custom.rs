@@ -1,0 +1,257 @@
+//! Resources that CustomResourceDefinitions define.
+//!
+//! What refers to a resource does so for as long as the process runs. A definition is therefore read once for each
+//! different `spec`, and what was read is never freed. The collection of a custom resource depends on group and plural
+//! alone, so that objects keep their place when the definition changes.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::{Resource, SelectableField, Storage, Subresource};
+use crate::structural;
+use crate::types::Type;
+use berth_api::resource as names;
+
+/// How many custom resources can be defined while the process runs.
+pub const MAX_CUSTOM: usize = 4096;
+
+/// What a definition says about one version.
+#[derive(Debug)]
+pub struct Custom {
+    /// The place of its collection among those of custom resources.
+    pub slot: usize,
+    /// The name of one object.
+    pub singular: &'static str,
+    /// The kind of a list.
+    pub list_kind: &'static str,
+    /// The structural schema.
+    pub schema: Value,
+    /// The type that follows from the schema.
+    pub ty: &'static Type,
+    /// `additionalPrinterColumns`.
+    pub columns: Vec<Value>,
+    /// `subresources.scale`.
+    pub scale: Option<Value>,
+    /// The warning for requests to a deprecated version.
+    pub deprecation: Option<String>,
+}
+
+/// The resources of one definition.
+#[derive(Clone, Debug)]
+pub struct Defined {
+    /// The version in which objects are stored.
+    pub storage: &'static Resource,
+    /// The versions that are served, the preferred one first.
+    pub served: Vec<&'static Resource>,
+}
+
+/// One for each custom resource, by slot, for what knows an object's group and plural only.
+static COLLECTIONS: Mutex<Vec<&'static Resource>> = Mutex::new(Vec::new());
+static DEFINED: LazyLock<Mutex<HashMap<String, Defined>>> = LazyLock::new(Mutex::default);
+
+fn leak(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+/// The collection of a custom resource by its name (`plural.group`); `None` if there are too many, or the name has no
+/// group.
+pub fn custom_collection(name: &str) -> Option<&'static Resource> {
+    let (plural, group) = name.split_once('.')?;
+    let mut all = COLLECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter().find(|known| known.plural == plural && known.group == group) {
+        return Some(known);
+    }
+    if all.len() == MAX_CUSTOM {
+        return None;
+    }
+    let names =
+        names::Resource { group: leak(group), version: "", kind: "", plural: leak(plural), namespaced: true };
+    let custom = Custom {
+        slot: all.len(),
+        singular: "",
+        list_kind: "",
+        schema: Value::Null,
+        ty: &Type::Any,
+        columns: Vec::new(),
+        scale: None,
+        deprecation: None,
+    };
+    let made: &'static Resource = Box::leak(Box::new(resource(names, custom, &[], &[], Storage::Own)));
+    all.push(made);
+    Some(made)
+}
+
+/// The collection in a slot, if it is in use.
+pub fn custom_collection_at(slot: usize) -> Option<&'static Resource> {
+    COLLECTIONS.lock().unwrap_or_else(PoisonError::into_inner).get(slot).copied()
+}
+
+fn resource(
+    names: names::Resource,
+    custom: Custom,
+    short_names: &'static [&'static str],
+    categories: &'static [&'static str],
+    storage: Storage,
+) -> Resource {
+    Resource {
+        names,
+        short_names,
+        categories,
+        verbs: super::ALL_VERBS,
+        subresources: &[],
+        storage,
+        create_on_update: false,
+        selectable_fields: &[],
+        custom: Some(Box::leak(Box::new(custom))),
+    }
+}
+
+/// The resources of a CustomResourceDefinition. `None` if it is malformed, or if there are too many.
+pub fn defined(definition: &Value) -> Option<Defined> {
+    let spec = &definition["spec"];
+    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let slot = custom_collection(&format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")))?
+        .index_in_slots()?;
+    let key = spec.to_string();
+    let mut known = DEFINED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.get(&key) {
+        return Some(found.clone());
+    }
+    let mut versions: Vec<&Value> = spec["versions"].as_array()?.iter().collect();
+    versions.sort_by_key(|version| std::cmp::Reverse(priority(version["name"].as_str().unwrap_or_default())));
+    let stored = versions.iter().find(|version| version["storage"] == true)?;
+    let storage: &'static Resource = Box::leak(Box::new(of_version(spec, stored, slot, Storage::Own)));
+    let served = versions.iter().filter(|version| version["served"] == true).map(|version| {
+        if version["name"] == stored["name"] {
+            return storage;
+        }
+        &*Box::leak(Box::new(of_version(spec, version, slot, Storage::Shared(storage))))
+    });
+    let found = Defined { storage, served: served.collect() };
+    known.insert(key, found.clone());
+    Some(found)
+}
+
+fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> Resource {
+    let names = &spec["names"];
+    let text = |value: &Value| leak(value.as_str().unwrap_or_default());
+    let list = |value: &Value| -> &'static [&'static str] {
+        value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().leak()
+    };
+    let (group, kind) = (text(&spec["group"]), text(&names["kind"]));
+    let schema = version["schema"]["openAPIV3Schema"].clone();
+    let name = text(&version["name"]);
+    let custom = Custom {
+        slot,
+        singular: match names["singular"].as_str() {
+            Some(singular) if !singular.is_empty() => leak(singular),
+            _ => leak(&kind.to_ascii_lowercase()),
+        },
+        list_kind: match names["listKind"].as_str() {
+            Some(kind) if !kind.is_empty() => leak(kind),
+            _ => leak(&format!("{kind}List")),
+        },
+        ty: Box::leak(Box::new(structural::type_of_root(&schema))),
+        schema,
+        columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
+        scale: version["subresources"].get("scale").filter(|scale| scale.is_object()).cloned(),
+        deprecation: (version["deprecated"] == true).then(|| {
+            let own = version["deprecationWarning"].as_str().filter(|text| !text.is_empty());
+            own.map_or_else(|| format!("{group}/{name} {kind} is deprecated"), str::to_owned)
+        }),
+    };
+    let change: &[&str] = &["get", "patch", "update"];
+    let mut subresources = Vec::new();
+    if custom.scale.is_some() {
+        subresources.push(Subresource {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind: "Scale",
+            verbs: change,
+        });
+    }
+    if version["subresources"]["status"].is_object() {
+        subresources.push(Subresource { name: "status", group, version: name, kind, verbs: change });
+    }
+    let selectable = version["selectableFields"].as_array().into_iter().flatten();
+    let selectable = selectable.filter_map(|field| field["jsonPath"].as_str()).map(|path| SelectableField {
+        name: leak(path.trim_start_matches('.')),
+        pointers: vec![leak(&path.replace('.', "/"))].leak(),
+        default: "",
+    });
+    let resource_names = names::Resource {
+        group,
+        version: name,
+        kind,
+        plural: text(&names["plural"]),
+        namespaced: spec["scope"] == "Namespaced",
+    };
+    Resource {
+        subresources: subresources.leak(),
+        selectable_fields: selectable.collect::<Vec<_>>().leak(),
+        ..resource(resource_names, custom, list(&names["shortNames"]), list(&names["categories"]), storage)
+    }
+}
+
+/// The order of versions: `v2`, `v1`, `v1beta1`, `v1alpha1`; all others come after these.
+fn priority(version: &str) -> (u8, u32, u32) {
+    let read = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = rest[..end].parse().ok()?;
+        Some(match &rest[end..] {
+            "" => (3, major, 0),
+            rest => match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+                (Some(minor), _) => (2, major, minor.parse().ok()?),
+                (_, Some(minor)) => (1, major, minor.parse().ok()?),
+                _ => return None,
+            },
+        })
+    };
+    read().unwrap_or_default()
+}
+
+impl Resource {
+    fn index_in_slots(&self) -> Option<usize> {
+        self.custom.map(|custom| custom.slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_definition_is_read_once_and_keeps_its_collection() {
+        let definition = |kind: &str| {
+            json!({"spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "gadgets", "kind": kind},
+            "versions": [
+                {"name": "v1beta1", "served": true, "storage": false},
+                {"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}},
+                {"name": "v2alpha1", "served": false, "storage": false},
+            ]}})
+        };
+        let first = defined(&definition("Gadget")).expect("well-formed");
+        let again = defined(&definition("Gadget")).expect("well-formed");
+        assert!(std::ptr::eq(first.storage, again.storage));
+        let versions: Vec<&str> = first.served.iter().map(|r| r.version).collect();
+        assert_eq!(versions, ["v1", "v1beta1"]);
+        assert_eq!(first.served[1].stored(), Some(first.storage));
+        assert!(first.storage.has_status() && !first.storage.namespaced);
+        assert_eq!(
+            (first.storage.singular(), first.storage.list_kind()),
+            ("gadget".into(), "GadgetList".into())
+        );
+        let changed = defined(&definition("Widget")).expect("well-formed");
+        assert_eq!(changed.storage.index(), first.storage.index());
+        assert_eq!(
+            custom_collection("gadgets.example.com").map(Resource::index),
+            Some(first.storage.index())
+        );
+        assert!(defined(&json!({})).is_none());
+    }
+}
