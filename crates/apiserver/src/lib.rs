@@ -6,7 +6,8 @@
 
 pub mod admission;
 mod bootstrap;
-pub mod discovery;
+pub mod custom;
+mod discovery;
 mod handlers;
 mod import;
 mod options;

@@ -53,7 +53,7 @@ pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, Deco
 /// Drops what the type of a custom resource does not know, and returns it as paths. Values of other types than the
 /// schema's are left for validation.
 pub fn prune(ty: &'static Type, object: &mut Value) -> Vec<String> {
-    let mut reader = Reader { unknown: Vec::new(), prune: true };
+    let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: true };
     reader.prune_value(ty, object, &Path::Root);
     reader.unknown
 }

@@ -138,10 +138,15 @@ pub(super) fn generate(chosen: impl Fn(&Kind) -> bool, common: bool) -> Map<Stri
         generator.subschema_for::<meta::Status>();
         generator.subschema_for::<meta::DeleteOptions>();
         generator.subschema_for::<meta::ListMeta>();
+        generator.subschema_for::<meta::ObjectMeta>();
     }
     let mut definitions = generator.take_definitions(false);
     for (name, definition) in &mut definitions {
         add_proposed_fields(name, definition);
+        // The bindings have an object where any JSON is allowed.
+        if name.ends_with("apiextensions.v1.JSON") {
+            definition.as_object_mut().map(|definition| definition.shift_remove("type"));
+        }
         semantics::annotate(name, definition);
     }
     definitions

@@ -1,33 +1,68 @@
-//! The OpenAPI v3 documents that clients read: one for each group and version, and an index of them.
+//! The OpenAPI documents that clients read: of v3, one for each group and version, and an index of them; of v2, one.
 //!
 //! A document is built on first use and cached as bytes.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
-use crate::resource::{RESOURCES, Storage};
+use crate::resource::{RESOURCES, Resource, Storage};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+
+mod v2;
 
 use super::definitions::{self, KINDS, REFERENCE};
 use super::operations;
 
-/// The answer to `GET` of `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`; `None` for
-/// any other path. `extensions`: with the proposals' fields.
-pub fn document(path: &str, extensions: bool) -> Option<Bytes> {
+/// The answer to `GET` of `/openapi/v2`, `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`;
+/// `None` for any other path. `extensions`: with the proposals' fields. `custom`: the custom resources.
+pub fn document(path: &str, extensions: bool, custom: &[&'static Resource]) -> Option<Bytes> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let body = match segments.as_slice() {
-        ["openapi", "v3"] => {
-            static INDEXES: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
-            INDEXES[usize::from(extensions)].get_or_init(|| index(extensions)).clone()
-        }
-        ["openapi", "v3", "api", version] => of_version("", version, extensions)?,
+    match segments.as_slice() {
+        ["openapi", "v2"] => Some(cached("v2", extensions, custom, || v2::make(extensions, custom))),
+        ["openapi", "v3"] => Some(cached("v3", extensions, custom, || index(extensions, custom))),
+        ["openapi", "v3", "api", version] => of_version("", version, extensions),
         ["openapi", "v3", "apis", group, version] if !group.is_empty() => {
-            of_version(group, version, extensions)?
+            of_version(group, version, extensions)
+                .or_else(|| custom_version(group, version, extensions, custom))
         }
-        _ => return None,
-    };
-    Some(body)
+        _ => None,
+    }
+}
+
+/// A document of these custom resources, made once. Each has an address of its own.
+fn cached(name: &str, extensions: bool, custom: &[&'static Resource], make: impl FnOnce() -> Value) -> Bytes {
+    type Key = (String, bool, Vec<usize>);
+    static DOCUMENTS: LazyLock<Mutex<HashMap<Key, Bytes>>> = LazyLock::new(Mutex::default);
+    let addresses = custom.iter().map(|resource| std::ptr::from_ref(*resource).addr()).collect();
+    let key = (name.to_owned(), extensions, addresses);
+    let known = DOCUMENTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    known.unwrap_or_else(|| {
+        let made: Bytes = make().to_string().into();
+        let mut documents = DOCUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if documents.len() >= MAX_DOCUMENTS {
+            documents.clear();
+        }
+        documents.insert(key, made.clone());
+        made
+    })
+}
+
+/// How many documents are kept, of all that changes of custom resources make.
+const MAX_DOCUMENTS: usize = 256;
+
+fn custom_version(
+    group: &str,
+    version: &str,
+    extensions: bool,
+    custom: &[&'static Resource],
+) -> Option<Bytes> {
+    let is_in = |resource: &&&'static Resource| resource.group == group && resource.version == version;
+    let chosen: Vec<&'static Resource> = custom.iter().filter(is_in).copied().collect();
+    let name = format!("v3/{group}/{version}");
+    (!chosen.is_empty())
+        .then(|| cached(&name, extensions, &chosen, || make(group, version, extensions, &chosen)))
 }
 
 struct Version {
@@ -62,7 +97,13 @@ impl Version {
 
     fn bytes(&self, extensions: bool) -> Bytes {
         let document = &self.documents[usize::from(extensions)];
-        document.get_or_init(|| make(self.group, self.version, extensions).to_string().into()).clone()
+        let make = || make(self.group, self.version, extensions, &self.resources()).to_string().into();
+        document.get_or_init(make).clone()
+    }
+
+    fn resources(&self) -> Vec<&'static Resource> {
+        let is_in = |resource: &&Resource| resource.group == self.group && resource.version == self.version;
+        RESOURCES.iter().copied().filter(is_in).collect()
     }
 }
 
@@ -73,20 +114,27 @@ fn of_version(group: &str, version: &str, extensions: bool) -> Option<Bytes> {
 
 /// The paths of the documents, each with a hash of its content: clients keep a document for as long as that
 /// is the same.
-fn index(extensions: bool) -> Bytes {
+fn index(extensions: bool, custom: &[&'static Resource]) -> Value {
     let mut paths = Map::new();
-    for version in versions() {
+    let mut add = |path: String, document: Bytes| {
         let mut hasher = DefaultHasher::new();
-        version.bytes(extensions).hash(&mut hasher);
-        let path = version.path();
+        document.hash(&mut hasher);
         let url = format!("/openapi/v3/{path}?hash={:016X}", hasher.finish());
         paths.insert(path, json!({ "serverRelativeURL": url }));
+    };
+    for version in versions() {
+        add(version.path(), version.bytes(extensions));
     }
-    json!({ "paths": paths }).to_string().into()
+    for resource in custom {
+        if let Some(document) = custom_version(resource.group, resource.version, extensions, custom) {
+            add(format!("apis/{}/{}", resource.group, resource.version), document);
+        }
+    }
+    json!({ "paths": paths })
 }
 
-fn make(group: &'static str, version: &'static str, extensions: bool) -> Value {
-    let in_version = || RESOURCES.iter().filter(|r| r.group == group && r.version == version);
+fn make(group: &str, version: &str, extensions: bool, resources: &[&'static Resource]) -> Value {
+    let in_version = || resources.iter().copied();
     // Subresources may be of kinds of other groups, such as `Scale`.
     let is_used = |kind: &definitions::Kind| {
         (kind.group == group && kind.version == version)
@@ -104,6 +152,11 @@ fn make(group: &'static str, version: &'static str, extensions: bool) -> Value {
     for kind in KINDS.iter().filter(|kind| is_used(kind)) {
         if let Some(schema) = schemas.get_mut(&*(kind.definition)()) {
             schema["x-kubernetes-group-version-kind"] = json!([gvk(kind.group, kind.version, kind.kind)]);
+        }
+    }
+    for resource in in_version() {
+        if let (Some(custom), Some(name)) = (resource.custom, definition_of(group, version, resource.kind)) {
+            schemas.insert(name, custom_definition(resource, &custom.schema));
         }
     }
     for resource in in_version().filter(|resource| resource.storage != Storage::None) {
@@ -137,8 +190,34 @@ pub(super) const PATCH_DEFINITION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.
 
 /// The name of a kind's definition.
 pub(super) fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
-    let found = KINDS.iter().find(|k| k.group == group && k.version == version && k.kind == kind)?;
-    Some((found.definition)().into_owned())
+    let found = KINDS.iter().find(|k| k.group == group && k.version == version && k.kind == kind);
+    match found {
+        Some(found) => Some((found.definition)().into_owned()),
+        // As custom resources are named.
+        None if group.contains('.') => {
+            let reversed: Vec<&str> = group.rsplit('.').collect();
+            Some(format!("{}.{version}.{kind}", reversed.join(".")))
+        }
+        None => None,
+    }
+}
+
+/// The definition of a custom resource: its schema, with the fields of every object.
+fn custom_definition(resource: &Resource, schema: &Value) -> Value {
+    let mut definition = schema.clone();
+    let properties = &mut definition["properties"];
+    if !properties.is_object() {
+        *properties = json!({});
+    }
+    properties["apiVersion"] = json!({ "type": "string", "description": "Group and version of the object." });
+    properties["kind"] = json!({ "type": "string", "description": "Kind of the object." });
+    properties["metadata"] = json!({
+        "description": "Metadata of the object.",
+        "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")],
+    });
+    definition["x-kubernetes-group-version-kind"] =
+        json!([gvk(resource.group, resource.version, resource.kind)]);
+    definition
 }
 
 pub(super) fn gvk(group: &str, version: &str, kind: &str) -> Value {
@@ -204,7 +283,7 @@ mod tests {
     use crate::definitions::referred;
 
     fn get(path: &str) -> Value {
-        let document = document(path, true).expect(path);
+        let document = document(path, true, &[]).expect(path);
         serde_json::from_slice(&document).expect("documents are JSON")
     }
 
@@ -221,14 +300,14 @@ mod tests {
             assert!(url.starts_with(&format!("/openapi/v3/{path}?hash=")), "{url}");
             assert_eq!(get(&format!("/openapi/v3/{path}"))["openapi"], "3.0.0");
         }
-        assert!(document("/openapi/v3/apis/none/v1", true).is_none());
-        assert!(document("/openapi/v2", true).is_none());
+        assert!(document("/openapi/v3/apis/none/v1", true, &[]).is_none());
+        assert!(document("/openapi/v4", true, &[]).is_none());
     }
 
     #[test]
     fn the_extension_fields_exist_only_with_extensions() {
         for (path, extensions) in [("/openapi/v3/api/v1", true), ("/openapi/v3/apis/apps/v1", false)] {
-            let document = document(path, extensions).expect(path);
+            let document = document(path, extensions, &[]).expect(path);
             let text = std::str::from_utf8(&document).expect("text");
             assert_eq!(
                 text.contains("requiredDuringSchedulingRequiredDuringExecution"),
@@ -258,6 +337,25 @@ mod tests {
                 assert!(document["components"]["schemas"][name].is_object(), "{}: {name}", version.path());
             }
         }
+    }
+
+    #[test]
+    fn the_old_document_has_every_definition_and_path() {
+        let document = get("/openapi/v2");
+        assert_eq!(document["swagger"], "2.0");
+        let text = document.to_string();
+        assert!(!text.contains(REFERENCE) && !text.contains("requestBody"));
+        for resource in RESOURCES {
+            let definition = definition_of(resource.group, resource.version, resource.kind).expect("known");
+            assert!(document["definitions"][&definition].is_object(), "{definition}");
+        }
+        let create = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
+        let body = create["parameters"].as_array().expect("parameters").iter().find(|p| p["in"] == "body");
+        assert_eq!(body.expect("a body")["schema"]["$ref"], "#/definitions/io.k8s.api.core.v1.Pod");
+        assert_eq!(create["responses"]["201"]["schema"]["$ref"], "#/definitions/io.k8s.api.core.v1.Pod");
+        let query =
+            create["parameters"].as_array().expect("parameters").iter().find(|p| p["name"] == "dryRun");
+        assert_eq!(query.expect("a query parameter")["type"], "string");
     }
 
     #[test]

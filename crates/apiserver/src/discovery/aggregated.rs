@@ -3,7 +3,7 @@
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
-use super::{groups, resources};
+use super::All;
 
 /// The version of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +57,9 @@ impl Form {
 }
 
 /// The core group alone, or all the others.
-pub(super) fn group_discovery_list(form: Form, core: bool) -> Value {
-    let chosen = groups().into_iter().filter(|(group, _)| group.is_empty() == core);
-    let items: Vec<Value> = chosen.map(|(group, versions)| group_discovery(group, &versions)).collect();
+pub(super) fn group_discovery_list(form: Form, core: bool, all: All<'_>) -> Value {
+    let chosen = all.groups().into_iter().filter(|(group, _)| group.is_empty() == core);
+    let items: Vec<Value> = chosen.map(|(group, versions)| group_discovery(group, &versions, all)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": form.api_version(),
@@ -68,7 +68,7 @@ pub(super) fn group_discovery_list(form: Form, core: bool) -> Value {
     })
 }
 
-fn group_discovery(group: &str, versions: &[&str]) -> Value {
+fn group_discovery(group: &str, versions: &[&str], all: All<'_>) -> Value {
     let mut metadata = Map::new();
     if !group.is_empty() {
         metadata.insert("name".to_owned(), json!(group));
@@ -77,7 +77,7 @@ fn group_discovery(group: &str, versions: &[&str]) -> Value {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            let resources: Vec<Value> = resources(group, version).map(resource_discovery).collect();
+            let resources: Vec<Value> = all.resources(group, version).map(resource_discovery).collect();
             json!({ "version": version, "resources": resources, "freshness": "Current" })
         })
         .collect();

@@ -1,12 +1,9 @@
 //! Discovery of groups, versions and resources, plain and aggregated.
 //!
-//! Everything follows from the table of resources and does not change while the process runs; the documents
-//! are made once.
+//! Everything follows from the table of resources and from the custom ones.
 
 mod aggregated;
 mod plain;
-
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -28,46 +25,36 @@ const JSON: &str = "application/json";
 /// `/apis/GROUP/VERSION`. `None` if there is no such group or version, or the path is none of these.
 ///
 /// `accept` is the request's header: it selects aggregated discovery at `/api` and `/apis`.
-/// `address` is where the server is reached (`127.0.0.1:6443`).
-pub fn document(path: &str, accept: Option<&str>, address: &str) -> Option<Document> {
+/// `address` is where the server is reached (`127.0.0.1:6443`), `custom` the custom resources.
+pub fn document(
+    path: &str,
+    accept: Option<&str>,
+    address: &str,
+    custom: &[&'static Resource],
+) -> Option<Document> {
+    let all = All(custom);
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
         ["api"] => Some(match aggregated::Form::asked_for(accept) {
-            Some(form) => aggregated_document(form, true),
+            Some(form) => aggregated_document(form, true, all),
             None => json(&plain::api_versions(address)),
         }),
         ["apis"] => Some(match aggregated::Form::asked_for(accept) {
-            Some(form) => aggregated_document(form, false),
-            None => {
-                static LIST: OnceLock<Document> = OnceLock::new();
-                LIST.get_or_init(|| json(&plain::api_group_list())).clone()
-            }
+            Some(form) => aggregated_document(form, false, all),
+            None => json(&plain::api_group_list(all)),
         }),
-        ["api", version] => plain::api_resource_list("", version).as_ref().map(json),
-        ["apis", group] if !group.is_empty() => plain::api_group(group).as_ref().map(json),
+        ["api", version] => plain::api_resource_list("", version, all).as_ref().map(json),
+        ["apis", group] if !group.is_empty() => plain::api_group(group, all).as_ref().map(json),
         ["apis", group, version] if !group.is_empty() => {
-            plain::api_resource_list(group, version).as_ref().map(json)
+            plain::api_resource_list(group, version, all).as_ref().map(json)
         }
         _ => None,
     }
 }
 
-fn aggregated_document(form: aggregated::Form, core: bool) -> Document {
-    static DOCUMENTS: OnceLock<[Document; 4]> = OnceLock::new();
-    let documents = DOCUMENTS.get_or_init(|| {
-        [
-            (aggregated::Form::V2, true),
-            (aggregated::Form::V2, false),
-            (aggregated::Form::V2Beta1, true),
-            (aggregated::Form::V2Beta1, false),
-        ]
-        .map(|(form, core)| {
-            let body = aggregated::group_discovery_list(form, core).to_string().into();
-            Document { content_type: form.content_type(), body }
-        })
-    });
-    let at = usize::from(form == aggregated::Form::V2Beta1) * 2 + usize::from(!core);
-    documents[at].clone()
+fn aggregated_document(form: aggregated::Form, core: bool, all: All<'_>) -> Document {
+    let body = aggregated::group_discovery_list(form, core, all).to_string().into();
+    Document { content_type: form.content_type(), body }
 }
 
 impl Document {
@@ -81,21 +68,31 @@ fn json(value: &Value) -> Document {
     Document::json(value.to_string().into())
 }
 
-/// The groups with their versions, in the order of discovery; the core group is the empty one.
-fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for resource in RESOURCES {
-        match groups.iter_mut().find(|(group, _)| *group == resource.group) {
-            Some((_, versions)) if versions.contains(&resource.version) => {}
-            Some((_, versions)) => versions.push(resource.version),
-            None => groups.push((resource.group, vec![resource.version])),
-        }
-    }
-    groups
-}
+/// The built-in resources and these custom ones.
+#[derive(Clone, Copy)]
+struct All<'c>(&'c [&'static Resource]);
 
-fn resources(group: &str, version: &str) -> impl Iterator<Item = &'static Resource> {
-    RESOURCES.iter().copied().filter(move |r| r.group == group && r.version == version)
+impl<'c> All<'c> {
+    fn iter(self) -> impl Iterator<Item = &'static Resource> + use<'c> {
+        RESOURCES.iter().chain(self.0).copied()
+    }
+
+    /// The groups with their versions, in the order of discovery; the core group is the empty one.
+    fn groups(self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for resource in self.iter() {
+            match groups.iter_mut().find(|(group, _)| *group == resource.group) {
+                Some((_, versions)) if versions.contains(&resource.version) => {}
+                Some((_, versions)) => versions.push(resource.version),
+                None => groups.push((resource.group, vec![resource.version])),
+            }
+        }
+        groups
+    }
+
+    fn resources(self, group: &str, version: &str) -> impl Iterator<Item = &'static Resource> {
+        self.iter().filter(move |r| r.group == group && r.version == version)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
 
 fn get(path: &str, accept: Option<&str>) -> Option<(&'static str, Value)> {
-    let document = document(path, accept, "127.0.0.1:6443")?;
+    let document = document(path, accept, "127.0.0.1:6443", &[])?;
     let value = serde_json::from_slice(&document.body).expect("documents are JSON");
     Some((document.content_type, value))
 }

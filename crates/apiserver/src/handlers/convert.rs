@@ -25,7 +25,7 @@ const NAMES: [(&str, &str); 7] = [
 
 /// Whether objects are served in their stored form.
 pub fn is_stored_form(resource: &Resource) -> bool {
-    resource.storage == Storage::Own
+    resource.storage == Storage::Own && resource.custom.is_none_or(|custom| !custom.several)
 }
 
 /// An object's JSON in the resource's served form.
@@ -39,6 +39,9 @@ pub fn shown(resource: &Resource, object: &Object) -> Bytes {
 
 /// An object in the resource's served form.
 pub fn shown_value(resource: &Resource, value: Value) -> Value {
+    if resource.custom.is_some() {
+        return in_version(resource, value);
+    }
     match conversion(resource) {
         Some(conversion) => (conversion.shown)(value),
         None => value,
@@ -47,6 +50,10 @@ pub fn shown_value(resource: &Resource, value: Value) -> Value {
 
 /// An object in the resource's served form, as far as its row needs it.
 pub fn row_value(resource: &Resource, object: &Object) -> Value {
+    if resource.custom.is_some() {
+        // Columns may show any field.
+        return shown_value(resource, object.value());
+    }
     match table::parse(object.json()) {
         Ok(value) => shown_value(resource, value),
         Err(_) => shown_value(resource, object.value()),
@@ -62,8 +69,19 @@ pub fn included(resource: &Resource, object: &Object, include: IncludeObject) ->
     }
 }
 
+/// A custom resource in another version: the versions differ in their name only.
+fn in_version(resource: &Resource, mut value: Value) -> Value {
+    if let Some(api_version) = value.get_mut("apiVersion") {
+        *api_version = resource.api_version().into();
+    }
+    value
+}
+
 /// An object in its stored form.
-pub fn stored_value(resource: &Resource, value: Value) -> Value {
+pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
+    if let (Some(_), Some(stored)) = (resource.custom, resource.stored()) {
+        return in_version(stored, value);
+    }
     match conversion(resource) {
         Some(conversion) => (conversion.stored)(value),
         None => value,

@@ -5,7 +5,7 @@ use berth_schema::patch::PatchError;
 use berth_schema::patch::apply::{ApplyError, apply};
 use berth_schema::patch::managed::{Actor, manager_name, track_update};
 use berth_schema::resource::Resource;
-use berth_schema::{Type, decode, type_of};
+use berth_schema::{DecodeError, Type, decode, prune, type_of};
 use http::{StatusCode, header};
 use serde_json::Value;
 
@@ -60,11 +60,18 @@ pub fn read(
     warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
     let validation = validation(request)?;
-    let Some(ty) = type_of(group, version, kind) else { return Ok(()) };
+    let custom = request.info.resource.custom.filter(|_| request.info.resource.kind == kind);
+    let Some(ty) = custom.map(|custom| custom.ty).or_else(|| type_of(group, version, kind)) else {
+        return Ok(());
+    };
     let cannot = |why: &str| {
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
     };
-    let unknown = decode(ty, value).map_err(|error| cannot(&error.to_string()))?;
+    let unknown = match custom {
+        Some(_) => decode_metadata(ty, value).map(|()| prune(ty, value)),
+        None => decode(ty, value),
+    };
+    let unknown = unknown.map_err(|error| cannot(&error.to_string()))?;
     if unknown.is_empty() && duplicates.is_empty() {
         return Ok(());
     }
@@ -81,9 +88,12 @@ pub fn read(
     Ok(())
 }
 
-/// The type of stored objects.
-fn stored_type(resource: &Resource) -> Option<&'static Type> {
-    type_of(resource.group, resource.version, resource.kind)
+/// Reads the metadata of a custom resource; validation compares the rest with its schema.
+fn decode_metadata(ty: &'static Type, value: &mut Value) -> Result<(), DecodeError> {
+    match (ty.child("metadata"), value.get_mut("metadata")) {
+        (Some(ty), Some(metadata)) => decode(ty, metadata).map(drop),
+        _ => Ok(()),
+    }
 }
 
 fn manager(request: &ApiRequest) -> Result<String, Box<Status>> {
@@ -121,7 +131,7 @@ pub fn track(
         now: &strategy::now(),
         ignored: ignored(resource, subresource),
     };
-    if let Some(ty) = stored_type(resource) {
+    if let Some(ty) = resource.ty() {
         track_update(ty, before, after, &actor);
     }
     Ok(())
@@ -143,7 +153,7 @@ pub fn applied(
     }
     let manager = manager(request)?;
     let force = request.query.flag("force")?.unwrap_or(false);
-    let Some(ty) = stored_type(resource) else { return Err(Status::method_not_allowed()) };
+    let Some(ty) = resource.ty() else { return Err(Status::method_not_allowed()) };
     let subresource = request.info.subresource_name();
     let actor = Actor {
         manager: &manager,

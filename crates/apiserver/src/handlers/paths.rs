@@ -37,9 +37,10 @@ pub fn answer(
         _ => {
             let path = parts.join("/");
             let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+            let custom = shared.custom.served(&shared.store);
             let document = match parts.first() {
-                Some(&"openapi") => openapi::document(&path, shared.extensions).map(Document::json),
-                _ => discovery::document(&path, accept, address(shared)),
+                Some(&"openapi") => openapi::document(&path, shared.extensions, &custom).map(Document::json),
+                _ => discovery::document(&path, accept, address(shared), &custom),
             };
             let document = document.ok_or_else(Status::no_such_path)?;
             let content_type = document.content_type;

@@ -17,7 +17,7 @@ use crate::server::{ApiRequest, Reply, Shared, Verb};
 /// There is no such object.
 pub fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let object = super::find(shared, &request.info)?;
-    Ok(Reply::value(StatusCode::OK, &scale_of(&object.value())))
+    Ok(Reply::value(StatusCode::OK, &Paths::of(request.info.resource).scale_of(&object.value())))
 }
 
 /// Answers the changing of a scale.
@@ -39,17 +39,27 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
         None
     };
     let resource = super::stored(&request.info)?;
-    let part = Some(Part { shown: scale_of, taken: with_replicas });
+    let paths = Paths::of(request.info.resource);
+    let (shown, taken) = (
+        |object: &Value| paths.scale_of(object),
+        |object: &Value, scale: &Value, name: &str| paths.with_replicas(object, scale, name),
+    );
+    let part = Some(Part { shown: &shown, taken: &taken });
     let mut warnings = Vec::new();
     let object = write::change_object(shared, request, dry_run, part, &mut warnings, |current, warnings| {
         let scale = match &sent {
             Some(scale) if applies => {
-                return fields::applied(request, resource, Some(current), applied(resource, scale, request)?);
+                return fields::applied(
+                    request,
+                    resource,
+                    Some(current),
+                    paths.applied(resource, scale, request)?,
+                );
             }
             Some(scale) => scale.clone(),
-            None => sent::patched(request, &scale_of(current), warnings)?,
+            None => sent::patched(request, &paths.scale_of(current), warnings)?,
         };
-        let mut new = with_replicas(current, &scale, &request.info.name)?;
+        let mut new = paths.with_replicas(current, &scale, &request.info.name)?;
         for field in ["resourceVersion", "uid"] {
             match &scale["metadata"][field] {
                 Value::String(text) => new["metadata"][field] = Value::from(text.as_str()),
@@ -63,27 +73,82 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
         Ok(new)
     })
     .await?;
-    Ok(Reply::value(StatusCode::OK, &scale_of(&object.value())).with_warnings(warnings))
+    Ok(Reply::value(StatusCode::OK, &paths.scale_of(&object.value())).with_warnings(warnings))
 }
 
-/// The object with the replicas of a scale.
-fn with_replicas(object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
-    let mut new = object.clone();
-    new["spec"]["replicas"] = Value::from(replicas(scale, name)?);
-    Ok(new)
+/// Where an object has what its scale shows, as JSON pointers.
+struct Paths {
+    replicas: String,
+    current: String,
+    selector: String,
 }
 
-/// Converts an applied scale into an apply of its object.
-fn applied(resource: &Resource, scale: &Value, request: &ApiRequest) -> Result<Value, Box<Status>> {
-    let mut object = json!({
-        "apiVersion": resource.api_version(),
-        "kind": resource.kind,
-        "metadata": {"name": scale["metadata"]["name"], "namespace": scale["metadata"]["namespace"]},
-    });
-    if !scale["spec"]["replicas"].is_null() {
-        object["spec"] = json!({"replicas": replicas(scale, &request.info.name)?});
+impl Paths {
+    fn of(resource: &Resource) -> Paths {
+        let custom = resource.custom.and_then(|custom| custom.scale.as_ref());
+        let path = |field: &str, usual: &str| match custom {
+            None => usual.to_owned(),
+            Some(scale) => scale[field].as_str().unwrap_or_default().replace('.', "/"),
+        };
+        Paths {
+            replicas: path("specReplicasPath", "/spec/replicas"),
+            current: path("statusReplicasPath", "/status/replicas"),
+            selector: path("labelSelectorPath", "/spec/selector"),
+        }
     }
-    Ok(object)
+
+    /// The object with the replicas of a scale.
+    fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+        let mut new = object.clone();
+        self.set(&mut new, replicas(scale, name)?);
+        Ok(new)
+    }
+
+    fn set(&self, object: &mut Value, replicas: i32) {
+        let place = self.replicas.split('/').skip(1).fold(object, |place, field| &mut place[field]);
+        *place = replicas.into();
+    }
+
+    /// Converts an applied scale into an apply of its object.
+    fn applied(
+        &self,
+        resource: &Resource,
+        scale: &Value,
+        request: &ApiRequest,
+    ) -> Result<Value, Box<Status>> {
+        let mut object = json!({
+            "apiVersion": resource.api_version(),
+            "kind": resource.kind,
+            "metadata": {"name": scale["metadata"]["name"], "namespace": scale["metadata"]["namespace"]},
+        });
+        if !scale["spec"]["replicas"].is_null() {
+            self.set(&mut object, replicas(scale, &request.info.name)?);
+        }
+        Ok(object)
+    }
+
+    fn scale_of(&self, value: &Value) -> Value {
+        let fields = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
+        let field = |field: &str| Some((field.to_owned(), value["metadata"].get(field)?.clone()));
+        let metadata: Map<String, Value> = fields.into_iter().filter_map(field).collect();
+        let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        let mut status = json!({"replicas": number(&self.current)});
+        let selector = match value.pointer(&self.selector).filter(|_| !self.selector.is_empty()) {
+            Some(Value::String(text)) => text.clone(),
+            Some(selector) => selector_text(selector),
+            None => String::new(),
+        };
+        if !selector.is_empty() {
+            status["selector"] = Value::from(selector);
+        }
+        json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": metadata,
+            "spec": {"replicas": number(&self.replicas)},
+            "status": status,
+        })
+    }
 }
 
 fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {
@@ -101,25 +166,6 @@ fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {
             None => Err(invalid(value, "must be an integer")),
         },
     }
-}
-
-fn scale_of(value: &Value) -> Value {
-    let metadata: Map<String, Value> = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
-        .into_iter()
-        .filter_map(|field| Some((field.to_owned(), value["metadata"].get(field)?.clone())))
-        .collect();
-    let mut status = json!({"replicas": value["status"]["replicas"].as_i64().unwrap_or(0)});
-    let selector = selector_text(&value["spec"]["selector"]);
-    if !selector.is_empty() {
-        status["selector"] = Value::from(selector);
-    }
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": metadata,
-        "spec": {"replicas": value["spec"]["replicas"].as_i64().unwrap_or(0)},
-        "status": status,
-    })
 }
 
 /// A selector as a query writes it. Replication controllers have a plain map.

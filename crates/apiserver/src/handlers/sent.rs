@@ -244,6 +244,13 @@ pub fn patched(
     let patched = match media_type(request) {
         "application/json-patch+json" => patch::json::apply(&shown, &parse()?),
         "application/merge-patch+json" => patch::merge::apply(&shown, &parse()?),
+        "application/strategic-merge-patch+json" if resource.custom.is_some() => {
+            return Err(unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                APPLY,
+            ]));
+        }
         "application/strategic-merge-patch+json" => match type_of(group, version, kind) {
             Some(ty) => patch::strategic::apply(ty, &shown, &parse()?),
             None => patch::merge::apply(&shown, &parse()?),

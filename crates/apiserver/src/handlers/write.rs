@@ -223,12 +223,15 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
 
 /// Conversion between an object and its subresource, for admission.
 #[derive(Clone, Copy)]
-pub struct Part {
+pub struct Part<'p> {
     /// The subresource of an object.
-    pub shown: fn(&Value) -> Value,
+    pub shown: &'p (dyn Fn(&Value) -> Value + Sync),
     /// The object with a changed subresource. The text is the object's name.
-    pub taken: fn(&Value, &Value, &str) -> Result<Value, Box<Status>>,
+    pub taken: &'p Taken<'p>,
 }
+
+/// See [`Part::taken`].
+type Taken<'p> = dyn Fn(&Value, &Value, &str) -> Result<Value, Box<Status>> + Sync + 'p;
 
 /// Changes an object: reads it, transforms it and writes it back. Retries if it changed in between and
 /// the client named no version.
@@ -240,7 +243,7 @@ pub async fn change_object(
     shared: &Arc<Shared>,
     request: &ApiRequest,
     dry_run: bool,
-    part: Option<Part>,
+    part: Option<Part<'_>>,
     warnings: &mut Vec<String>,
     transform: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Box<Status>>,
 ) -> Result<Arc<Object>, Box<Status>> {

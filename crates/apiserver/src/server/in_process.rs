@@ -38,6 +38,7 @@ impl InProcessServer {
         let shared = Arc::new(Shared::new(store, Tokens::new(secret), url, options));
         tokio::spawn(expiry::run(shared.clone()));
         tokio::spawn(crate::quota::follow(shared.clone()));
+        tokio::spawn(crate::custom::clean_up(shared.clone()));
         Ok(InProcessServer(shared))
     }
 

@@ -87,11 +87,16 @@ pub enum Route {
     Path(Vec<String>),
 }
 
-/// Reads method and path.
+/// Reads method and path. `custom` finds the custom resource at `/apis/GROUP/VERSION/PLURAL`.
 ///
 /// # Errors
 /// The path is malformed or unknown, or does not support the method.
-pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<Status>> {
+pub fn route(
+    method: &Method,
+    path: &str,
+    query: &Query,
+    custom: impl Fn(&str, &str, &str) -> Option<&'static Resource>,
+) -> Result<Route, Box<Status>> {
     let segments = segments(path)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
@@ -126,7 +131,8 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Result<Route, Box<St
     if group == "metrics.k8s.io" {
         return Err(Status::not_implemented("metrics (kubectl top): simulated pods use no resources"));
     }
-    let resource = find(group, version, plural).ok_or_else(Status::no_such_path)?;
+    let resource = find(group, version, plural).or_else(|| custom(group, version, plural));
+    let resource = resource.ok_or_else(Status::no_such_path)?;
     let subresource = match subresource {
         "" => None,
         name => Some(resource.subresource(name).ok_or_else(|| Status::no_such_subresource(resource, name))?),
@@ -199,7 +205,7 @@ mod tests {
     fn routed(method: &str, path: &str) -> Result<String, u16> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        match route(&method, path, &Query::parse(query).unwrap()) {
+        match route(&method, path, &Query::parse(query).unwrap(), |_, _, _| None) {
             Ok(Route::Resource(i)) => Ok(format!(
                 "{} {} {}|{}|{}",
                 i.verb.as_str(),

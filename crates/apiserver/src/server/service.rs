@@ -30,6 +30,7 @@ use super::reply::Reply;
 use super::route::{RequestInfo, Route, Verb, route};
 use super::sending::{ResponseBody, Sending};
 use super::status::Status;
+use crate::custom::CustomResources;
 use crate::handlers;
 use crate::options::{Limits, ServerOptions};
 use crate::quota::QuotaLocks;
@@ -45,6 +46,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Admission of writes.
     pub admission: handlers::Admission,
+    /// What CustomResourceDefinitions define.
+    pub custom: CustomResources,
     /// Roles and their bindings.
     roles: Roles,
     /// Which namespaces' quotas are being charged.
@@ -72,12 +75,14 @@ impl Shared {
     pub fn new(store: Store, tokens: Tokens, url: String, options: &ServerOptions) -> Shared {
         let limits = options.limits.clone();
         let roles = Roles::new(&store);
+        let custom = CustomResources::new(&store);
         let admission = handlers::Admission::new(&store, options.admission.clone());
         Shared {
             store,
             tokens,
             metrics: Metrics::default(),
             admission,
+            custom,
             roles,
             quotas: QuotaLocks::default(),
             extensions: options.extensions,
@@ -224,7 +229,9 @@ async fn answer<B: RequestBody>(
         }
     }
     let query = query?;
-    match route(&parts.method, path, &query)? {
+    let custom =
+        |group: &str, version: &str, plural: &str| shared.custom.find(&shared.store, group, version, plural);
+    match route(&parts.method, path, &query, custom)? {
         Route::Path(segments) => {
             let path = format!("/{}", segments.join("/"));
             let what = Attributes { verb: "get", path: &path, ..Attributes::default() };

@@ -104,6 +104,7 @@ impl ApiServer {
         let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
         tokio::spawn(expiry::run(shared.clone()));
         tokio::spawn(crate::quota::follow(shared.clone()));
+        tokio::spawn(crate::custom::clean_up(shared.clone()));
         let of_task = shared.clone();
         tokio::spawn(async move { of_task.sending.run(of_task.limits.send, of_task.stop.clone()).await });
         tracing::info!(%url, "API server is listening");

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_schema::resource::{RESOURCES, Resource, Storage};
+use berth_schema::resource::{RESOURCES, Resource, Storage, custom_collection};
 use serde::{Deserialize, Serialize};
 
 use super::Collections;
@@ -119,5 +119,7 @@ pub fn replay(record: &Record<'_>, collections: &Collections) -> Result<(), Stri
 }
 
 fn resource_named(qualified: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().copied().find(|r| r.storage == Storage::Own && r.group_resource() == qualified)
+    let built_in =
+        RESOURCES.iter().copied().find(|r| r.storage == Storage::Own && r.group_resource() == qualified);
+    built_in.or_else(|| custom_collection(qualified))
 }

@@ -21,8 +21,8 @@ mod tests;
 mod writer;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -36,7 +36,7 @@ pub use page::{Page, Position};
 pub use recover::{Lost, Recovery, recover};
 pub use selector::Filter;
 
-use berth_schema::resource::{RESOURCES, Resource};
+use berth_schema::resource::{MAX_CUSTOM, RESOURCES, Resource, custom_collection_at};
 use collection::Collection;
 use disk::Disk;
 use writer::Writer;
@@ -103,15 +103,34 @@ const MAX_SCANNED: usize = 4096;
 #[derive(Debug)]
 struct Collections {
     collections: Vec<RwLock<Collection>>,
+    /// Those of custom resources, made on first use.
+    custom: Vec<OnceLock<Box<RwLock<Collection>>>>,
+    /// For a new collection.
+    empty: Empty,
     revision: AtomicU64,
+}
+
+/// What a new collection starts with.
+#[derive(Debug)]
+struct Empty {
+    floor: u64,
+    bounds: HistoryBounds,
+    all_history_bytes: Arc<AtomicUsize>,
+}
+
+impl Empty {
+    fn collection(&self, resource: &Resource) -> RwLock<Collection> {
+        RwLock::new(Collection::new(resource, self.floor, self.bounds, &self.all_history_bytes))
+    }
 }
 
 impl Collections {
     fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Collections {
-        let held = Arc::default();
-        let collection = |resource: &Resource| RwLock::new(Collection::new(resource, floor, bounds, &held));
+        let empty = Empty { floor, bounds, all_history_bytes: Arc::default() };
         Collections {
-            collections: RESOURCES.iter().copied().map(collection).collect(),
+            collections: RESOURCES.iter().map(|resource| empty.collection(resource)).collect(),
+            custom: (0..MAX_CUSTOM).map(|_| OnceLock::new()).collect(),
+            empty,
             revision: AtomicU64::new(revision),
         }
     }
@@ -120,12 +139,21 @@ impl Collections {
         self.revision.load(Ordering::Acquire)
     }
 
+    fn of(&self, resource: &Resource) -> &RwLock<Collection> {
+        match resource.custom {
+            Some(custom) => {
+                self.custom[custom.slot].get_or_init(|| Box::new(self.empty.collection(resource)))
+            }
+            None => &self.collections[resource.index()],
+        }
+    }
+
     fn read(&self, resource: &Resource) -> RwLockReadGuard<'_, Collection> {
-        self.collections[resource.index()].read().unwrap_or_else(PoisonError::into_inner)
+        self.of(resource).read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self, resource: &Resource) -> RwLockWriteGuard<'_, Collection> {
-        self.collections[resource.index()].write().unwrap_or_else(PoisonError::into_inner)
+        self.of(resource).write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
@@ -135,7 +163,8 @@ impl Collections {
     /// All objects, in any order.
     fn all(&self) -> Vec<(&'static Resource, Arc<Object>)> {
         let mut all = Vec::new();
-        for resource in RESOURCES.iter().copied() {
+        let custom = (0..MAX_CUSTOM).filter(|slot| self.custom[*slot].get().is_some());
+        for resource in RESOURCES.iter().copied().chain(custom.filter_map(custom_collection_at)) {
             let collection = self.read(resource);
             all.extend(collection.objects().values().flatten().map(|(_, object)| (resource, object.clone())));
         }

@@ -64,6 +64,10 @@ pub fn generate_name(prefix: &str) -> String {
     name
 }
 
+fn has_generation(resource: &Resource) -> bool {
+    resource.custom.is_some() || WITH_GENERATION.contains(&resource)
+}
+
 /// Sets the system fields of a new object.
 pub fn prepare_create(
     resource: &Resource,
@@ -80,7 +84,7 @@ pub fn prepare_create(
     }
     metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
-    if WITH_GENERATION.contains(&resource) {
+    if has_generation(resource) {
         metadata.insert("generation".to_owned(), Value::from(1));
     }
     if resource.has_status()
@@ -185,7 +189,7 @@ pub fn keep_fixed(
 
 /// Counts changes of everything but metadata and status.
 pub fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
-    if WITH_GENERATION.contains(&resource) && changed_beyond_metadata(new, old) {
+    if has_generation(resource) && changed_beyond_metadata(new, old) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         new["metadata"]["generation"] = Value::from(generation.saturating_add(1));
     }

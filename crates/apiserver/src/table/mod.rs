@@ -5,6 +5,7 @@
 mod autoscaler;
 mod columns;
 mod config;
+mod custom;
 mod duration;
 mod event;
 mod extension;
@@ -84,6 +85,9 @@ fn head_with(columns: &Value, metadata: &Value) -> String {
 
 /// The descriptions of the columns.
 pub fn columns(resource: &Resource) -> Value {
+    if let Some(custom) = resource.custom {
+        return custom::columns(custom);
+    }
     printer(resource.group, resource.kind).columns.iter().map(columns::Column::definition).collect()
 }
 
@@ -94,7 +98,8 @@ pub fn write_row(out: &mut Vec<u8>, resource: &Resource, object: &Value, include
     // A JSON value serializes into memory without failing.
     let write = |out: &mut Vec<u8>, value: &Value| drop(serde_json::to_writer(out, value));
     out.extend_from_slice(br#"{"cells":"#);
-    write(out, &Value::Array((printer.cells)(&row)));
+    let cells = resource.custom.map_or_else(|| (printer.cells)(&row), |custom| custom::cells(custom, &row));
+    write(out, &Value::Array(cells));
     if let Some(conditions) = printer.conditions.and_then(|conditions| conditions(&row)) {
         out.extend_from_slice(br#","conditions":"#);
         write(out, &conditions);

@@ -7,6 +7,7 @@ mod support;
 mod admission;
 mod bad_input;
 mod basics;
+mod custom;
 mod deletion;
 mod eviction;
 mod flow;

@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::{Resource, SelectableField, Storage, Subresource};
+use super::{Resource, Storage, Subresource};
 use crate::structural;
 use crate::types::Type;
 use berth_api::resource as names;
@@ -32,6 +32,8 @@ pub struct Custom {
     pub ty: &'static Type,
     /// `additionalPrinterColumns`.
     pub columns: Vec<Value>,
+    /// Whether the resource has other versions, so that stored objects may have another `apiVersion`.
+    pub several: bool,
     /// `subresources.scale`.
     pub scale: Option<Value>,
     /// The warning for requests to a deprecated version.
@@ -75,6 +77,7 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         schema: Value::Null,
         ty: &Type::Any,
         columns: Vec::new(),
+        several: false,
         scale: None,
         deprecation: None,
     };
@@ -156,6 +159,7 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
         ty: Box::leak(Box::new(structural::type_of_root(&schema))),
         schema,
         columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
+        several: spec["versions"].as_array().is_some_and(|versions| versions.len() > 1),
         scale: version["subresources"].get("scale").filter(|scale| scale.is_object()).cloned(),
         deprecation: (version["deprecated"] == true).then(|| {
             let own = version["deprecationWarning"].as_str().filter(|text| !text.is_empty());
@@ -176,12 +180,6 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
     if version["subresources"]["status"].is_object() {
         subresources.push(Subresource { name: "status", group, version: name, kind, verbs: change });
     }
-    let selectable = version["selectableFields"].as_array().into_iter().flatten();
-    let selectable = selectable.filter_map(|field| field["jsonPath"].as_str()).map(|path| SelectableField {
-        name: leak(path.trim_start_matches('.')),
-        pointers: vec![leak(&path.replace('.', "/"))].leak(),
-        default: "",
-    });
     let resource_names = names::Resource {
         group,
         version: name,
@@ -191,7 +189,6 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
     };
     Resource {
         subresources: subresources.leak(),
-        selectable_fields: selectable.collect::<Vec<_>>().leak(),
         ..resource(resource_names, custom, list(&names["shortNames"]), list(&names["categories"]), storage)
     }
 }

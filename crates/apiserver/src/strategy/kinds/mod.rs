@@ -3,6 +3,8 @@
 mod certificate_signing_request;
 mod config_map;
 mod csi;
+mod custom_resource;
+mod custom_resource_definition;
 mod daemon_set;
 mod deployment;
 mod event;
@@ -25,6 +27,7 @@ mod secret;
 mod service;
 mod stateful_set;
 mod storage_class;
+mod structural;
 mod typed;
 mod volume;
 mod webhook_configuration;
@@ -40,7 +43,7 @@ struct NoRules;
 
 impl Strategy for NoRules {}
 
-static STRATEGIES: [(&Resource, &dyn Strategy); 55] = [
+static STRATEGIES: [(&Resource, &dyn Strategy); 56] = [
     (&CONFIG_MAPS, &config_map::ConfigMap),
     (&EVENTS, &event::Event),
     (&NAMESPACES, &namespace::Namespace),
@@ -70,6 +73,7 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 55] = [
     (&STORAGE_CLASSES, &storage_class::StorageClass),
     (&VOLUME_ATTACHMENTS, &csi::VolumeAttachment),
     (&CONTROLLER_REVISIONS, &NoRules),
+    (&CUSTOM_RESOURCE_DEFINITIONS, &custom_resource_definition::CustomResourceDefinition),
     (&CERTIFICATE_SIGNING_REQUESTS, &certificate_signing_request::CertificateSigningRequest),
     (&API_SERVICES, &Typed(&API_SERVICES)),
     (&CRON_JOBS, &Typed(&CRON_JOBS)),
@@ -100,5 +104,8 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 55] = [
 
 /// The strategy of a resource.
 pub(super) fn of(resource: &Resource) -> &'static dyn Strategy {
+    if let Some(custom) = resource.custom {
+        return custom;
+    }
     STRATEGIES.iter().find(|(of, _)| std::ptr::eq(*of, resource)).map_or(&NoRules, |(_, strategy)| *strategy)
 }

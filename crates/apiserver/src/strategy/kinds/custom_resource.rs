@@ -1,0 +1,60 @@
+//! Objects of custom resources: pruned, defaulted and validated by their structural schemas.
+
+use berth_schema::prune;
+use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, Custom, Resource};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::structural::{default_by, validate_by};
+use crate::server::status::Status;
+use crate::strategy::fields::Causes;
+use crate::strategy::metadata::{self, name};
+use crate::strategy::{Context, Strategy, refuse};
+
+impl Strategy for Custom {
+    fn default(&self, value: &mut Value) {
+        prune(self.ty, value);
+        default_by(&self.schema, value);
+    }
+
+    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, _old: &Value) {
+        self.default(new);
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        validate_by(&self.schema, value, causes);
+    }
+
+    fn validate_status(&self, status: &Value, causes: &mut Causes) {
+        if status.is_null() {
+            return;
+        }
+        let schema = json!({"properties": {"status": self.schema["properties"]["status"]}});
+        validate_by(&schema, &json!({ "status": status }), causes);
+    }
+
+    fn warnings(&self, _value: &Value) -> Vec<String> {
+        self.deprecation.iter().cloned().collect()
+    }
+
+    fn admit_create(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        value: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let definition =
+            context.shared.store.get(&CUSTOM_RESOURCE_DEFINITIONS, "", &resource.group_resource());
+        if definition.is_none_or(|definition| !definition.value()["metadata"]["deletionTimestamp"].is_null())
+        {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", why.to_owned()));
+        }
+        let mut causes = Causes::default();
+        metadata::validate(self.name_problems(name(value)), value, &mut causes);
+        self.validate(context, value, &mut causes);
+        warnings.extend(self.warnings(value));
+        refuse(resource, value, causes)
+    }
+}
