@@ -149,6 +149,8 @@ impl Collection {
                 Arc::new(object.with_facts(before))
             })
         });
+        // Watches of one value record the changes after this one.
+        self.head.send_replace(object.revision);
         self.remember(Event { event_type, object, previous });
     }
 

@@ -77,6 +77,13 @@ impl Writer {
     }
 }
 
+/// The directory is free when the store is gone.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>, broken: &AtomicBool) {
     while let Some(first) = jobs.blocking_recv() {
         if broken.load(Ordering::Relaxed) {

@@ -168,6 +168,21 @@ async fn an_object_that_left_a_selection_before_a_restart_is_told_with_the_field
     assert_eq!((previous.revision, previous.value()["spec"]["nodeName"].as_str()), (101, Some("m")));
 }
 
+#[tokio::test]
+async fn a_watch_of_one_node_resumes_before_a_restart() {
+    let dir = Dir::new();
+    let store = dir.open();
+    write(&store, Change::Create, pod("a", "m")).await.unwrap();
+    write(&store, Change::Create, pod("b", "m")).await.unwrap();
+    drop(store);
+    let store = dir.open();
+    let filter = Filter::parse(pods(), None, "", "spec.nodeName=m").unwrap();
+    let _changes = store.changes_for(pods(), &filter);
+    write(&store, Change::Create, pod("c", "m")).await.unwrap();
+    let (_, events) = store.events_for(pods(), &filter, 101, 9).unwrap();
+    assert_eq!(events.iter().map(|e| e.object.revision).collect::<Vec<_>>(), [102, 103]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_file_is_bounded_by_the_bytes_of_objects_and_recent_changes() {
     let dir = Dir::new();

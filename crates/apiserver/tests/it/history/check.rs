@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A resource version.
 pub type Version = u64;
-/// A value that is written once at most. Its parity is a label that watches select.
+/// A value that is written once at most.
 pub type Id = u64;
+/// A property of an object that watches select.
+pub type Group = u64;
 
 /// A request for one object.
 #[derive(Clone, Debug)]
@@ -95,8 +97,8 @@ pub struct Watch {
     pub from: Version,
     /// The initial objects, if it began with a list.
     pub initial: Option<Items>,
-    /// The parity of the values that it selects; all if `None`.
-    pub parity: Option<u64>,
+    /// The group that it selects; all if `None`.
+    pub group: Option<Group>,
     pub entries: Vec<Entry>,
 }
 
@@ -107,6 +109,8 @@ pub struct History {
     pub start: Version,
     /// All changes, from a watch of all objects that was resumed after every restart.
     pub log: Vec<Change>,
+    /// The groups of objects while they had a value of the log.
+    pub groups: HashMap<Id, Group>,
     pub requests: Vec<Request>,
     pub lists: Vec<List>,
     pub watches: Vec<Watch>,
@@ -194,8 +198,12 @@ impl History {
         Ok(())
     }
 
+    fn is_in(&self, id: Id, group: Option<Group>) -> bool {
+        group.is_none_or(|group| self.groups.get(&id) == Some(&group))
+    }
+
     /// The objects of a selection after the change with a version.
-    fn state_at(&self, version: Version, parity: Option<u64>) -> Items {
+    fn state_at(&self, version: Version, group: Option<Group>) -> Items {
         let mut items = Items::new();
         for change in self.log.iter().take_while(|change| change.version <= version) {
             match change.kind {
@@ -203,7 +211,7 @@ impl History {
                 _ => items.insert(change.object, (change.version, change.id)),
             };
         }
-        items.retain(|_, (_, id)| parity.is_none_or(|parity| *id % 2 == parity));
+        items.retain(|_, (_, id)| self.is_in(*id, group));
         items
     }
 
@@ -218,9 +226,8 @@ impl History {
     }
 
     /// The log as a watch of a selection from a version sees it.
-    fn seen(&self, from: Version, parity: Option<u64>) -> Vec<Change> {
-        let selected =
-            |id: Option<Id>| id.filter(|id| parity.is_none_or(|parity| id % 2 == parity)).is_some();
+    fn seen(&self, from: Version, group: Option<Group>) -> Vec<Change> {
+        let selected = |id: Option<Id>| id.is_some_and(|id| self.is_in(id, group));
         let mut present: HashMap<usize, Id> = HashMap::new();
         let mut seen = Vec::new();
         for change in &self.log {
@@ -243,15 +250,15 @@ impl History {
     }
 
     fn check_watch(&self, watch: &Watch) -> Result<(), String> {
-        let Watch { from, parity, .. } = *watch;
-        let name = format!("watch from {from} of parity {parity:?}");
+        let Watch { from, group, .. } = *watch;
+        let name = format!("watch from {from} of group {group:?}");
         if let Some(initial) = &watch.initial {
-            let expected = self.state_at(from, parity);
+            let expected = self.state_at(from, group);
             if *initial != expected {
                 return Err(format!("{name}: initial {initial:?} should be {expected:?}"));
             }
         }
-        let mut expected = self.seen(from, parity).into_iter().peekable();
+        let mut expected = self.seen(from, group).into_iter().peekable();
         for entry in &watch.entries {
             match *entry {
                 Entry::Change(change) => {

@@ -6,6 +6,8 @@
 mod check;
 mod workload;
 
+use std::collections::HashMap;
+
 use check::{Action, Change, Entry, History, Items, Kind, List, Outcome, Request, Watch};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,6 +47,7 @@ fn history() -> History {
             change(13, 0, Kind::Modified, 2),
             change(15, 0, Kind::Deleted, 2),
         ],
+        groups: HashMap::from([(1, 1), (2, 0), (3, 1)]),
         requests: vec![
             request(0, 1, 2, Action::Create(1), Written(Some(11))),
             request(1, 3, 4, Action::Create(3), Written(Some(12))),
@@ -58,7 +61,7 @@ fn history() -> History {
         watches: vec![Watch {
             from: 11,
             initial: Some(Items::from([(0, (11, 1))])),
-            parity: Some(1),
+            group: Some(1),
             entries: vec![
                 Entry::Change(change(12, 1, Kind::Added, 3)),
                 Entry::Change(change(13, 0, Kind::Deleted, 1)),

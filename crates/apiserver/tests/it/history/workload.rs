@@ -7,22 +7,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use berth_apiserver::{ApiServer, DiskIo, ServerOptions, StorageOptions};
+use berth_apiserver::{ApiServer, DiskIo, ServerOptions, StartError, StorageOptions};
 use http::{Method, Request as HttpRequest, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::check::{Action, Change, Entry, History, Id, Items, Kind, List, Outcome, Request, Version, Watch};
+use super::check::{
+    Action, Change, Entry, Group, History, Id, Items, Kind, List, Outcome, Request, Version, Watch,
+};
 use crate::support::{DataDir, admin, version};
 
 const N_OBJECTS: usize = 3;
 const N_CLIENTS: usize = 4;
 const N_WATCHERS: usize = 3;
 const REQUESTS_PER_CLIENT: usize = 40;
-/// The object that is created last with an even value, and gets an odd one: watches of both parities see it.
+/// The objects of both groups that are created last; a watch that saw that of its group has seen everything.
 const LAST: usize = N_OBJECTS;
-const PATH: &str = "/api/v1/namespaces/default/configmaps";
 /// Maximum duration of a request and of a pause of a watch. A run that needs it fails.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -103,13 +104,15 @@ impl DiskIo for StoppingDisk {
 
 /// The cluster as clients see it, and what they have seen.
 struct Shared {
+    /// Pods, whose groups are nodes, or ConfigMaps, whose groups are labels that change.
+    pods: bool,
     client: RwLock<Client>,
     clock: AtomicU64,
     ids: AtomicU64,
     /// Versions of values, for requests that expect one.
-    versions: Mutex<HashMap<Id, Version>>,
+    known: Mutex<HashMap<Id, Version>>,
     history: Mutex<History>,
-    /// The last version, once it is written; 0 before.
+    /// The version of the first of the last objects, once both are written; 0 before.
     last: tokio::sync::watch::Sender<Version>,
 }
 
@@ -123,7 +126,12 @@ fn object_of(value: &Value) -> usize {
 }
 
 fn id_of(value: &Value) -> Id {
-    value["data"]["id"].as_str().unwrap().parse().unwrap()
+    value["metadata"]["annotations"]["id"].as_str().unwrap().parse().unwrap()
+}
+
+fn group_of(value: &Value) -> Group {
+    let node = value["spec"]["nodeName"].as_str().and_then(|node| node.strip_prefix("node-"));
+    node.or(value["metadata"]["labels"]["group"].as_str()).unwrap().parse().unwrap()
 }
 
 fn version_of(value: &Value) -> Version {
@@ -156,32 +164,47 @@ impl Shared {
         Some((status, serde_json::from_slice(&bytes).ok()?))
     }
 
-    fn body(&self, object: usize, id: Id, expected: Option<Id>, padding: usize) -> Value {
-        let mut body = json!({
-            "metadata": {"name": name(object), "labels": {"parity": (id % 2).to_string()}},
-            "data": {"id": id.to_string(), "padding": "x".repeat(padding)},
-        });
-        let version = expected.and_then(|expected| self.versions.lock().unwrap().get(&expected).copied());
+    fn path(&self) -> &'static str {
+        if self.pods { "/api/v1/namespaces/default/pods" } else { "/api/v1/namespaces/default/configmaps" }
+    }
+
+    /// An object, or a patch of it.
+    fn body(&self, object: usize, id: Id, expected: Option<Id>, padding: usize, is_patch: bool) -> Value {
+        let annotations = json!({"id": id.to_string(), "padding": "x".repeat(padding)});
+        let mut body = json!({"metadata": {"name": name(object), "annotations": annotations}});
+        let version = expected.and_then(|expected| self.known.lock().unwrap().get(&expected).copied());
         if let Some(version) = version {
             body["metadata"]["resourceVersion"] = Value::from(version.to_string());
+        }
+        if !self.pods {
+            body["metadata"]["labels"] = json!({"group": (id % 2).to_string()});
+        } else if !is_patch {
+            body["spec"] =
+                json!({"nodeName": format!("node-{}", id % 2), "containers": [{"name": "c", "image": "i"}]});
         }
         body
     }
 
     /// Makes a request and records it; the value that the object has now, if the response says so.
     async fn request(&self, object: usize, action: Action, padding: usize) -> Option<Id> {
-        let path = format!("{PATH}/{}", name(object));
+        let path = format!("{}/{}", self.path(), name(object));
         let (method, path, body) = match action {
             Action::Read => (Method::GET, path, Value::Null),
-            Action::Create(id) => (Method::POST, PATH.to_owned(), self.body(object, id, None, padding)),
-            Action::Replace { expected: None, id } if id % 3 == 0 => {
-                (Method::PATCH, path, self.body(object, id, None, padding))
+            Action::Create(id) => {
+                (Method::POST, self.path().to_owned(), self.body(object, id, None, padding, false))
             }
-            Action::Replace { expected, id } => (Method::PUT, path, self.body(object, id, expected, padding)),
+            // Most fields of a pod must stay as they are.
+            Action::Replace { expected, id } if self.pods || id % 3 == 0 => {
+                (Method::PATCH, path, self.body(object, id, expected, padding, true))
+            }
+            Action::Replace { expected, id } => {
+                (Method::PUT, path, self.body(object, id, expected, padding, false))
+            }
             Action::Delete { expected } => {
-                let version = expected.and_then(|id| self.versions.lock().unwrap().get(&id).copied());
+                let version = expected.and_then(|id| self.known.lock().unwrap().get(&id).copied());
                 let condition = version.map(|version| json!({"resourceVersion": version.to_string()}));
-                (Method::DELETE, path, json!({"kind": "DeleteOptions", "preconditions": condition}))
+                let options = json!({"gracePeriodSeconds": 0, "preconditions": condition});
+                (Method::DELETE, path, options)
             }
         };
         let start = self.tick();
@@ -215,7 +238,7 @@ impl Shared {
         };
         self.history.lock().unwrap().requests.push(Request { object, start, end, action, outcome });
         let (id, version) = value?;
-        self.versions.lock().unwrap().insert(id, version);
+        self.known.lock().unwrap().insert(id, version);
         Some(id)
     }
 
@@ -223,11 +246,11 @@ impl Shared {
     async fn list(&self, limit: Option<usize>) -> Option<List> {
         let start = self.tick();
         let limit = limit.map_or(String::new(), |limit| format!("?limit={limit}"));
-        let (_, mut page) = self.send(Method::GET, &format!("{PATH}{limit}"), &Value::Null).await?;
+        let (_, mut page) = self.send(Method::GET, &format!("{}{limit}", self.path()), &Value::Null).await?;
         let list_version = version_of(&page);
         let mut items = items_of(&page);
         while let Some(token) = page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
-            let path = format!("{PATH}{limit}&continue={token}");
+            let path = format!("{}{limit}&continue={token}", self.path());
             let (status, next) = self.send(Method::GET, &path, &Value::Null).await?;
             if status == StatusCode::GONE {
                 return None;
@@ -271,7 +294,7 @@ impl Shared {
     /// # Errors
     /// The status of the response, if there is one.
     async fn watch(&self, query: &str) -> Result<Stream, Option<StatusCode>> {
-        let request = HttpRequest::get(format!("{PATH}?watch=true&{query}"));
+        let request = HttpRequest::get(format!("{}?watch=true&{query}", self.path()));
         let request = request.body(kube::client::Body::empty()).unwrap();
         let client = self.client.read().unwrap().clone();
         let response = client.send(request).await.map_err(|_| None)?;
@@ -293,9 +316,11 @@ impl Shared {
                     continue;
                 }
             };
-            while let Some(entry) = stream.next().await {
+            while let Some((entry, group)) = stream.next().await {
                 let Entry::Change(change) = entry else { continue };
-                self.history.lock().unwrap().log.push(change);
+                let history = &mut *self.history.lock().unwrap();
+                history.log.push(change);
+                history.groups.insert(change.id, group);
                 from = change.version;
                 if is_last(&change, None) {
                     return;
@@ -325,8 +350,10 @@ impl Shared {
         resume: Option<Version>,
         last: Version,
     ) -> Option<(Option<Version>, bool)> {
-        let parity = [None, None, Some(0), Some(1)][random.usize(0..4)];
-        let mut query = parity.map_or(String::new(), |parity| format!("labelSelector=parity%3D{parity}&"));
+        let group = [None, None, Some(0), Some(1)][random.usize(0..4)];
+        let selector =
+            if self.pods { "fieldSelector=spec.nodeName%3Dnode-" } else { "labelSelector=group%3D" };
+        let mut query = group.map_or(String::new(), |group| format!("{selector}{group}&"));
         let from = match random.u8(0..3) {
             0 => None,
             1 if resume.is_some() => resume,
@@ -345,7 +372,7 @@ impl Shared {
             Some(version) => (version, None),
             None => stream.initial().await.map(|(version, items)| (version, Some(items)))?,
         };
-        let mut watch = Watch { from, initial, parity, entries: Vec::new() };
+        let mut watch = Watch { from, initial, group, entries: Vec::new() };
         let n_entries = if last > 0 { usize::MAX } else { random.usize(1..60) };
         let mut complete = last > 0 && from >= last;
         let mut ended = self.last.subscribe();
@@ -355,8 +382,8 @@ impl Shared {
                 // No more changes come: the next watch is the last one.
                 Ok(_) = ended.wait_for(|version| *version > 0), if last == 0 => None,
             };
-            let Some(entry) = entry else { break };
-            complete = matches!(&entry, Entry::Change(change) if is_last(change, parity));
+            let Some((entry, _)) = entry else { break };
+            complete = matches!(&entry, Entry::Change(change) if is_last(change, group));
             watch.entries.push(entry);
         }
         let seen = watch.entries.last().map(|entry| match entry {
@@ -367,14 +394,9 @@ impl Shared {
     }
 }
 
-/// Whether a change is the last one that a watch of a parity sees.
-fn is_last(change: &Change, parity: Option<u64>) -> bool {
-    let kind = match parity {
-        None => Kind::Modified,
-        Some(0) => Kind::Deleted,
-        Some(_) => Kind::Added,
-    };
-    change.object == LAST && change.kind == kind
+/// Whether a change is the last one that a watch of a group sees.
+fn is_last(change: &Change, group: Option<Group>) -> bool {
+    change.object == LAST + group.unwrap_or(1) as usize
 }
 
 struct Stream {
@@ -394,11 +416,12 @@ impl Stream {
         }
     }
 
-    async fn next(&mut self) -> Option<Entry> {
+    /// The next entry, and the group of its object.
+    async fn next(&mut self) -> Option<(Entry, Group)> {
         let line = self.line().await?;
         let object = &line["object"];
         let kind = match line["type"].as_str().unwrap() {
-            "BOOKMARK" => return Some(Entry::Bookmark(version_of(object))),
+            "BOOKMARK" => return Some((Entry::Bookmark(version_of(object)), 0)),
             "ERROR" => return None,
             "ADDED" => Kind::Added,
             "MODIFIED" => Kind::Modified,
@@ -407,14 +430,14 @@ impl Stream {
         };
         let change =
             Change { version: version_of(object), object: object_of(object), kind, id: id_of(object) };
-        Some(Entry::Change(change))
+        Some((Entry::Change(change), group_of(object)))
     }
 
     /// The list at the beginning of the stream.
     async fn initial(&mut self) -> Option<(Version, Items)> {
         let mut items = Items::new();
         loop {
-            match self.next().await? {
+            match self.next().await?.0 {
                 Entry::Change(Change { version, object, kind: Kind::Added, id }) => {
                     assert_eq!(items.insert(object, (version, id)), None, "an object is there twice");
                 }
@@ -425,10 +448,10 @@ impl Stream {
     }
 }
 
-async fn start(dir: &DataDir, disk: Arc<StoppingDisk>, log_bytes: u64) -> Option<ApiServer> {
+async fn start(dir: &DataDir, disk: Arc<StoppingDisk>, log_bytes: u64) -> Result<ApiServer, StartError> {
     let storage = StorageOptions { io: disk, log_bytes, ..StorageOptions::default() };
     let options = ServerOptions { data_dir: Some(dir.0.clone()), storage, ..ServerOptions::default() };
-    ApiServer::start(options).await.ok()
+    ApiServer::start(options).await
 }
 
 /// One run.
@@ -440,10 +463,11 @@ pub async fn run(seed: u64) -> (History, Count) {
     let mut disk = StoppingDisk::new(u64::MAX);
     let mut server = start(&dir, disk.clone(), log_bytes).await.unwrap();
     let shared = Arc::new(Shared {
+        pods: random.bool(),
         client: RwLock::new(admin(&server)),
         clock: AtomicU64::new(1),
         ids: AtomicU64::new(1),
-        versions: Mutex::default(),
+        known: Mutex::default(),
         history: Mutex::default(),
         last: tokio::sync::watch::Sender::new(0),
     });
@@ -480,11 +504,11 @@ pub async fn run(seed: u64) -> (History, Count) {
         let bytes = if random.bool() { random.u64(0..200) } else { u64::MAX };
         disk = StoppingDisk::new(bytes);
         server = match start(&dir, disk.clone(), log_bytes).await {
-            Some(server) => server,
-            None => {
+            Ok(server) => server,
+            Err(_) => {
                 count.n_failed_starts += 1;
                 disk = StoppingDisk::new(u64::MAX);
-                start(&dir, disk.clone(), log_bytes).await.expect("a store that is not damaged")
+                start(&dir, disk.clone(), log_bytes).await.unwrap()
             }
         };
         *shared.client.write().unwrap() = admin(&server);
@@ -493,7 +517,7 @@ pub async fn run(seed: u64) -> (History, Count) {
         server.shutdown().await;
         count.n_kills += 1;
         disk = StoppingDisk::new(u64::MAX);
-        server = start(&dir, disk, log_bytes).await.expect("a store that is not damaged");
+        server = start(&dir, disk, log_bytes).await.unwrap();
         *shared.client.write().unwrap() = admin(&server);
     }
     for client in clients {
@@ -504,9 +528,10 @@ pub async fn run(seed: u64) -> (History, Count) {
     }
     shared.list(None).await.unwrap();
     let id = 2 * shared.ids.load(Ordering::SeqCst);
-    shared.request(LAST, Action::Create(id), 0).await.unwrap();
-    shared.request(LAST, Action::Replace { expected: Some(id), id: id + 1 }, 0).await.unwrap();
-    let last = shared.versions.lock().unwrap()[&(id + 1)];
+    for group in [0, 1] {
+        shared.request(LAST + group as usize, Action::Create(id + group), 0).await.unwrap();
+    }
+    let last = shared.known.lock().unwrap()[&id];
     shared.last.send_replace(last);
     for watch in watches {
         watch.await.unwrap();
