@@ -11,6 +11,7 @@
 //! | [`kubelet_labels`] | the labels that a kubelet may set on its node |
 //! | [`config`] | `KubeSchedulerConfiguration` |
 //! | [`recording`] | recorded decisions of kube-scheduler |
+//! | [`cron`] | schedules of CronJobs |
 //! | [`quantity`], [`simulated_nodes`] | quantities of resources; simulated nodes |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
@@ -20,6 +21,7 @@ pub const KUBERNETES_VERSION: &str = "1.36";
 
 pub mod admission;
 pub mod config;
+pub mod cron;
 pub mod expand;
 pub mod kubelet_labels;
 pub mod object;

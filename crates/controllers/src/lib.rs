@@ -7,6 +7,7 @@
 
 mod api;
 mod cache;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
@@ -46,6 +47,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
 use crate::cache::Cached;
+use crate::cron_job::CronJobs;
 use crate::daemon_set::DaemonSets;
 use crate::deployment::Deployments;
 use crate::disruption::{DisruptionBudgets, Scales};
@@ -61,8 +63,8 @@ use crate::provisioner::Provisioner;
 use crate::replica_set::ReplicaSets;
 use crate::stateful_set::StatefulSets;
 use crate::view::{
-    ControllerRevision, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet, StorageClass,
+    ControllerRevision, CronJob, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet, StorageClass,
 };
 
 /// Kinds that only the garbage collector watches.
@@ -113,6 +115,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let mut daemon_sets = informer::<DaemonSet>(&resource::DAEMON_SETS);
     let revisions = informer::<ControllerRevision>(&resource::CONTROLLER_REVISIONS);
     let mut jobs = informer::<Job>(&resource::JOBS);
+    let mut cron_jobs = informer::<CronJob>(&resource::CRON_JOBS);
     let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS);
     let mut volumes = informer::<PersistentVolume>(&resource::PERSISTENT_VOLUMES);
     let mut claims = informer::<PersistentVolumeClaim>(&resource::PERSISTENT_VOLUME_CLAIMS);
@@ -157,6 +160,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
         &mut nodes,
     );
     let job = Jobs::new(api, recorder("job-controller"), &mut jobs, &mut pods);
+    let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut cron_jobs, &mut jobs);
     let namespace = Namespaces::new(api, &mut namespaces, &mut service_accounts, &mut pods);
     let node_lifecycle = NodeLifecycle::new(
         api,
@@ -209,6 +213,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.follow_owned(&garbage_collector, &resource::DAEMON_SETS, daemon_sets);
     tasks.follow_owned(&garbage_collector, &resource::CONTROLLER_REVISIONS, revisions);
     tasks.follow_owned(&garbage_collector, &resource::JOBS, jobs);
+    tasks.follow_owned(&garbage_collector, &resource::CRON_JOBS, cron_jobs);
     tasks.follow_owned(&garbage_collector, &resource::POD_DISRUPTION_BUDGETS, budgets);
     tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUMES, volumes);
     tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUME_CLAIMS, claims);
@@ -228,6 +233,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.work(|stop| stateful_set.run(n, stop));
     tasks.work(|stop| daemon_set.run(n, stop));
     tasks.work(|stop| job.run(n, stop));
+    tasks.work(|stop| cron_job.run(n, stop));
     tasks.work(|stop| namespace.run(n, stop));
     tasks.work(|stop| node_lifecycle.run(n, stop));
     tasks.work(|stop| taint_eviction.run(n, stop));

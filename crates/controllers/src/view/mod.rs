@@ -5,6 +5,7 @@
 //! decoding, `null` means the same as an absent field.
 
 mod budget;
+mod cron_job;
 mod daemon;
 mod deployment;
 mod job;
@@ -20,6 +21,7 @@ pub(crate) use berth_api::object::{
     set_condition, time,
 };
 pub(crate) use budget::*;
+pub(crate) use cron_job::*;
 pub(crate) use daemon::*;
 pub(crate) use deployment::*;
 pub(crate) use job::*;

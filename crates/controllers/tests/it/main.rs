@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cluster;
+mod cron_job;
 mod deletion;
 mod deployment;
 mod job;

@@ -7,7 +7,7 @@ use crate::strategy::fields::{Causes, default, default_text, is_empty, items, ob
 use crate::strategy::{Context, Strategy};
 
 /// The restart policies of pods that run to completion.
-const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
+pub(super) const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
 
 pub(super) struct Job;
 

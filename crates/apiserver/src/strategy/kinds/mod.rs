@@ -2,6 +2,7 @@
 
 mod certificate_signing_request;
 mod config_map;
+mod cron_job;
 mod csi;
 mod custom_resource;
 mod custom_resource_definition;
@@ -76,7 +77,7 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 56] = [
     (&CUSTOM_RESOURCE_DEFINITIONS, &custom_resource_definition::CustomResourceDefinition),
     (&CERTIFICATE_SIGNING_REQUESTS, &certificate_signing_request::CertificateSigningRequest),
     (&API_SERVICES, &Typed(&API_SERVICES)),
-    (&CRON_JOBS, &Typed(&CRON_JOBS)),
+    (&CRON_JOBS, &cron_job::CronJob),
     (&DEVICE_CLASSES, &Typed(&DEVICE_CLASSES)),
     (&ENDPOINTS, &Typed(&ENDPOINTS)),
     (&ENDPOINT_SLICES, &Typed(&ENDPOINT_SLICES)),
