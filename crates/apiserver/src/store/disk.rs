@@ -155,7 +155,7 @@ pub struct Disk {
     end: u64,
     /// The version of the last change.
     revision: u64,
-    /// The mark that is written next.
+    /// The mark that is written next: never the only valid one, since a crash can damage it.
     next_mark: usize,
     compaction: Option<Compaction>,
     /// Compaction starts at this length.
@@ -208,7 +208,7 @@ impl Disk {
         options: StorageOptions,
         file: File,
     ) -> Result<(Disk, Collections), DiskError> {
-        let acknowledged = read_head(&file).map_err(|defect| match defect {
+        let (acknowledged, newest_mark) = read_head(&file).map_err(|defect| match defect {
             HeadDefect::Format(found) => DiskError::Format { path: directory.path.clone(), found },
             HeadDefect::At(offset, what) => directory.damaged(offset, what),
         })?;
@@ -283,7 +283,7 @@ impl Disk {
             log_at,
             end,
             revision,
-            next_mark: 0,
+            next_mark: (newest_mark + 1) % MARKS_AT.len(),
             compaction: None,
             compact_at: 0,
         };
@@ -322,9 +322,11 @@ impl Disk {
 
     /// Makes both marks the same, and durable.
     fn mark_all(&mut self) -> io::Result<()> {
-        self.mark()?;
-        self.mark()?;
-        self.options.io.sync(&self.file)
+        for _ in MARKS_AT {
+            self.mark()?;
+            self.options.io.sync(&self.file)?;
+        }
+        Ok(())
     }
 
     /// Compacts the file when it has become large.

@@ -160,11 +160,16 @@ impl Collections {
         self.read(resource).get(namespace, name).cloned()
     }
 
+    /// All resources that have a collection.
+    fn resources(&self) -> impl Iterator<Item = &'static Resource> {
+        let custom = (0..MAX_CUSTOM).filter(|slot| self.custom[*slot].get().is_some());
+        RESOURCES.iter().copied().chain(custom.filter_map(custom_collection_at))
+    }
+
     /// All objects, in any order.
     fn all(&self) -> Vec<(&'static Resource, Arc<Object>)> {
         let mut all = Vec::new();
-        let custom = (0..MAX_CUSTOM).filter(|slot| self.custom[*slot].get().is_some());
-        for resource in RESOURCES.iter().copied().chain(custom.filter_map(custom_collection_at)) {
+        for resource in self.resources() {
             let collection = self.read(resource);
             all.extend(collection.objects().values().flatten().map(|(_, object)| (resource, object.clone())));
         }
@@ -174,7 +179,7 @@ impl Collections {
     /// Former states of objects, with the versions of the changes that replaced them, as far as the history has them.
     fn former(&self) -> Vec<(&'static Resource, Arc<Object>, u64)> {
         let mut all = Vec::new();
-        for resource in RESOURCES.iter().copied() {
+        for resource in self.resources() {
             let collection = self.read(resource);
             let former = collection.former();
             all.extend(former.map(|(object, replaced_at)| (resource, object.clone(), replaced_at)));

@@ -262,11 +262,11 @@ pub enum HeadDefect {
     At(u64, String),
 }
 
-/// Reads what is before the records: the newer of the two marks.
+/// Reads what is before the records: the newer of the two marks, and which one it is.
 ///
 /// # Errors
 /// The file is not a store, has another format, or has no valid mark.
-pub fn read_head(mut file: &File) -> Result<Mark, HeadDefect> {
+pub fn read_head(mut file: &File) -> Result<(Mark, usize), HeadDefect> {
     let mut head = vec![0; RECORDS_AT as usize];
     let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut head));
     read.map_err(|error| HeadDefect::At(0, format!("the head of the file cannot be read: {error}")))?;
@@ -277,6 +277,6 @@ pub fn read_head(mut file: &File) -> Result<Mark, HeadDefect> {
         Some(FORMAT_VERSION) => {}
         other => return Err(HeadDefect::Format(other.unwrap_or_default())),
     }
-    let marks = MARKS_AT.iter().filter_map(|at| Mark::decode(&head[*at as usize..]));
+    let marks = (0..MARKS_AT.len()).filter_map(|i| Some((Mark::decode(&head[MARKS_AT[i] as usize..])?, i)));
     marks.max().ok_or_else(|| HeadDefect::At(MARKS_AT[0], "both marks are damaged".to_owned()))
 }

@@ -166,7 +166,7 @@ fn read(path: &Path) -> Result<Reading, ReadError> {
         lost: Vec::new(),
     };
     let acknowledged = match read_head(&file) {
-        Ok(mark) => Some(mark),
+        Ok((mark, _)) => Some(mark),
         Err(HeadDefect::Format(found)) => return Err(ReadError::Format(found)),
         Err(HeadDefect::At(from, why)) => {
             reading.lose_bytes(from, RECORDS_AT.min(length), why);

@@ -115,7 +115,7 @@ async fn run(bytes: usize, n_writes: usize, log_bytes: u64, loses_unsynced: bool
     let options = StorageOptions { io: disk.clone(), log_bytes, ..StorageOptions::default() };
     let mut states = vec![Vec::new()];
     let mut n_acknowledged = 0;
-    if let Ok(store) = Store::open(dir.path(), 100, options) {
+    if let Ok(store) = Store::open(dir.path(), 100, options.clone()) {
         let mut expected: Vec<(String, u64, String)> = Vec::new();
         for i in 0..n_writes {
             let name = format!("pod-{}", i % 4);
@@ -147,9 +147,11 @@ async fn run(bytes: usize, n_writes: usize, log_bytes: u64, loses_unsynced: bool
         }
         store.close();
     }
-    if loses_unsynced {
-        disk.lose_unsynced();
-    }
+    disk.lose_unsynced();
+    // Another crash during the restart.
+    let again = Arc::new(StoppingDisk::new(bytes % 67, loses_unsynced, bytes as u64));
+    drop(Store::open(dir.path(), 100, StorageOptions { io: again.clone(), log_bytes, ..options }));
+    again.lose_unsynced();
     let store = dir.try_open().unwrap_or_else(|error| panic!("after {bytes} bytes: {error}"));
     let n_found = (store.revision() - 100) as usize;
     assert!(n_found >= n_acknowledged, "after {bytes} bytes: {n_acknowledged} acknowledged, {n_found} found");
