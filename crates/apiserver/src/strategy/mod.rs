@@ -78,6 +78,16 @@ trait Strategy: Sync {
         Ok(())
     }
 
+    /// Checks whether a valid change is allowed.
+    fn authorize_update(
+        &self,
+        _context: &Context<'_>,
+        _new: &Value,
+        _old: &Value,
+    ) -> Result<(), Box<Status>> {
+        Ok(())
+    }
+
     /// Validates a new object, or completes what admission decides about it.
     fn admit_create(
         &self,
@@ -224,6 +234,9 @@ pub fn admit_update(
     refuse(resource, new, causes)?;
     if subresource == "resize" || (subresource.is_empty() && *resource == PERSISTENT_VOLUME_CLAIMS) {
         limit_range::check(context, resource, new)?;
+    }
+    if subresource.is_empty() {
+        strategy.authorize_update(context, new, old)?;
     }
     strategy.authorize(context, new)
 }

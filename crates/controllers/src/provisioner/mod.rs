@@ -1,4 +1,5 @@
-//! A simulated CSI provisioner: it creates volumes for claims and deletes those that are released. No data is stored.
+//! A simulated CSI provisioner: it creates volumes for claims, grows them, and deletes those that are released. No data
+//! is stored.
 //!
 //! It stands in for the provisioners of all classes except those of Kubernetes itself (`kubernetes.io/...`). A volume
 //! is accessible in one zone: that of the selected node, or one that the class allows. As an external provisioner does
@@ -110,7 +111,8 @@ impl Provisioner {
         let (queue, attempts) = (provisioner.claim_queue.clone(), provisioner.attempts.clone());
         claims.on_change(move |change| match change.new {
             Some(claim) if claim.spec.volume_name.is_empty() => queue.add(claim.metadata.namespaced_name()),
-            _ => {
+            latest => {
+                latest.into_iter().for_each(|claim| queue.add(claim.metadata.namespaced_name()));
                 let uid = change.latest().map(|claim| claim.metadata.uid.as_str()).unwrap_or_default();
                 attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
             }
@@ -138,6 +140,9 @@ impl Provisioner {
         let name = volume::name(&claim);
         let class = self.classes.get(&NamespacedName::new("", claim.class()));
         let (false, Some(class)) = (claim.metadata.is_deleting(), class) else { return Ok(Next::Wait) };
+        if claim.status.phase == "Bound" {
+            return self.grow(&claim, &class).await;
+        }
         let selected = claim.metadata.annotation(SELECTED_NODE);
         if !claim.spec.volume_name.is_empty()
             || !is_simulated(&class.provisioner)
@@ -188,6 +193,24 @@ impl Provisioner {
                 Ok(Next::After(retry))
             }
         }
+    }
+
+    /// Grows the volume of a bound claim that asks for more, as an external resizer does. The claim's status follows its
+    /// volume.
+    async fn grow(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<Next, CallError> {
+        let key = NamespacedName::new("", &claim.spec.volume_name);
+        let Some(volume) = self.volumes.get(&key) else { return Ok(Next::Wait) };
+        let is_ours = volume.metadata.annotation(PROVISIONED_BY).is_some_and(is_simulated);
+        if !is_ours || !class.allow_volume_expansion || !volume.is_for(claim) || volume.size() >= claim.size()
+        {
+            return Ok(Next::Wait);
+        }
+        let patch = json!({"metadata": {"uid": volume.metadata.uid,
+            "resourceVersion": volume.metadata.resource_version}, "spec": {"capacity": claim.requests()}});
+        self.api.patch::<PartialObjectMetadata>(&PERSISTENT_VOLUMES, &key, "", &patch).await?;
+        let about = Reference::new(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata);
+        self.recorder.normal(&about, "VolumeResizeSuccessful", "Resize volume succeeded");
+        Ok(Next::Wait)
     }
 
     /// When the current attempt ends; `announce` is called when it begins.

@@ -121,6 +121,8 @@ pub(crate) struct StorageClass {
     pub(crate) mount_options: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) allowed_topologies: Vec<TopologyTerm>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) allow_volume_expansion: bool,
 }
 
 /// Where volumes of a class may be: all requirements of one of these terms hold.

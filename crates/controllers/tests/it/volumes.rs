@@ -237,3 +237,26 @@ async fn a_stateful_set_gets_its_volumes_back_unless_its_policy_deletes_them() {
     world.until_listed("deleted with the claims", VOLUMES, |volumes| volumes.is_empty()).await;
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bound_claim_grows_if_its_class_allows_it() {
+    let world = World::new(1).await;
+    for (name, expands) in [("expands", true), ("fixed", false)] {
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": "csi.berth.dev", "allowVolumeExpansion": expands});
+        world.create(CLASSES, &class).await;
+        world.create(CLAIMS, &claim(name, "1Gi", json!({"storageClassName": name}))).await;
+        world.until(name, &format!("{CLAIMS}/{name}"), is_bound).await;
+    }
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}});
+    let (code, refused) = world.try_merge(&format!("{CLAIMS}/fixed"), &larger).await;
+    assert_eq!(code, 403);
+    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+        support resize";
+    assert_eq!(refused["message"], format!("persistentvolumeclaims \"fixed\" is forbidden: {why}"));
+    assert_eq!(world.try_merge(&format!("{CLAIMS}/expands"), &larger).await.0, 200);
+    let has_grown = |claim: &Value| claim["status"]["capacity"]["storage"] == "3Gi";
+    let claim = world.until("grown", &format!("{CLAIMS}/expands"), has_grown).await;
+    let volume = format!("{VOLUMES}/{}", claim["spec"]["volumeName"].as_str().unwrap());
+    world.until("grown", &volume, |volume| volume["spec"]["capacity"]["storage"] == "3Gi").await;
+}

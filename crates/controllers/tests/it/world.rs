@@ -122,6 +122,11 @@ impl World {
         patched
     }
 
+    /// The answer to a merge patch that may be refused.
+    pub async fn try_merge(&self, path: &str, patch: &Value) -> (StatusCode, Value) {
+        merge(&self.client, path, patch).await
+    }
+
     pub async fn delete(&self, path: &str, options: Value) {
         let (code, status) = delete(&self.client, path, &options).await;
         assert!(code.is_success(), "{path}: {code} {status}");

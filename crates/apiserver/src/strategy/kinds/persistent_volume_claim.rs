@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
-use berth_schema::resource::STORAGE_CLASSES;
+use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 use serde_json::{Value, json};
 
 use super::volume::{self, STORAGE};
+use crate::server::status::Status;
 use crate::store::Filter;
 use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
 use crate::strategy::{Context, Strategy};
@@ -65,12 +66,32 @@ impl Strategy for PersistentVolumeClaim {
                        for bound claims";
             causes.forbidden("spec", why);
         }
-        let size = |spec: &Value| spec["resources"]["requests"][STORAGE].clone();
-        if volume::compare(&size(new), &size(old)).is_lt() {
+        if volume::compare(size(new), size(old)).is_lt() {
             let why = "field can not be less than previous value";
             causes.forbidden("spec.resources.requests.storage", why);
         }
     }
+
+    /// A claim may grow if its class allows that.
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+        if !volume::compare(size(&new["spec"]), size(&old["spec"])).is_gt() {
+            return Ok(());
+        }
+        let annotated = text(new, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+        let class = if annotated.is_empty() { text(new, "/spec/storageClassName") } else { annotated };
+        let class = context.shared.store.get(&STORAGE_CLASSES, "", class);
+        if class.is_some_and(|class| class.value()["allowVolumeExpansion"] == true) {
+            return Ok(());
+        }
+        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                   support resize";
+        let name = text(new, "/metadata/name");
+        Err(Status::forbidden(&PERSISTENT_VOLUME_CLAIMS, name, why))
+    }
+}
+
+fn size(spec: &Value) -> &Value {
+    &spec["resources"]["requests"][STORAGE]
 }
 
 fn copy(to: &mut Value, from: &Value, field: &str) {
