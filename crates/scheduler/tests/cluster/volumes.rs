@@ -175,7 +175,7 @@ async fn a_pod_waits_for_its_volume_while_others_are_bound() {
         world.pod(pod(&format!("p{i}"), "plain")).await;
     }
     world.until_n_bound(5).await;
-    assert_eq!(scheduler.shows().queue.in_flight, 1);
+    scheduler.until("only the pod with the volume is in flight", |s| s.queue.in_flight == 1).await;
     assert_eq!(world.node_of("slow").await, "");
     let nominated =
         async |pod: &str| world.get(&format!("{PODS}/{pod}")).await["status"]["nominatedNodeName"].clone();
@@ -237,6 +237,77 @@ async fn a_pod_whose_volume_is_not_bound_in_time_is_rolled_back() {
     // Its place is free again.
     world.pod(pod("plain", "a")).await;
     world.until_bound("plain").await;
+    scheduler.stopped().await;
+}
+
+/// A pod that waits for its volumes, for a local volume of `n0` or for a provisioned one; no controller runs.
+async fn world_with_wait(class: &str) -> (World, Scheduler) {
+    let world = World::start().await;
+    world.nodes(1, 1, 10).await;
+    classes(&world).await;
+    local_volume(&world, "v", "n0").await;
+    // As the controller would.
+    let status = json!({"status": {"phase": "Available"}});
+    world.send(Method::PATCH, &format!("{VOLUMES}/v/status"), status).await.unwrap();
+    let scheduler = world.schedule(impatient()).await;
+    claim(&world, "c", class, json!({})).await;
+    world.pod(pod_with("p", "c")).await;
+    scheduler.until("waiting", |s| s.queue.in_flight == 1).await;
+    (world, scheduler)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_node_is_deleted_while_it_waits_for_its_volume_returns_to_the_queue() {
+    let (world, scheduler) = world_with_wait("local").await;
+    until("the volume is reserved", async || {
+        let volume = world.get(&format!("{VOLUMES}/v")).await;
+        if volume["spec"]["claimRef"]["name"] == "c" { Ok(()) } else { Err(volume) }
+    })
+    .await;
+    world.delete(&format!("{NODES}/n0")).await;
+    let event = world.until_event("p", "FailedScheduling").await;
+    let note = "running PreBind plugin \"VolumeBinding\": binding volumes: failed to get node \"n0\": \
+        node \"n0\" not found";
+    assert_eq!(event["note"], note);
+    scheduler.until("nothing is assumed", |s| s.queue.in_flight == 0 && s.n_pods == 0).await;
+    // The next node of this name has the reserved volume.
+    world.node("other", "z0", 10).await;
+    world.node("n0", "z0", 10).await;
+    let _controllers = controllers(&world);
+    assert_eq!(world.until_bound("p").await, "n0");
+    verify_volumes(&world).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_not_bound_to_its_node_if_the_provisioned_volume_is_elsewhere() {
+    let (world, scheduler) = world_with_wait("zonal").await;
+    until("the node is selected", async || {
+        let claim = claim_of(&world, "c").await;
+        if claim["metadata"]["annotations"][SELECTED_NODE] == "n0" { Ok(()) } else { Err(claim) }
+    })
+    .await;
+    // A provisioner that ignores the selected node.
+    world.node("n1", "z1", 10).await;
+    let uid = claim_of(&world, "c").await["metadata"]["uid"].clone();
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "wrong"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "zonal",
+            "csi": {"driver": "d", "volumeHandle": "h"},
+            "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["n1"]}]}]}}}});
+    world.create(VOLUMES, volume).await;
+    let bound = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": "wrong"}});
+    world.send(Method::PATCH, &format!("{CLAIMS}/c"), bound).await.unwrap();
+    let event = world.until_event("p", "FailedScheduling").await;
+    let note = "running PreBind plugin \"VolumeBinding\": binding volumes: pv \"wrong\" node affinity doesn't match \
+        node \"n0\": no matching NodeSelectorTerms";
+    assert_eq!(event["note"], note);
+    let phase = json!({"status": {"phase": "Bound"}});
+    world.send(Method::PATCH, &format!("{CLAIMS}/c/status"), phase).await.unwrap();
+    assert_eq!(world.until_bound("p").await, "n1");
+    verify_volumes(&world).await;
     scheduler.stopped().await;
 }
 
