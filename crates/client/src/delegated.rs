@@ -1,14 +1,15 @@
 //! Delegated authentication and authorization: an API server decides who may read what a component serves.
 //!
 //! A token is reviewed with a TokenReview, the access of its user with a SubjectAccessReview. Both answers are remembered
-//! for a few seconds. A request without a token is one of `system:anonymous`, as in Kubernetes' components.
+//! for a few seconds. Client certificates are checked by the component, with the authorities that the cluster publishes
+//! for this purpose. A request without a token or a certificate is one of `system:anonymous`, as in Kubernetes' components.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_api::resource::{Resource, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS};
+use berth_api::resource::{CONFIG_MAPS, Resource, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
@@ -22,6 +23,8 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// Answers that are remembered; a full memory is emptied.
 const MAX_REMEMBERED: usize = 1024;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the authorities of client certificates are read.
+const AUTHORITIES_INTERVAL: Duration = Duration::from_secs(60);
 /// The paths that need no permission.
 pub const ALWAYS_ALLOWED_PATHS: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 
@@ -29,8 +32,14 @@ pub const ALWAYS_ALLOWED_PATHS: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 pub type Refusal = (StatusCode, String);
 
 /// [`DelegatedAuthorizer::authorize`] as a function.
-pub type AuthorizeFn =
-    Arc<dyn Fn(Option<String>, String, String) -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>;
+pub type AuthorizeFn = Arc<
+    dyn Fn(Option<Named>, Option<String>, String, String) -> BoxFuture<'static, Result<(), Refusal>>
+        + Send
+        + Sync,
+>;
+
+/// The user and the groups that a client certificate names.
+pub type Named = (String, Vec<String>);
 
 /// Asks an API server who may read what a component serves.
 pub struct DelegatedAuthorizer {
@@ -83,26 +92,33 @@ impl DelegatedAuthorizer {
         DelegatedAuthorizer { client, always_allowed, users: Memory::default(), accesses: Memory::default() }
     }
 
-    /// The same as a function of token, verb and path; see [`DelegatedAuthorizer::authorize`].
+    /// The same as a function of certificate, token, verb and path; see [`DelegatedAuthorizer::authorize`].
     pub fn into_function(self) -> AuthorizeFn {
         let authorizer = Arc::new(self);
-        Arc::new(move |token, verb, path| {
+        Arc::new(move |certificate, token, verb, path| {
             let authorizer = authorizer.clone();
-            async move { authorizer.authorize(token, verb, path).await }.boxed()
+            async move { authorizer.authorize(certificate, token, verb, path).await }.boxed()
         })
     }
 
-    /// Whether the bearer of a token may read a path. `verb` is the HTTP method in lower case.
+    /// Whether the bearer of a certificate or a token may read a path. `verb` is the HTTP method in lower case.
     ///
     /// # Errors
     /// 401 for a token that is not valid, 403 without the permission, 500 if the API server gives no answer.
-    pub async fn authorize(&self, token: Option<String>, verb: String, path: String) -> Result<(), Refusal> {
+    pub async fn authorize(
+        &self,
+        certificate: Option<Named>,
+        token: Option<String>,
+        verb: String,
+        path: String,
+    ) -> Result<(), Refusal> {
         if self.always_allowed.iter().any(|allowed| is_covered(&path, allowed)) {
             return Ok(());
         }
-        let user = match token {
-            None => Arc::new(User::anonymous()),
-            Some(token) => self.user(token).await?,
+        let user = match (certificate, token) {
+            (Some(named), _) => Arc::new(User::named(named)),
+            (None, Some(token)) => self.user(token).await?,
+            (None, None) => Arc::new(User::anonymous()),
         };
         // As in kube-scheduler, members of this group need no review.
         if user.groups.iter().any(|group| group == "system:masters") {
@@ -153,14 +169,45 @@ impl DelegatedAuthorizer {
     }
 }
 
+/// Calls `set` with the authorities (PEM) of client certificates whenever they have changed, without end. The cluster
+/// publishes them in the ConfigMap `extension-apiserver-authentication`; a component that may not read it has none.
+pub async fn follow_client_authorities(client: kube::Client, set: impl Fn(&str) -> Result<(), String>) {
+    let request = || call::get(&CONFIG_MAPS.object_path("kube-system", "extension-apiserver-authentication"));
+    let (mut seen, mut is_reported) = (String::new(), false);
+    loop {
+        let answer: Result<Value, CallError> = call::json(&client, request(), TIMEOUT).await;
+        let pem = answer.map(|map| map["data"]["client-ca-file"].as_str().unwrap_or_default().to_owned());
+        let result = match pem {
+            Ok(pem) if pem == seen => Ok(()),
+            Ok(pem) => {
+                seen = pem;
+                set(&seen)
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match result {
+            Ok(()) => is_reported = false,
+            Err(reason) if !std::mem::replace(&mut is_reported, true) => {
+                tracing::info!("no new authorities of client certificates: {reason}");
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(AUTHORITIES_INTERVAL).await;
+    }
+}
+
 impl User {
     fn anonymous() -> User {
-        User {
-            name: "system:anonymous".to_owned(),
-            uid: String::new(),
-            groups: vec!["system:unauthenticated".to_owned()],
-            extra: "{}".to_owned(),
-        }
+        User::with_groups("system:anonymous".to_owned(), vec!["system:unauthenticated".to_owned()])
+    }
+
+    fn named((name, mut groups): Named) -> User {
+        groups.push("system:authenticated".to_owned());
+        User::with_groups(name, groups)
+    }
+
+    fn with_groups(name: String, groups: Vec<String>) -> User {
+        User { name, uid: String::new(), groups, extra: "{}".to_owned() }
     }
 
     fn of(user: &Value) -> User {

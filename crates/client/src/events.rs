@@ -1,7 +1,7 @@
 //! Records events about objects (`events.k8s.io/v1`).
 //!
 //! Events never delay other work: recording never waits, one request at a time is in flight for all of them, and the rate
-//! is limited to [`RecorderOptions::per_second`]. Events beyond that are dropped (type `Normal` before type `Warning`) and
+//! is limited to [`RecorderOptions::rate`]. Events beyond that are dropped (type `Normal` before type `Warning`) and
 //! counted. A repeated event increases the count of its `series` instead of being written again.
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::call;
-use crate::rate_limit::Tokens;
+use crate::rate_limit::{RateLimit, Tokens};
 
 /// The longest `note` an API server takes.
 pub const MAX_NOTE_BYTES: usize = 1024;
@@ -36,10 +36,8 @@ pub struct RecorderOptions {
     pub instance: String,
     /// Events waiting to be written, of each type.
     pub queue: usize,
-    /// Requests per second in the long run.
-    pub per_second: u32,
-    /// Requests at once after an idle time.
-    pub burst: u32,
+    /// The rate of requests.
+    pub rate: RateLimit,
     /// Events that are remembered to detect repetitions.
     pub remembered: usize,
     /// The count of a repeating event is written no more often than this.
@@ -55,8 +53,7 @@ impl RecorderOptions {
             controller: controller.into(),
             instance: instance.into(),
             queue: 1024,
-            per_second: 50,
-            burst: 100,
+            rate: RateLimit { qps: 50.0, burst: 100 },
             remembered: 4096,
             series_interval: Duration::from_secs(30),
             series_end: Duration::from_secs(6 * 60),
@@ -141,7 +138,7 @@ impl EventRecorder {
         let (warning, warnings) = mpsc::channel(options.queue.max(1));
         let counts = Arc::new(Counts::default());
         let writer = Writer {
-            tokens: Tokens::new(options.per_second.into(), options.burst, Instant::now()),
+            tokens: Tokens::new(options.rate.qps, options.rate.burst, Instant::now()),
             client,
             options,
             counts: counts.clone(),

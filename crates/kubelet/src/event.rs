@@ -2,12 +2,13 @@
 
 use berth_api::object::NamespacedName;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference, RecorderOptions};
+use berth_client::rate_limit::RateLimit;
 use tokio_util::sync::CancellationToken;
 
 use crate::pod::lifecycle::{PodLifecycle, Rejection};
 
 /// Average limit of events per second.
-const PER_SECOND: u32 = 10;
+const PER_SECOND: f64 = 10.0;
 const BURST: u32 = 50;
 
 /// Records events about pods: warnings always, normal events only when enabled, because they cost several writes per
@@ -48,8 +49,7 @@ impl PodEvents {
         stop: CancellationToken,
     ) -> PodEvents {
         let options = RecorderOptions {
-            per_second: PER_SECOND,
-            burst: BURST,
+            rate: RateLimit { qps: PER_SECOND, burst: BURST },
             ..RecorderOptions::new("kubelet", "berth-kubelet")
         };
         PodEvents { recorder: EventRecorder::start(client, options, stop), records_normal_events }

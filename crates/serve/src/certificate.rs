@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::{Authority, LONG, ServerCertificate};
+use crate::client_certificate::{AnyCertificate, ClientAuthorities};
 
 /// Where the certificate comes from.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
@@ -104,9 +105,20 @@ fn provider() -> Arc<CryptoProvider> {
 /// # Errors
 /// TLS refuses the configuration.
 pub fn tls_acceptor(certificates: Arc<Certificates>) -> Result<TlsAcceptor, rustls::Error> {
+    tls_acceptor_for_clients(certificates, Arc::default())
+}
+
+/// As [`tls_acceptor`]; clients may have certificates of these authorities.
+///
+/// # Errors
+/// TLS refuses the configuration.
+pub(crate) fn tls_acceptor_for_clients(
+    certificates: Arc<Certificates>,
+    authorities: Arc<ClientAuthorities>,
+) -> Result<TlsAcceptor, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
+        .with_client_cert_verifier(Arc::new(AnyCertificate(authorities)))
         .with_cert_resolver(certificates);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
@@ -201,7 +213,7 @@ impl Certificates {
 /// Limit of a certificate or key.
 const MAX_BYTES: u64 = 1 << 20;
 
-async fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+pub(crate) async fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let failed = |source| CertificateError::Read { path: path.to_owned(), source };
     let mut contents = Vec::new();
     let file = tokio::fs::File::open(path).await.map_err(failed)?;

@@ -2,6 +2,7 @@
 //! plain HTTP on loopback.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor};
+use crate::certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor_for_clients};
+use crate::client_certificate::{ClientAuthorities, ClientChain, ClientIdentity};
 use crate::health::{self, Health, Readiness};
 use crate::listener::{ConnectionLimits, ListenError, Listener};
 
@@ -39,9 +41,17 @@ pub struct SecureServingOptions {
     pub certificate: CertificateSource,
     /// The paths that need no permission; one that ends with `*` stands for all paths that begin like it.
     pub always_allowed_paths: Vec<String>,
+    /// PEM file with the authorities of client certificates; none: [`Content::client_authorities`] are kept current by
+    /// the component.
+    pub client_ca_file: Option<PathBuf>,
 }
 
 impl ServingOptions {
+    /// Whether the component is to look for the authorities of client certificates.
+    pub fn lacks_client_authorities(&self) -> bool {
+        self.https.as_ref().is_some_and(|https| https.client_ca_file.is_none())
+    }
+
     /// The paths that need no permission over HTTPS.
     pub fn always_allowed_paths(&self) -> Vec<String> {
         self.https.as_ref().map(|https| https.always_allowed_paths.clone()).unwrap_or_default()
@@ -69,10 +79,14 @@ pub enum ServeError {
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A page of a component; `None` for a path that it does not serve.
 pub type Pages = Arc<dyn Fn(&str) -> Option<Pending<Response<Full<Bytes>>>> + Send + Sync>;
-/// Whether the bearer of a token may send a request: the token, the HTTP method in lower case, and the path. A refusal is
-/// a status and a message.
-pub type Authorizer =
-    Arc<dyn Fn(Option<String>, String, String) -> Pending<Result<(), (StatusCode, String)>> + Send + Sync>;
+/// Whether a client may send a request: the name and the groups of its certificate, or its token, the HTTP method in lower
+/// case, and the path. A refusal is a status and a message.
+pub type Authorizer = Arc<
+    dyn Fn(Option<(String, Vec<String>)>, Option<String>, String, String) -> Pending<Result<(), Refusal>>
+        + Send
+        + Sync,
+>;
+type Refusal = (StatusCode, String);
 
 /// What a component serves.
 pub struct Content<S> {
@@ -84,6 +98,8 @@ pub struct Content<S> {
     pub pages: Option<Pages>,
     /// Who may read over HTTPS.
     pub authorizer: Authorizer,
+    /// Who signs certificates of clients.
+    pub client_authorities: Arc<ClientAuthorities>,
 }
 
 /// The addresses in use.
@@ -130,9 +146,17 @@ pub async fn serve<S: Readiness>(
         let serve = move |request: Request<Incoming>| respond(content.clone(), request);
         tokio::spawn(listener.run(None, ConnectionLimits::default(), stop.clone(), serve));
     }
-    if let Some(SecureServingOptions { address, certificate, .. }) = &options.https {
+    if let Some(SecureServingOptions { address, certificate, client_ca_file, .. }) = &options.https {
         let certificates = Arc::new(Certificates::load(certificate).await?);
-        let tls = tls_acceptor(certificates.clone()).map_err(CertificateError::from)?;
+        let authorities = content.client_authorities.clone();
+        let tls = tls_acceptor_for_clients(certificates.clone(), authorities.clone());
+        let tls = tls.map_err(CertificateError::from)?;
+        if let Some(path) = client_ca_file.clone() {
+            authorities.read_file(&path).await?;
+            let stopped = stop.clone();
+            let follow = async move { authorities.follow_file(&path, RELOAD_INTERVAL).await };
+            tokio::spawn(async move { stopped.run_until_cancelled(follow).await });
+        }
         let listener = Listener::bind(*address).await?;
         addresses.https = Some(listener.address());
         let reload = certificates.reload_changes(certificate.clone(), RELOAD_INTERVAL, |_| {});
@@ -141,7 +165,7 @@ pub async fn serve<S: Readiness>(
         let serve = move |request: Request<Incoming>| {
             let content = content.clone();
             async move {
-                match authorize(&content.authorizer, &request).await {
+                match authorize(&content.authorizer, &content.client_authorities, &request).await {
                     Ok(()) => respond(content, request).await,
                     Err((status, message)) => health::text(status, message),
                 }
@@ -152,13 +176,23 @@ pub async fn serve<S: Readiness>(
     Ok(addresses)
 }
 
-async fn authorize<B>(authorizer: &Authorizer, request: &Request<B>) -> Result<(), (StatusCode, String)> {
+async fn authorize<B>(
+    authorizer: &Authorizer,
+    authorities: &ClientAuthorities,
+    request: &Request<B>,
+) -> Result<(), Refusal> {
     let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = header.and_then(|header| header.split_once(' '));
     let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let token = token.map(|(_, token)| token.trim().to_owned()).filter(|token| !token.is_empty());
+    let chain = request.extensions().get::<ClientChain>();
+    let identity = chain.and_then(|chain| authorities.identify(chain));
+    if chain.is_some() && identity.is_none() && token.is_none() {
+        return Err((StatusCode::UNAUTHORIZED, "Unauthorized".to_owned()));
+    }
+    let named = identity.map(|ClientIdentity { common_name, organizations }| (common_name, organizations));
     let verb = request.method().as_str().to_ascii_lowercase();
-    authorizer(token, verb, request.uri().path().to_owned()).await
+    authorizer(named, token, verb, request.uri().path().to_owned()).await
 }
 
 async fn respond<S: Readiness>(

@@ -5,9 +5,11 @@
 
 pub mod authority;
 mod certificate;
+mod client_certificate;
 pub mod component;
 pub mod health;
 mod listener;
 
 pub use certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor};
+pub use client_certificate::{ClientAuthorities, ClientIdentity};
 pub use listener::{Connection, ConnectionLimits, ListenError, Listener};

@@ -19,6 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client_certificate::ClientChain;
+
 /// How long a connection may be idle between requests, or take for the headers of a later one. Longer than clients keep
 /// idle connections (90 s), so that the server does not close one that a client is about to use.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -138,17 +140,27 @@ async fn connection<S, F, B>(
     // Answers and watch events are small and must not wait for more data.
     let _ = stream.set_nodelay(true);
     match tls {
-        None => http(stream, deadline, stop, serve).await,
+        None => http(stream, None, deadline, stop, serve).await,
         Some(tls) => match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-            Ok(Ok(stream)) => http(stream, deadline, stop, serve).await,
+            Ok(Ok(stream)) => {
+                let chain = stream.get_ref().1.peer_certificates();
+                let chain =
+                    chain.map(|chain| ClientChain(chain.iter().map(|c| c.clone().into_owned()).collect()));
+                http(stream, chain, deadline, stop, serve).await;
+            }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => tracing::debug!("a client did not finish its TLS handshake"),
         },
     }
 }
 
-async fn http<I, S, F, B>(stream: I, deadline: Instant, stop: CancellationToken, serve: S)
-where
+async fn http<I, S, F, B>(
+    stream: I,
+    chain: Option<ClientChain>,
+    deadline: Instant,
+    stop: CancellationToken,
+    serve: S,
+) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Fn(Request<Incoming>) -> F + Send + Sync,
     F: Future<Output = Response<B>> + Send + 'static,
@@ -159,6 +171,9 @@ where
     let service = service_fn(|mut request: Request<Incoming>| {
         begun.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(Connection(aborted.clone()));
+        if let Some(chain) = &chain {
+            request.extensions_mut().insert(chain.clone());
+        }
         let answer = serve(request);
         async { Ok::<_, Infallible>(answer.await) }
     });

@@ -19,6 +19,7 @@ pub struct ServingArgs {
     /// Serve the same over HTTPS at this port, with delegated authorization; 0 selects a free port [default: not served]
     ///
     /// The API server decides who may read: tokens are checked with TokenReviews, permissions with SubjectAccessReviews.
+    /// A client certificate names its user (common name) and groups (organizations).
     #[arg(long, value_name = "PORT")]
     secure_port: Option<u16>,
     /// Address to serve HTTPS on
@@ -31,6 +32,10 @@ pub struct ServingArgs {
     /// PEM file with the private key; reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
+    /// PEM file with the certificate authorities of clients, which may have a certificate instead of a token; reloaded
+    /// when it changes [default: those of the ConfigMap extension-apiserver-authentication in kube-system]
+    #[arg(long, value_name = "FILE", requires = "secure_port")]
+    client_ca_file: Option<PathBuf>,
     /// HTTPS paths that need no permission, separated by commas; a path that ends with * includes all paths that begin with
     /// it
     #[arg(long, value_name = "PATH", value_delimiter = ',', default_values = ALWAYS_ALLOWED_PATHS, requires = "secure_port")]
@@ -54,6 +59,7 @@ impl ServingArgs {
         let https = self.secure_port.map(|port| SecureServingOptions {
             address: SocketAddr::new(self.bind_address, port),
             certificate: self.certificate(common_name),
+            client_ca_file: self.client_ca_file.clone(),
             always_allowed_paths: self.authorization_always_allow_paths.clone(),
         });
         Ok(ServingOptions { http: self.listen, https })

@@ -137,7 +137,8 @@ async fn running_pod(world: &World, name: &str, node: &str) {
 fn serving() -> ServingOptions {
     let certificate = CertificateSource::Own { common_name: "berth", names: vec!["127.0.0.1".to_owned()] };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let https = SecureServingOptions { address, certificate, always_allowed_paths: Vec::new() };
+    let https =
+        SecureServingOptions { address, certificate, always_allowed_paths: Vec::new(), client_ca_file: None };
     ServingOptions { http: None, https: Some(https) }
 }
 

@@ -15,11 +15,12 @@ use berth_api::object::DeviceResources;
 use berth_client::Backoff;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
-use berth_client::delegated::DelegatedAuthorizer;
+use berth_client::delegated::{self, DelegatedAuthorizer};
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, RemedyOptions, ViolatedRule, ViolationKey};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
+use berth_serve::ClientAuthorities;
 use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
@@ -120,7 +121,22 @@ pub(crate) async fn start(
     let last = CancellationToken::new();
     let always_allowed = options.serving.always_allowed_paths();
     let authorizer = DelegatedAuthorizer::new(client.clone(), always_allowed).into_function();
-    let content = Content { registry: Arc::new(registry), state: receiver.clone(), pages: None, authorizer };
+    let client_authorities = Arc::new(ClientAuthorities::default());
+    if options.serving.lacks_client_authorities() {
+        let set = {
+            let known = client_authorities.clone();
+            move |pem: &str| known.set_pem(pem.as_bytes())
+        };
+        let follow = delegated::follow_client_authorities(client.clone(), set);
+        tokio::spawn(last.clone().run_until_cancelled_owned(follow));
+    }
+    let content = Content {
+        registry: Arc::new(registry),
+        state: receiver.clone(),
+        pages: None,
+        authorizer,
+        client_authorities,
+    };
     let addresses = component::serve(&options.serving, content, last.clone()).await?;
     let (leadership, elector) = match options.leader_election.as_ref().filter(|_| !options.dry_run) {
         Some(lease) => {

@@ -20,11 +20,12 @@ use berth_api::config::Plugin;
 use berth_api::object::DeviceResources;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
-use berth_client::delegated::DelegatedAuthorizer;
+use berth_client::delegated::{self, DelegatedAuthorizer};
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
 use berth_engine::{Cluster, Equivalence, WakeConditions};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
+use berth_serve::ClientAuthorities;
 use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, mpsc};
@@ -109,7 +110,7 @@ pub(crate) async fn start(
     stop: CancellationToken,
 ) -> Result<Handle, SchedulerError> {
     let options = SchedulerOptions { settings: options.settings()?, ..options };
-    // Leader election and events have limits of their own.
+    // Events have the same limit, separately. Leader election sends two requests per retry period.
     let unlimited = berth_client::connect::client(connection.clone())?;
     let client = berth_client::connect::limited_client(connection, options.rate_limit)?;
     let mut registry = Registry::default();
@@ -118,7 +119,17 @@ pub(crate) async fn start(
     // Health is served and the lease is held until everything else has ended.
     let last = CancellationToken::new();
     let always_allowed = options.serving.always_allowed_paths();
+    let client_authorities = Arc::new(ClientAuthorities::default());
+    if options.serving.lacks_client_authorities() {
+        let set = {
+            let known = client_authorities.clone();
+            move |pem: &str| known.set_pem(pem.as_bytes())
+        };
+        let follow = delegated::follow_client_authorities(unlimited.clone(), set);
+        tokio::spawn(last.clone().run_until_cancelled_owned(follow));
+    }
     let content = Content {
+        client_authorities,
         registry: Arc::new(registry),
         state: snapshot.clone(),
         pages: Some(serving::pages(&options.settings.config, client.clone())),
@@ -133,7 +144,10 @@ pub(crate) async fn start(
         None => (Leadership::uncontested(), None),
     };
     let (completed, completions) = mpsc::unbounded_channel();
-    let recording = RecorderOptions::new("berth", options.identity.clone());
+    let mut recording = RecorderOptions::new("berth", options.identity.clone());
+    if let Some(limit) = options.rate_limit {
+        recording.rate = limit;
+    }
     let recorder = EventRecorder::start(unlimited.clone(), recording, last.clone());
     let binder = Binder {
         client: client.clone(),

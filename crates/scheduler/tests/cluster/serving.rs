@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base64::Engine as _;
 use berth_client::call::{self, CallError};
 use berth_scheduler::SchedulerOptions;
 use berth_serve::CertificateSource;
@@ -21,6 +22,7 @@ fn https() -> SchedulerOptions {
             common_name: "berth-scheduler",
             names: vec!["127.0.0.1".to_owned()],
         },
+        client_ca_file: None,
         always_allowed_paths: berth_client::delegated::ALWAYS_ALLOWED_PATHS.map(str::to_owned).to_vec(),
     };
     SchedulerOptions { serving: ServingOptions { http: None, https: Some(https) }, ..impatient() }
@@ -77,6 +79,58 @@ async fn https_is_for_those_whom_the_api_server_allows() {
     let config: Value =
         serde_json::from_str(&read(&scheduler, Some(&monitor), "/configz").await.unwrap()).unwrap();
     assert_eq!(config["componentconfig"]["profiles"][0]["schedulerName"], "berth");
+    scheduler.stopped().await;
+}
+
+/// A certificate authority, and a function that signs client certificates: their chain and key as PEM.
+fn authority() -> (String, impl Fn(&str, &str) -> (String, String)) {
+    let authority = berth_serve::authority::Authority::new("clients", berth_serve::authority::LONG).unwrap();
+    let (pem, key) = (authority.pem.clone(), rcgen::KeyPair::from_pem(&authority.key_pem()).unwrap());
+    let issuer = rcgen::Issuer::from_ca_cert_pem(&pem, key).unwrap();
+    let sign = move |name: &str, group: &str| {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().unwrap();
+        (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+    };
+    (pem, sign)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn https_knows_clients_by_certificates_of_the_authorities_that_the_cluster_publishes() {
+    let world = World::start().await;
+    let monitor = monitor(&world).await;
+    let subjects = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "watchers"}]);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "m"});
+    let binding = json!({"metadata": {"name": "watchers"}, "roleRef": role, "subjects": subjects});
+    world.create(&format!("{RBAC}/clusterrolebindings"), binding).await;
+    let ((pem, sign), (_, sign_unknown)) = (authority(), authority());
+    let published = json!({"metadata": {"name": "extension-apiserver-authentication"},
+        "data": {"client-ca-file": pem}});
+    world.create("/api/v1/namespaces/kube-system/configmaps", published).await;
+    let scheduler = world.schedule(https()).await;
+    let address = scheduler.handle.https_address().unwrap();
+    let read = async |(chain, key): &(String, String), token: Option<&str>| {
+        let mut config = kube::Config::new(format!("https://{address}").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
+        config.auth_info.client_certificate_data = Some(encode(chain));
+        config.auth_info.client_key_data = Some(encode(key).into());
+        config.auth_info.token = token.map(|token| token.to_owned().into());
+        let client = berth_client::connect::client(config).unwrap();
+        let answer = call::send(&client, call::get("/metrics"), Duration::from_secs(30), 16 << 20).await;
+        answer.map(|_| ()).map_err(|error| (error.code(), error.message()))
+    };
+    let watcher = sign("ann", "watchers");
+    until("the authorities are known", async || read(&watcher, None).await).await;
+    let refused = "forbidden: User \"bob\" cannot get path \"/metrics\"".to_owned();
+    assert_eq!(read(&sign("bob", "others"), None).await, Err((Some(403), refused)));
+    let unknown = sign_unknown("ann", "watchers");
+    assert_eq!(read(&unknown, None).await.unwrap_err().0, Some(401));
+    assert_eq!(read(&unknown, Some(&monitor)).await, Ok(()), "the token counts");
     scheduler.stopped().await;
 }
 
