@@ -44,14 +44,21 @@ pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> 
     for i in 0..n_nodes {
         item(out, &full_node(&node(seed, i), i)?)?;
     }
-    let templates = templates();
-    let mut order = Order::new(seed, templates.len());
-    for i in 0..n_pods {
-        let template = &templates[order.next_template()];
-        let node = (n_nodes > 0).then(|| node_name(i % n_nodes));
-        item(out, &full_pod(template, i, node)?)?;
+    for pod in pods(n_nodes, n_pods, seed) {
+        item(out, &pod?)?;
     }
     out.write_all(b"\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n")
+}
+
+/// The pods of a dump, one at a time.
+pub fn pods(n_nodes: usize, n_pods: usize, seed: u64) -> impl Iterator<Item = io::Result<Value>> {
+    let templates = templates();
+    let mut order = Order::new(seed, templates.len());
+    (0..n_pods).map(move |i| {
+        let template = &templates[order.next_template()];
+        let node = (n_nodes > 0).then(|| node_name(i % n_nodes));
+        full_pod(template, i, node)
+    })
 }
 
 fn full_node(node: &Node, i: usize) -> io::Result<Value> {

@@ -39,7 +39,9 @@ pub enum ReadError {
         column: usize,
     },
     /// YAML aliases that expand to too much data.
-    #[error("{file}:{line}:{column}: YAML aliases of a file repeat more than {} MiB of data: write the repeated parts out", super::yaml::MAX_ALIASED_BYTES >> 20)]
+    #[error(
+        "{file}:{line}:{column}: YAML aliases of a file repeat more than {limit_kib} KiB of data: write the repeated parts out"
+    )]
     AliasBomb {
         /// Name of the input.
         file: String,
@@ -47,6 +49,8 @@ pub enum ReadError {
         line: usize,
         /// Column, from 1.
         column: usize,
+        /// The limit, in KiB.
+        limit_kib: usize,
     },
     /// An object with more text than [`super::MAX_OBJECT_BYTES`].
     #[error("{place}: an object of more than {} MiB: no API server accepts it; remove or split it", super::MAX_OBJECT_BYTES >> 20)]

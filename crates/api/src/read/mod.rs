@@ -47,8 +47,17 @@ const HEAD_BYTES: u64 = 4096;
 /// # Errors
 /// The text is malformed, or `each` returned an error.
 pub fn read_manifests<E: From<ReadError>>(
+    input: impl Read,
+    file: &str,
+    each: &mut dyn FnMut(Manifest) -> Result<(), E>,
+) -> Result<(), E> {
+    read_within(input, file, yaml::MAX_ALIASED_BYTES, each)
+}
+
+fn read_within<E: From<ReadError>>(
     mut input: impl Read,
     file: &str,
+    max_aliased_bytes: usize,
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
 ) -> Result<(), E> {
     let io_error =
@@ -72,7 +81,7 @@ pub fn read_manifests<E: From<ReadError>>(
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
         ReadError::NotUtf8 { file: file.to_owned(), line }
     })?;
-    yaml::read(&text, file, each)
+    yaml::read(&text, file, max_aliased_bytes, each)
 }
 
 /// Reads a text to its end, unless a line has no end.
@@ -96,8 +105,20 @@ fn read_lines(input: &mut impl Read, bytes: &mut Vec<u8>, file: &str) -> Result<
 /// # Errors
 /// The text is malformed.
 pub fn collect_manifests(text: &str, file: &str) -> Result<Vec<Manifest>, ReadError> {
+    collect_manifests_within(text, file, yaml::MAX_ALIASED_BYTES)
+}
+
+/// The same with a limit of the bytes that YAML aliases repeat, for texts of other users.
+///
+/// # Errors
+/// The text is malformed, or its aliases repeat more.
+pub fn collect_manifests_within(
+    text: &str,
+    file: &str,
+    max_aliased_bytes: usize,
+) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
-    read_manifests::<ReadError>(text.as_bytes(), file, &mut |manifest| {
+    read_within::<ReadError>(text.as_bytes(), file, max_aliased_bytes, &mut |manifest| {
         manifests.push(manifest);
         Ok(())
     })?;

@@ -24,6 +24,7 @@ const MAX_REREAD_BYTES: usize = 32 << 20;
 pub(super) fn read<E: From<ReadError>>(
     text: &str,
     file: &str,
+    max_aliased_bytes: usize,
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
 ) -> Result<(), E> {
     let file: Arc<str> = file.into();
@@ -34,6 +35,7 @@ pub(super) fn read<E: From<ReadError>>(
         loop {
             let mut reader = Reader::new(&text, file.clone(), document, lines_before);
             reader.aliased_bytes = aliased_bytes;
+            reader.max_aliased_bytes = max_aliased_bytes;
             let mut n_read = 0;
             let result = reader.documents(&mut |manifest| {
                 n_read += 1;
@@ -117,6 +119,7 @@ struct Reader<'t> {
     anchors: HashMap<usize, Value>,
     /// Bytes kept for anchors or repeated by aliases so far.
     aliased_bytes: usize,
+    max_aliased_bytes: usize,
     /// The parser stopped at a quoted scalar whose continuation line (of this text, from 1) is indented
     /// less than YAML 1.2 requires. `kubectl` accepts it, and generated manifests have such lines.
     under_indented_line: Option<usize>,
@@ -134,6 +137,7 @@ impl<'t> Reader<'t> {
             object_start: 0,
             anchors: HashMap::new(),
             aliased_bytes: 0,
+            max_aliased_bytes: MAX_ALIASED_BYTES,
             under_indented_line: None,
         }
     }
@@ -325,9 +329,10 @@ impl<'t> Reader<'t> {
 
     fn count_aliased(&mut self, value: &Value, span: &Span) -> Result<(), ReadError> {
         self.aliased_bytes = self.aliased_bytes.saturating_add(size(value));
-        if self.aliased_bytes > MAX_ALIASED_BYTES {
+        if self.aliased_bytes > self.max_aliased_bytes {
             let (line, column) = self.position(span);
-            return Err(ReadError::AliasBomb { file: self.file.to_string(), line, column });
+            let limit_kib = self.max_aliased_bytes >> 10;
+            return Err(ReadError::AliasBomb { file: self.file.to_string(), line, column, limit_kib });
         }
         Ok(())
     }

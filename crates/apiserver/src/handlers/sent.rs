@@ -16,6 +16,8 @@ use crate::server::{ApiRequest, Query, Verb};
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of a server-side apply. The body may be JSON, which is valid YAML.
 const APPLY: &str = "application/apply-patch+yaml";
+/// Limit of the bytes that YAML aliases of a body repeat.
+const MAX_ALIASED_BYTES: usize = 64 << 10;
 const PATCH_TYPES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -91,8 +93,8 @@ fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
         Status::bad_request(format!("the object provided is not valid YAML: {error}"))
     };
     let text = std::str::from_utf8(body).map_err(|error| malformed(&error))?;
-    let mut manifests =
-        berth_api::read::collect_manifests(text, "body").map_err(|error| malformed(&error))?;
+    let manifests = berth_api::read::collect_manifests_within(text, "body", MAX_ALIASED_BYTES);
+    let mut manifests = manifests.map_err(|error| malformed(&error))?;
     match (manifests.pop(), manifests.is_empty()) {
         (Some(manifest), true) => Ok(manifest.value),
         _ => Err(malformed(&"exactly one object is expected")),

@@ -235,6 +235,10 @@ impl Watcher {
         {
             self.write(&mut chunk, EventType::Added, &object);
         }
+        if self.initial.is_empty() {
+            // Its memory is not kept for the time of the watch.
+            self.initial = VecDeque::new();
+        }
         chunk.freeze()
     }
 

@@ -259,6 +259,8 @@ mod tests {
         for (user, info, level) in [
             (&User::admin(), Some(&pods), Level::Exempt),
             (&User::admin(), Some(&lease), Level::LeaderElection),
+            (&User::component("berth-enforcer"), Some(&pods), Level::WorkloadHigh),
+            (&User::component("berth-enforcer"), Some(&lease), Level::LeaderElection),
             (&scheduler, Some(&lease), Level::LeaderElection),
             (&scheduler, Some(&pods), Level::WorkloadHigh),
             (&User::node("n"), Some(&lease), Level::NodeHigh),

@@ -48,6 +48,12 @@ impl User {
         }
     }
 
+    /// A component of the cluster: `system:NAME`, which may do everything. Requests of components do not wait for those of
+    /// people, who are the administrator.
+    pub fn component(name: &str) -> User {
+        User { name: format!("system:{name}"), ..User::admin() }
+    }
+
     /// A node's identity.
     pub fn node(name: &str) -> User {
         User {
@@ -182,6 +188,11 @@ impl Tokens {
         &self.admin_token
     }
 
+    /// A component's token.
+    pub fn component(&self, name: &str) -> String {
+        signed(&self.key, "component", name)
+    }
+
     /// A node's token.
     pub fn node(&self, name: &str) -> String {
         signed(&self.key, "node", name)
@@ -202,6 +213,7 @@ impl Tokens {
         hmac::verify(&self.key, format!("{kind}\n{subject}").as_bytes(), &mac).ok()?;
         match kind {
             "admin" => Some(Identity { user: self.admin.clone(), claims: None }),
+            "component" => Some(Identity { user: Arc::new(User::component(&subject)), claims: None }),
             "node" => Some(Identity { user: Arc::new(User::node(&subject)), claims: None }),
             "sa" => {
                 let claims: Claims = serde_json::from_str(&subject).ok()?;
@@ -227,6 +239,8 @@ mod tests {
     fn tokens_identify_users() {
         let tokens = Tokens::new(&[7; 32]);
         assert!(tokens.authenticate(tokens.admin()).unwrap().user.is_in(MASTERS));
+        let scheduler = tokens.authenticate(&tokens.component("kube-scheduler")).unwrap().user;
+        assert_eq!((scheduler.name.as_str(), scheduler.is_in(MASTERS)), ("system:kube-scheduler", true));
         let node = tokens.authenticate(&tokens.node("n.1")).unwrap().user;
         assert_eq!((node.name.as_str(), node.node_name()), ("system:node:n.1", Some("n.1")));
         let token = |expires| {

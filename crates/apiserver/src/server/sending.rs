@@ -16,21 +16,31 @@ use super::body::Body;
 use super::budget::Share;
 use super::fairness::Seat;
 
+/// The first events of a watch may take this many times as long as another response.
+const WATCH_TIMES: u32 = 5;
+
 /// The responses that are being sent.
 #[derive(Default)]
 pub struct Sending(Mutex<Vec<Weak<Response>>>);
 
 impl Sending {
-    /// A body that holds a seat and memory until it has been sent over the connection that the token ends. `memory`
-    /// has what the body holds before its first piece is made.
+    /// A body that holds a seat and memory until it has been sent over the connection that the token ends, within a
+    /// time. For a watch, this is the time for its first events. `memory` has what the body holds before its first piece
+    /// is made.
     pub fn track(
         &self,
         body: Body,
         seat: Option<Seat>,
         memory: Share,
+        time: Duration,
         connection: Option<CancellationToken>,
     ) -> ResponseBody {
-        let progress = Progress { unsent: 0, waits_for_events: false, at: Instant::now(), memory };
+        let now = Instant::now();
+        let (until_idle, deadline) = match body {
+            Body::Stream(_, held) => (held, Some(now + time * WATCH_TIMES)),
+            Body::Full(_) | Body::Chunks(..) => (0, Some(now + time)),
+        };
+        let progress = Progress { unsent: 0, waits_for_events: false, at: now, deadline, memory, until_idle };
         let response = Arc::new(Response { progress: Mutex::new(progress), connection, _seat: seat });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&response));
         ResponseBody { body, response }
@@ -44,10 +54,11 @@ impl Sending {
             let is_stalled = {
                 let progress = response.lock();
                 let is_idle = progress.waits_for_events && progress.unsent == 0;
-                !is_idle && now.saturating_duration_since(progress.at) >= timeout
+                let is_late = progress.deadline.is_some_and(|deadline| now >= deadline);
+                is_late || (!is_idle && now.saturating_duration_since(progress.at) >= timeout)
             };
             if is_stalled && let Some(connection) = &response.connection {
-                tracing::debug!("a client does not read; its connection ends");
+                tracing::debug!("a client does not read, or too slowly; its connection ends");
                 connection.cancel();
             }
             !is_stalled
@@ -81,7 +92,11 @@ struct Progress {
     waits_for_events: bool,
     /// When the connection last took a piece, or finished one.
     at: Instant,
+    /// When the body, or the first events of a watch, must have been sent.
+    deadline: Option<Instant>,
     memory: Share,
+    /// The part of the memory that a watch holds until it has sent its first events.
+    until_idle: usize,
 }
 
 impl Response {
@@ -129,6 +144,11 @@ impl HttpBody for ResponseBody {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let mut progress = self.response.lock();
         progress.waits_for_events = polled.is_pending();
+        if polled.is_pending() {
+            progress.deadline = None;
+            let until_idle = std::mem::take(&mut progress.until_idle);
+            progress.memory.shrink(until_idle);
+        }
         let frame = std::task::ready!(polled);
         progress.at = Instant::now();
         let Some(Ok(Ok(bytes))) = frame.map(|frame| frame.map(Frame::into_data)) else {
@@ -175,7 +195,7 @@ mod tests {
             let mut memory = budget.share(&Arc::new(User::admin()));
             memory.grow(100_000);
             let body = Body::Full(Bytes::from(vec![1; 100_000]));
-            (sending.track(body, None, memory, Some(connection.clone())), connection)
+            (sending.track(body, None, memory, 10 * TIMEOUT, Some(connection.clone())), connection)
         };
         let (mut read, connection) = track();
         let first = read.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -204,15 +224,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_client_that_reads_too_slowly_is_disconnected() {
+        let sending = Sending::default();
+        let connection = CancellationToken::new();
+        let memory = Budget::new(1, 1).share(&Arc::new(User::admin()));
+        let body = Body::Full(Bytes::from(vec![1; 100_000]));
+        let mut slow = sending.track(body, None, memory, TIMEOUT / 2, Some(connection.clone()));
+        drop(slow.frame().await);
+        after(&sending, TIMEOUT / 4);
+        assert!(!connection.is_cancelled());
+        after(&sending, TIMEOUT / 2);
+        assert!(connection.is_cancelled());
+    }
+
+    #[tokio::test]
     async fn an_idle_watch_is_not_disconnected_and_an_unread_one_is() {
         let (sending, budget) = (Sending::default(), Budget::new(1 << 20, 1 << 20));
         let (events, receiver) = futures::channel::mpsc::unbounded::<Bytes>();
         let connection = CancellationToken::new();
-        let memory = budget.share(&Arc::new(User::admin()));
-        let body = Body::Stream(Box::pin(receiver), 0);
-        let mut watch = sending.track(body, None, memory, Some(connection.clone()));
+        let mut memory = budget.share(&Arc::new(User::admin()));
+        memory.grow(1000);
+        let body = Body::Stream(Box::pin(receiver), 1000);
+        let mut watch = sending.track(body, None, memory, TIMEOUT, Some(connection.clone()));
         assert!(watch.frame().now_or_never().is_none());
-        after(&sending, TIMEOUT);
+        assert_eq!(budget.used(), 0, "the first events have been sent");
+        after(&sending, 100 * TIMEOUT);
         assert!(!connection.is_cancelled());
         events.unbounded_send(Bytes::from_static(b"event")).unwrap();
         let unsent = watch.frame().await.unwrap();

@@ -208,7 +208,8 @@ pub async fn serve<B: RequestBody>(shared: Arc<Shared>, request: Request<B>) -> 
     {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    response.map(|body| shared.sending.track(body, seat, memory, connection))
+    let time = shared.limits.request;
+    response.map(|body| shared.sending.track(body, seat, memory, time, connection))
 }
 
 async fn answer<B: RequestBody>(

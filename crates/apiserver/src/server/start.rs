@@ -126,6 +126,11 @@ impl ApiServer {
         self.config(self.shared.tokens.admin().to_owned())
     }
 
+    /// A client configuration for a component of the cluster: user `system:NAME`, group `system:masters`.
+    pub fn component_config(&self, name: &str) -> Config {
+        self.config(self.shared.tokens.component(name))
+    }
+
     /// A client configuration for a node: user `system:node:NAME`, group `system:nodes`.
     pub fn node_config(&self, name: &str) -> Config {
         self.config(self.node_token(name))

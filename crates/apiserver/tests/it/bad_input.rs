@@ -84,6 +84,12 @@ async fn malformed_bodies_get_specific_errors() {
         (json, json!({"metadata": {"name": "a"}}).to_string(), 422, "Invalid"),
         (json, json!({"metadata": {"name": "a", "resourceVersion": "5"}}).to_string(), 400, "BadRequest"),
         ("application/yaml", aliases, 400, "BadRequest"),
+        (
+            "application/yaml",
+            format!("a: &a {}\nb: [{}]\n", "x".repeat(1000), "*a,".repeat(100)),
+            400,
+            "BadRequest",
+        ),
         ("application/yaml", "a: [".to_owned(), 400, "BadRequest"),
         ("text/plain", "x".to_owned(), 415, "UnsupportedMediaType"),
         ("application/vnd.kubernetes.protobuf", "k8s".to_owned(), 400, "BadRequest"),

@@ -32,7 +32,9 @@ impl LogArgs {
         // Logs of dependencies, such as connections, are only useful for tracing.
         let others = if self.verbose > 2 { "debug" } else { "error" };
         // A directive applies to all targets with its prefix: `berth_scheduler` and the other crates.
-        let default = format!("{others},berth={berth}");
+        // The client library logs every failed request as an error; its caller logs those that matter.
+        let client = if self.verbose > 2 { "debug" } else { "off" };
+        let default = format!("{others},kube_client={client},berth={berth}");
         let filter = EnvFilter::try_from_env("BERTH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
         let is_colored = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let _ = tracing_subscriber::fmt()

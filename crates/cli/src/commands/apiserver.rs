@@ -67,14 +67,15 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let server = ApiServer::start(options).await?;
         let mut components = Components::new(stop.child_token());
         if args.controllers {
-            let client = connect::client(server.admin_config())?;
+            let client = connect::client(server.component_config("kube-controller-manager"))?;
             args.provisioner.install(client.clone()).await?;
             let controllers = args.provisioner.controllers();
             let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
             components.start("controllers", running);
         }
         if let Some(admission) = follows {
-            admission_args::mirror(admission, server.admin_config(), &mut components).await?;
+            admission_args::mirror(admission, server.component_config("berth-admission"), &mut components)
+                .await?;
         }
         output::kubeconfig_line(server.kubeconfig_path())?;
         let ended = tokio::select! {

@@ -13,6 +13,7 @@ use berth_bench::{dump, measure};
 use serde_json::json;
 
 use super::bench_churn::{self, ChurnArgs};
+use super::bench_list::{self, ListArgs};
 use super::bench_volumes::{self, VolumesArgs};
 use super::bench_webhook::{self, WebhookArgs};
 use crate::ExitStatus;
@@ -50,6 +51,7 @@ Examples:
   berth bench preempt --nodes 1000 --pods 1000
   berth bench bind --nodes 5000 --connections 16
   berth bench up --nodes 1000 --pods 10000
+  berth bench list --pods 150000
   berth bench webhook --connections 8
 
 Exit codes: 0 success, 1 a workload failed or a placement violates a rule, 2 invalid input or usage"
@@ -85,6 +87,7 @@ enum Command {
     Preempt(PreemptArgs),
     Bind(BindArgs),
     Up(UpArgs),
+    List(ListArgs),
     Webhook(WebhookArgs),
 }
 
@@ -252,6 +255,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         (Some(Command::Preempt(args)), _) => preempt(&mut out, args)?,
         (Some(Command::Bind(args)), _) => bind(&mut out, args)?,
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
+        (Some(Command::List(args)), _) => bench_list::run(&mut out, args)?,
         (Some(Command::Webhook(args)), _) => bench_webhook::run(&mut out, args)?,
         (None, Some(file)) => workloads(&mut out, args, &WorkloadFile::read(file)?)?,
         (None, None) => return Err(CliError::NotFound("no file given".to_owned())),

@@ -175,20 +175,25 @@ async fn up(
     let outcome = async {
         server.import(dump).await?;
         if let Some(admission) = follows {
-            admission_args::mirror(admission, server.admin_config(), &mut components).await?;
+            admission_args::mirror(admission, server.component_config("berth-admission"), &mut components)
+                .await?;
         }
         let client = connect::client(server.admin_config())?;
         args.provisioner.install(client.clone()).await?;
         let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
         start_components(args, settings, &server, &mut components)?;
-        let scheduler =
-            berth_scheduler::start(server.admin_config(), scheduler, components.stop_token()).await?;
+        let scheduler = berth_scheduler::start(
+            server.component_config("kube-scheduler"),
+            scheduler,
+            components.stop_token(),
+        )
+        .await?;
         let scheduled = scheduler.snapshot();
         components.start("scheduler", |_| scheduler.stopped());
         let enforced = match enforcer {
             Some(options) => {
-                let config = server.admin_config();
+                let config = server.component_config("berth-enforcer");
                 let enforcer = berth_enforcer::start(config, options, components.stop_token()).await?;
                 let enforced = enforcer.snapshot();
                 components.start("enforcer", |_| enforcer.stopped());
@@ -218,7 +223,7 @@ fn start_components(
     server: &ApiServer,
     components: &mut Components,
 ) -> Result<(), CliError> {
-    let client = connect::client(server.admin_config())?;
+    let client = connect::client(server.component_config("kube-controller-manager"))?;
     let controllers = args.provisioner.controllers();
     let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
     components.start("controllers", running);
@@ -231,7 +236,7 @@ fn start_components(
         admission: settings,
         ..args.timing.options()
     };
-    let config = server.admin_config();
+    let config = server.component_config("berth-kubelet");
     components.start("kubelet", |stop| berth_kubelet::run(config, kubelet, stop));
     Ok(())
 }

@@ -6,6 +6,7 @@ pub mod cluster_bench;
 pub mod difference;
 pub mod explanation;
 
+pub mod list_bench;
 pub mod names;
 pub mod placement;
 pub mod progress;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::election::{Election, Record, held_by};
 use crate::call::{self, CallError};
+use crate::outage_log;
 
 /// Options of a leader election.
 #[derive(Clone, Debug)]
@@ -133,7 +134,7 @@ impl LeaderElector {
             tokio::select! {
                 () = stop.cancelled() => break,
                 tried = self.try_to_hold() => if let Err(error) = tried {
-                    tracing::warn!(lease = self.options.name, "leader election: {error}");
+                    outage_log::failed(|| format!("leader election with lease {}: {error}", self.options.name));
                 }
             }
             if self.election.holder() != holder {

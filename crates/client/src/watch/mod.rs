@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 
 use crate::backoff::Backoff;
 use crate::call::CallError;
+use crate::outage_log;
 #[cfg(fuzzing)]
 pub use frame::fuzz_frames;
 pub use frame::{Line, read_object};
@@ -291,8 +292,7 @@ pub async fn watch_with<T, M>(
                 }
             }
             error => {
-                let failures = backoff.failures() + 1;
-                tracing::warn!(path, failures, "watch interrupted, retrying: {error}");
+                outage_log::failed(|| format!("watch of {path} interrupted: {error}"));
             }
         }
         // A watch that made progress is resumed without delay.

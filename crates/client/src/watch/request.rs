@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use super::frame::{Frame, Lines, decode};
 use super::{Deliver, Ended, KubeObject, StreamEvent, Watcher};
 use crate::call::{get, open};
+use crate::outage_log;
 
 /// How long after `timeoutSeconds` the client waits for the server to close the watch.
 const GRACE: Duration = Duration::from_secs(15);
@@ -55,6 +56,7 @@ impl Watcher {
             Err(error) if error.code() == Some(410) => return Err(Ended::Expired),
             Err(error) => return Err(error.into()),
         };
+        outage_log::succeeded();
         if is_list {
             deliver.send(StreamEvent::Init).await?;
         }
