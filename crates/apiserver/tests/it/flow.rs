@@ -124,18 +124,20 @@ async fn a_client_that_does_not_read_is_disconnected() {
     let mut first = [0; 12];
     stream.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
-    loop {
-        let request = Request::get("/metrics").body(kube::client::Body::empty()).unwrap();
-        let bytes = client.send(request).await.unwrap().into_body().collect_bytes().await.unwrap();
-        let metrics = String::from_utf8(bytes.to_vec()).unwrap();
-        let seats = "apiserver_flowcontrol_current_executing_seats{priority_level=\"exempt\"} ";
-        let n = metrics.lines().find_map(|line| line.strip_prefix(seats)).unwrap();
-        // The request for the metrics has one.
-        if n == "1" {
-            break;
+    let is_free = async {
+        loop {
+            let request = Request::get("/metrics").body(kube::client::Body::empty()).unwrap();
+            let bytes = client.send(request).await.unwrap().into_body().collect_bytes().await.unwrap();
+            let metrics = String::from_utf8(bytes.to_vec()).unwrap();
+            let seats = "apiserver_flowcontrol_current_executing_seats{priority_level=\"exempt\"} ";
+            // The request for the metrics has one.
+            if metrics.lines().any(|line| line.strip_prefix(seats) == Some("1")) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(60), is_free).await.unwrap();
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     assert!(rest.len() < 20 * size, "{} bytes", rest.len());
