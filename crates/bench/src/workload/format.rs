@@ -248,13 +248,18 @@ fn typed<T: DeserializeOwned>(opcode: &str, fields: Map<String, Value>) -> Resul
     })
 }
 
+const MAX_SLEEP: Duration = Duration::from_secs(24 * 3600);
+
 /// A Go duration such as `1m30s`, or the parameter with one.
 fn sleep(op: &Sleep, params: &BTreeMap<String, Value>) -> Result<Duration, String> {
     let param =
         op.duration_param.as_ref().and_then(|name| params.get(name.trim_start_matches('$'))?.as_str());
     let text = param.or(op.duration.as_deref()).unwrap_or_default();
     let duration = text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
-    duration.ok_or_else(|| format!("sleep: {text:?} is not a duration such as 500ms or 1m30s"))
+    let duration = duration.filter(|duration: &Duration| *duration <= MAX_SLEEP);
+    duration.ok_or_else(|| {
+        format!("sleep: {text:?} is not a duration such as 500ms or 1m30s, of at most 24 hours")
+    })
 }
 
 /// `count`, or the parameter that `countParam` names as `$name`.

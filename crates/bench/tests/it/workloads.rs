@@ -233,7 +233,7 @@ fn what_is_not_supported_is_named() {
     let report = measured("churn", churn, &[("pod.yaml", POD), config_map]);
     assert_eq!((report.status, report.reason.unwrap()), not_supported("churn of ConfigMap"));
     let (status, text) = reason("sleep", "  - {opcode: sleep, duration: long}", POD);
-    let expected = "sleep: \"long\" is not a duration such as 500ms or 1m30s";
+    let expected = "sleep: \"long\" is not a duration such as 500ms or 1m30s, of at most 24 hours";
     assert_eq!((status, text.as_str()), (Status::Failed, expected));
     let field = "  - {opcode: createPods, count: 1, steadyState: true}";
     assert_eq!(reason("field", field, POD), not_supported("steadyState of createPods"));
