@@ -1,9 +1,14 @@
-//! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart.
+//! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart, `cargo xtask
+//! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares.
 
 mod arrows;
 mod deploy;
+#[cfg(test)]
+mod image;
 mod modules;
 mod purity;
+mod reproduce;
+mod sbom;
 mod sources;
 
 use std::path::PathBuf;
@@ -14,9 +19,14 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["arrows"] => check_arrows(),
         ["deploy"] => root().and_then(|root| deploy::generate(&root)),
+        ["sbom"] => bill_of_materials(),
+        ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
+        ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
         _ => Err(
             "usage: cargo xtask arrows    (checks dependencies between crates and between modules)\n       \
-                  cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize)"
+                  cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize)\n       \
+                  cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
+                  cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)"
                 .to_owned(),
         ),
     };
@@ -34,7 +44,7 @@ fn main() -> ExitCode {
 
 /// Checks the dependencies between crates and between the engine's modules, and that pure crates have no side effects.
 fn check_arrows() -> Result<String, String> {
-    let workspace = cargo_metadata()?;
+    let workspace = cargo_metadata(&["--no-deps"])?;
     let root = root_of(&workspace)?;
     let edges = arrows::edges(&workspace);
     let mut findings = arrows::forbidden(&edges);
@@ -50,8 +60,16 @@ fn check_arrows() -> Result<String, String> {
     Err(format!("arrows: {} forbidden dependencies\n  {}", findings.len(), findings.join("\n  ")))
 }
 
+/// The bill of materials of the binary for Linux.
+fn bill_of_materials() -> Result<String, String> {
+    let metadata = cargo_metadata(&["--filter-platform", "x86_64-unknown-linux-gnu"])?;
+    let lock = root_of(&metadata)?.join("Cargo.lock");
+    let text = std::fs::read_to_string(&lock).map_err(|e| format!("{}: {e}", lock.display()))?;
+    serde_json::to_string_pretty(&sbom::document(&metadata, &text)?).map_err(|e| format!("sbom: {e}"))
+}
+
 fn root() -> Result<PathBuf, String> {
-    root_of(&cargo_metadata()?)
+    root_of(&cargo_metadata(&["--no-deps"])?)
 }
 
 fn root_of(metadata: &serde_json::Value) -> Result<PathBuf, String> {
@@ -59,10 +77,11 @@ fn root_of(metadata: &serde_json::Value) -> Result<PathBuf, String> {
     Ok(PathBuf::from(root))
 }
 
-fn cargo_metadata() -> Result<serde_json::Value, String> {
+fn cargo_metadata(args: &[&str]) -> Result<serde_json::Value, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(args)
         .output()
         .map_err(|e| format!("cannot run cargo metadata: {e}"))?;
     if !output.status.success() {
