@@ -3,6 +3,9 @@
 use crate::answer::{Answer, Denial};
 use crate::policy::Action;
 
+/// Warnings beyond this many are left out.
+const MAX_WARNINGS: usize = 100;
+
 /// The findings of the rules so far. The first denial is kept; warnings accumulate.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(Answer);
@@ -21,7 +24,7 @@ impl Findings {
 
     /// Something the user should know.
     pub(crate) fn warn(&mut self, warning: String) {
-        if !self.0.warnings.contains(&warning) {
+        if self.0.warnings.len() < MAX_WARNINGS && !self.0.warnings.contains(&warning) {
             self.0.warnings.push(warning);
         }
     }

@@ -5,6 +5,8 @@
 //! add the requirement a second time, treat the first as the user's own and refuse the pod. A pod
 //! without its merged keys has the same meaning for every scheduler.
 
+use std::collections::HashSet;
+
 use berth_api::admission::merge_label_keys;
 use berth_api::object::{
     LabelSelector, Pod, PodAffinity, PodAffinityTerm, SelectorRequirement, TopologySpreadConstraint,
@@ -84,12 +86,9 @@ impl Patch<'_> {
     /// Adds the merged requirements that are not present yet.
     fn selector(&mut self, path: &str, before: &LabelSelector, after: &LabelSelector) {
         let there = &before.match_expressions;
-        let mut added: Vec<&SelectorRequirement> = Vec::new();
-        for requirement in after.match_expressions.iter().skip(there.len()) {
-            if !there.contains(requirement) && !added.contains(&requirement) {
-                added.push(requirement);
-            }
-        }
+        let mut seen: HashSet<&SelectorRequirement> = there.iter().collect();
+        let merged = after.match_expressions.iter().skip(there.len());
+        let added: Vec<_> = merged.filter(|requirement| seen.insert(requirement)).collect();
         let path = format!("{path}/labelSelector/matchExpressions");
         if there.is_empty() {
             if !added.is_empty() {

@@ -137,7 +137,7 @@ pub struct LabelSelector {
 /// One requirement of a label selector or node selector of the API.
 ///
 /// The operator is text: which operators are valid depends on the field.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelectorRequirement {
     /// Label key (or field name, in `matchFields`).

@@ -17,7 +17,7 @@ use crate::store::{Derived, Filter, Object, Store};
 
 /// The group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-/// A rule with more single permissions than this is not expanded and counts as not granted.
+/// Rules with more single permissions than this altogether are not expanded; the rest counts as not granted.
 const MAX_COMBINATIONS: usize = 100_000;
 const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &ROLES, &ROLE_BINDINGS];
 
@@ -116,7 +116,14 @@ impl Grants {
     /// The rules that exceed the user's permissions in the namespace (in all namespaces, if it is empty).
     pub fn beyond<'r>(&self, user: &User, namespace: &str, rules: &'r [PolicyRule]) -> Vec<&'r PolicyRule> {
         let holds = |what: &Attributes<'_>| is_allowed(user, what) || self.allow(user, what);
-        rules.iter().filter(|rule| !rule.all(namespace, holds)).collect()
+        let mut left = MAX_COMBINATIONS;
+        let is_granted = |rule: &&PolicyRule| {
+            let room = left.checked_sub(rule.combinations());
+            left = room.unwrap_or(0);
+            room.is_some() && rule.all(namespace, holds)
+        };
+        let (_, beyond): (Vec<_>, Vec<_>) = rules.iter().partition(is_granted);
+        beyond
     }
 
     fn bind(&mut self, binding: &Value, namespace: &str, grant: &Grant) {
@@ -178,13 +185,17 @@ impl PolicyRule {
         rules.as_array().into_iter().flatten().map(rule).collect()
     }
 
+    /// The number of its single permissions.
+    fn combinations(&self) -> usize {
+        let product = |lists: &[&Vec<String>]| {
+            lists.iter().map(|list| list.len().max(1)).fold(1, usize::saturating_mul)
+        };
+        product(&[&self.verbs, &self.api_groups, &self.resources, &self.resource_names])
+            .saturating_add(product(&[&self.verbs, &self.non_resource_urls]))
+    }
+
     /// Whether a predicate holds for every permission of the rule in a namespace.
     fn all(&self, namespace: &str, holds: impl Fn(&Attributes<'_>) -> bool) -> bool {
-        let parts = [&self.verbs, &self.api_groups, &self.resources, &self.resource_names];
-        let n = parts.iter().map(|list| list.len().max(1)).fold(1, usize::saturating_mul);
-        if n > MAX_COMBINATIONS {
-            return false;
-        }
         let nameless = [String::new()];
         let names = if self.resource_names.is_empty() { &nameless[..] } else { &self.resource_names };
         self.verbs.iter().all(|verb| {

@@ -44,7 +44,7 @@ pub struct Facts {
     pub namespace: Box<str>,
     /// Name.
     pub name: Box<str>,
-    /// Labels in the order of the object.
+    /// Labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// Values of the resource's selectable fields, in its order.
     pub fields: Box<[Box<str>]>,
@@ -55,20 +55,22 @@ impl Facts {
     pub fn of(resource: &Resource, value: &Value) -> Facts {
         let metadata = &value["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default().into();
-        let labels = metadata["labels"].as_object().map(|labels| {
-            labels.iter().map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or_default().into())).collect()
-        });
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        let mut labels: Box<[(Box<str>, Box<str>)]> =
+            labels.map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or_default().into())).collect();
+        labels.sort_unstable();
         Facts {
             namespace: text("namespace"),
             name: text("name"),
-            labels: labels.unwrap_or_default(),
+            labels,
             fields: selectable_values(resource, value),
         }
     }
 
     /// A label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find(|(k, _)| **k == *key).map(|(_, v)| &**v)
+        let place = self.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&*self.labels[place].1)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::Pod;
 use berth_api::rules::{Dialect, PodTerm, TopologyScope};
+use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 use super::State;
@@ -112,7 +113,7 @@ impl State {
 
     /// The terms share one matcher: kube-scheduler counts a pod for any of them only if it matches all.
     fn compile_required_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
-        let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
+        let (mut queries, mut seen) = (SmallVec::new(), FxHashSet::default());
         let mut topologies = Vec::new();
         for term in terms {
             let query = self.query(term, false);
@@ -128,7 +129,7 @@ impl State {
                 weight: sign,
             }));
             topologies.push(self.single_topologies(&term.topology, &mut draft.uses));
-            self.add_query(&mut queries, query);
+            self.add_query(&mut queries, &mut seen, query);
         }
         if terms.is_empty() {
             return Box::default();
@@ -141,10 +142,10 @@ impl State {
     /// Those required during execution share a matcher of their own.
     fn compile_executing_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
         let executing = || terms.iter().enumerate().filter(|(_, term)| term.required_during_execution);
-        let mut queries: SmallVec<[PodQuery; 1]> = SmallVec::new();
+        let (mut queries, mut seen) = (SmallVec::new(), FxHashSet::default());
         for (_, term) in executing() {
             let query = self.query(term, false);
-            self.add_query(&mut queries, query);
+            self.add_query(&mut queries, &mut seen, query);
         }
         if queries.is_empty() {
             return Box::default();
@@ -219,12 +220,20 @@ impl State {
         }
     }
 
-    /// Adds a query to a conjunction, unless it is there already.
-    fn add_query(&mut self, queries: &mut SmallVec<[PodQuery; 1]>, query: PodQuery) {
-        if queries.contains(&query) {
-            self.symbols.release_all(query.symbols());
-        } else {
+    /// Adds a query to a conjunction, unless it is there already. `seen` has the queries from the second one on.
+    fn add_query(
+        &mut self,
+        queries: &mut SmallVec<[PodQuery; 1]>,
+        seen: &mut FxHashSet<PodQuery>,
+        query: PodQuery,
+    ) {
+        if seen.is_empty() {
+            seen.extend(queries.iter().cloned());
+        }
+        if queries.is_empty() || seen.insert(query.clone()) {
             queries.push(query);
+        } else {
+            self.symbols.release_all(query.symbols());
         }
     }
 

@@ -9,6 +9,8 @@ use super::PatchError;
 use super::order::{arrange, identity, positions};
 use crate::{Patch, Type};
 
+/// Larger objects, which are maps, do not keep their order.
+const MAX_ORDERED: usize = 1000;
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
@@ -61,8 +63,14 @@ fn merge_object(
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         retain_keys(live, patch, keys)?;
     }
-    // One pass for all: removing keeps the order of the other fields, and each removal shifts them.
-    live.retain(|name, _| !patch.get(name).is_some_and(Value::is_null));
+    for (name, _) in patch.iter().filter(|(_, value)| value.is_null()) {
+        // A removal that keeps the order shifts what follows.
+        if live.len() > MAX_ORDERED {
+            live.swap_remove(name)
+        } else {
+            live.shift_remove(name)
+        };
+    }
     for (name, value) in patch {
         if name == PATCH || name == RETAIN_KEYS || value.is_null() {
             continue;
