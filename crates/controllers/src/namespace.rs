@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
-use berth_api::resource::{NAMESPACES, Resource, SERVICE_ACCOUNTS};
+use berth_api::resource::{CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS, percent_encoded};
 use http::Method;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -57,6 +57,38 @@ impl Cached for Namespace {
     }
 
     fn index(&self, _add: &mut dyn FnMut(Index)) {}
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+struct List<T> {
+    #[serde(default, deserialize_with = "nullable")]
+    items: Vec<T>,
+}
+
+/// What is read of a CustomResourceDefinition.
+#[derive(Deserialize)]
+struct Definition {
+    spec: DefinitionSpec,
+}
+
+#[derive(Deserialize)]
+struct DefinitionSpec {
+    group: String,
+    scope: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Names {
+    plural: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    name: String,
+    served: bool,
 }
 
 /// The controller.
@@ -157,43 +189,58 @@ impl Namespaces {
     async fn delete_content(
         &self,
         namespace: &str,
-    ) -> Result<Vec<(&'static Resource, Vec<PartialObjectMetadata>)>, CallError> {
+    ) -> Result<Vec<(String, Vec<PartialObjectMetadata>)>, CallError> {
+        let built_in = stored().filter(|kind| kind.namespaced);
+        let mut collections: Vec<(String, String)> =
+            built_in.map(|kind| (kind.plural.to_owned(), kind.path(namespace))).collect();
+        for custom in self.custom_resources().await? {
+            let spec = custom.spec;
+            let Some(version) = spec.versions.iter().find(|version| version.served) else { continue };
+            let path = format!(
+                "/apis/{}/{}/namespaces/{}/{}",
+                spec.group,
+                version.name,
+                percent_encoded(namespace),
+                spec.names.plural
+            );
+            collections.push((format!("{}.{}", spec.names.plural, spec.group), path));
+        }
         let mut left = Vec::new();
-        for kind in stored().filter(|kind| kind.namespaced) {
-            let mut objects = self.list(kind, namespace).await?;
+        for (name, path) in collections {
+            let mut objects = self.list(&path).await?;
             if objects.iter().any(|object| !object.metadata.is_deleting()) {
                 let options =
                     DeleteOptions { propagation: Some(Propagation::Background), ..Default::default() };
-                self.api.delete_at(&kind.path(namespace), options).await?;
-                objects = self.list(kind, namespace).await?;
+                self.api.delete_at(&path, options).await?;
+                objects = self.list(&path).await?;
             }
             if !objects.is_empty() {
-                left.push((kind, objects));
+                left.push((name, objects));
             }
         }
         Ok(left)
     }
 
-    /// The first objects of a kind: enough to detect remaining objects and their finalizers.
-    async fn list(
-        &self,
-        kind: &'static Resource,
-        namespace: &str,
-    ) -> Result<Vec<PartialObjectMetadata>, CallError> {
-        #[derive(Deserialize)]
-        struct List {
-            #[serde(default, deserialize_with = "nullable")]
-            items: Vec<PartialObjectMetadata>,
+    /// The namespaced custom resources.
+    async fn custom_resources(&self) -> Result<Vec<Definition>, CallError> {
+        let list: List<Definition> = self.api.send(call::get(&CUSTOM_RESOURCE_DEFINITIONS.path(""))).await?;
+        Ok(list.items.into_iter().filter(|definition| definition.spec.scope == "Namespaced").collect())
+    }
+
+    /// The first objects of a collection: enough to detect remaining objects and their finalizers. One that is not
+    /// served has none.
+    async fn list(&self, path: &str) -> Result<Vec<PartialObjectMetadata>, CallError> {
+        match self.api.send::<List<PartialObjectMetadata>>(call::get(&format!("{path}?limit=100"))).await {
+            Ok(list) => Ok(list.items),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
         }
-        let path = format!("{}?limit=100", kind.path(namespace));
-        let list: List = self.api.send(call::get(&path)).await?;
-        Ok(list.items)
     }
 
     async fn report_left(
         &self,
         namespace: &Namespace,
-        left: &[(&'static Resource, Vec<PartialObjectMetadata>)],
+        left: &[(String, Vec<PartialObjectMetadata>)],
     ) -> Result<(), CallError> {
         let mut conditions = namespace.status.conditions.clone();
         for condition in left_conditions(left, Timestamp::now()) {
@@ -226,14 +273,11 @@ impl Namespaces {
 }
 
 /// The conditions that block the deletion of a namespace, as `kubectl describe` shows them.
-fn left_conditions(
-    left: &[(&'static Resource, Vec<PartialObjectMetadata>)],
-    now: Timestamp,
-) -> [Condition; 2] {
+fn left_conditions(left: &[(String, Vec<PartialObjectMetadata>)], now: Timestamp) -> [Condition; 2] {
     let many = |n: usize| if n == 100 { "at least 100".to_owned() } else { n.to_string() };
     let content: Vec<String> = left
         .iter()
-        .map(|(kind, objects)| format!("{}. has {} resource instances", kind.plural, many(objects.len())))
+        .map(|(name, objects)| format!("{name}. has {} resource instances", many(objects.len())))
         .collect();
     let finalizers = left.iter().flat_map(|(_, objects)| objects).flat_map(|o| &o.metadata.finalizers);
     let finalizers: std::collections::BTreeSet<&str> = finalizers.map(String::as_str).collect();
@@ -263,14 +307,13 @@ fn left_conditions(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_api::resource::PODS;
 
     #[test]
     fn conditions_list_remaining_objects_and_finalizers() {
         let object = |finalizers: Value| -> PartialObjectMetadata {
             serde_json::from_value(json!({"metadata": {"finalizers": finalizers}})).unwrap()
         };
-        let left = [(&PODS, vec![object(json!(["x/y"])), object(json!(null))])];
+        let left = [("pods".to_owned(), vec![object(json!(["x/y"])), object(json!(null))])];
         let [content, finalizers] = left_conditions(&left, Timestamp::UNIX_EPOCH);
         assert_eq!(content.message, "Some resources are remaining: pods. has 2 resource instances");
         assert_eq!((finalizers.status.as_str(), finalizers.message.ends_with(": x/y")), ("True", true));

@@ -87,6 +87,13 @@ async fn namespace_deletion_deletes_all_its_objects() {
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3,
         "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "run")}});
     world.create("/apis/apps/v1/namespaces/team/deployments", &deployment).await;
+    let definition = json!({"metadata": {"name": "gadgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    let gadget = json!({"metadata": {"name": "gadget"}});
+    world.create("/apis/example.com/v1/namespaces/team/gadgets", &gadget).await;
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["x.io/y"]}});
     world.create("/api/v1/namespaces/team/configmaps", &held).await;
     let pods = "/api/v1/namespaces/team/pods";
@@ -106,9 +113,13 @@ async fn namespace_deletion_deletes_all_its_objects() {
     assert_eq!(told["status"]["phase"], "Terminating");
     world.merge("/api/v1/namespaces/team/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
     world.until_gone("/api/v1/namespaces/team").await;
-    for path in
-        ["/apis/apps/v1/deployments", "/apis/apps/v1/replicasets", "/api/v1/configmaps", "/api/v1/events"]
-    {
+    for path in [
+        "/apis/apps/v1/deployments",
+        "/apis/apps/v1/replicasets",
+        "/apis/example.com/v1/gadgets",
+        "/api/v1/configmaps",
+        "/api/v1/events",
+    ] {
         let left = world.list(path).await;
         assert!(left.iter().all(|object| object["metadata"]["namespace"] != "team"), "{path}: {left:?}");
     }
