@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_schema::openapi;
 use berth_serve::health::METRICS_TYPE;
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -13,6 +14,12 @@ use crate::server::{Query, Reply, Shared};
 
 /// The version in `/version`.
 const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
+
+/// The binary form of OpenAPI v2. kubectl asks for it when v3 does not have a kind, and compares objects with it.
+const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
+/// A document in this form without kinds (`swagger: "2.0"`, title and version): kubectl then says that there is no such
+/// kind. Its definitions are in JSON and in v3 only.
+const NO_KINDS: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0\x42\x00\x4a\x00";
 
 /// Answers a path.
 ///
@@ -38,6 +45,12 @@ pub fn answer(
             let path = parts.join("/");
             let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
             let custom = shared.custom.served(&shared.store);
+            if path == "openapi/v2" && accept.is_some_and(|accept| accept.starts_with(OPENAPI_V2)) {
+                return Ok(Reply {
+                    content_type: OPENAPI_V2,
+                    ..Reply::object(StatusCode::OK, Bytes::from_static(NO_KINDS))
+                });
+            }
             let document = match parts.first() {
                 Some(&"openapi") => openapi::document(&path, shared.extensions, &custom).map(Document::json),
                 _ => discovery::document(&path, accept, address(shared), &custom),
