@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::compaction::{Compaction, Source};
+use super::disk_error::DiskError;
 use super::disk_io::{DiskIo, FileSystem};
 use super::entry::{Decided, replay, write_change};
 use super::new_file::{NewFile, PublishError, private_file, unfinished};
@@ -44,59 +45,6 @@ impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StorageOptions").field("log_bytes", &self.log_bytes).finish_non_exhaustive()
     }
-}
-
-/// Why stored objects cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum DiskError {
-    /// Another process uses the data directory.
-    #[error("{} is in use by another process; stop it, or give another --data-dir", .0.display())]
-    InUse(PathBuf),
-    /// A version with another file format wrote the file.
-    #[error("{} has format {found}, but this version of berth reads format {}; use the version that wrote it",
-        path.display(), super::record::FORMAT_VERSION)]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// A version with a database wrote the directory.
-    #[error("{} was written by an earlier version of berth, which this version does not read: start that version with this \
-        --data-dir, save the objects with `kubectl get ... -A -o yaml`, and load them with `berth up --from FILE` into a new \
-        --data-dir", .0.display())]
-    PreviousFormat(PathBuf),
-    /// There are keys of a cluster, but not its objects.
-    #[error("{} does not exist, but {} does: restore the file from a backup, or remove the directory to start an empty \
-        cluster", path.display(), secret.display())]
-    Missing {
-        /// The file that is missing.
-        path: PathBuf,
-        /// The file that shows that there was one.
-        secret: PathBuf,
-    },
-    /// There is nothing to recover.
-    #[error("{} does not exist: there is nothing to recover", .0.display())]
-    NothingToRecover(PathBuf),
-    /// The file is damaged.
-    #[error("{} is damaged at byte {offset}: {what}; restore it from a backup, or save what can be read with \
-        `berth apiserver --recover --data-dir {}`", path.display(), path.parent().unwrap_or(path).display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where it is damaged.
-        offset: u64,
-        /// The problem.
-        what: String,
-    },
-    /// A file cannot be opened, read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
 }
 
 /// The store's directory, locked.

@@ -7,6 +7,7 @@ mod collection;
 mod compaction;
 mod derived;
 mod disk;
+mod disk_error;
 mod disk_io;
 mod entry;
 mod field_watchers;
@@ -29,7 +30,8 @@ use tokio::sync::watch;
 
 pub use collection::{Event, HistoryBounds, TooOld};
 pub use derived::Derived;
-pub use disk::{DiskError, StorageOptions};
+pub use disk::StorageOptions;
+pub use disk_error::DiskError;
 pub use disk_io::DiskIo;
 pub use object::{EventType, Object, write_frame};
 pub use page::{Page, Position};

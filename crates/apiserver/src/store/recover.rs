@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::disk::{Directory, DiskError};
+use super::disk::Directory;
+use super::disk_error::DiskError;
 use super::disk_io::FileSystem;
 use super::entry::replay;
 use super::new_file::NewFile;

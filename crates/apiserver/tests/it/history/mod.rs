@@ -4,6 +4,8 @@
 //! and where the disk stops; threads and connections are real, and differ from run to run.
 
 mod check;
+mod stopping_disk;
+mod wire;
 mod workload;
 
 use std::collections::HashMap;

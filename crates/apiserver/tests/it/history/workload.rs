@@ -1,22 +1,19 @@
 //! Clients with random requests, and a disk that stops.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use berth_apiserver::{ApiServer, DiskIo, ServerOptions, StartError, StorageOptions};
+use berth_apiserver::{ApiServer, ServerOptions, StartError, StorageOptions};
 use http::{Method, Request as HttpRequest, StatusCode};
-use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::check::{
-    Action, Change, Entry, Group, History, Id, Items, Kind, List, Outcome, Request, Version, Watch,
-};
-use crate::support::{DataDir, admin, version};
+use super::check::{Action, Change, Entry, Group, History, Id, List, Outcome, Request, Version, Watch};
+use super::stopping_disk::StoppingDisk;
+use super::wire::{Stream, TIMEOUT, id_of, items_of, name, version_of};
+use crate::support::{DataDir, admin};
 
 const N_OBJECTS: usize = 3;
 const N_CLIENTS: usize = 4;
@@ -24,8 +21,6 @@ const N_WATCHERS: usize = 3;
 const REQUESTS_PER_CLIENT: usize = 40;
 /// The objects of both groups that are created last; a watch that saw that of its group has seen everything.
 const LAST: usize = N_OBJECTS;
-/// Maximum duration of a request and of a pause of a watch. A run that needs it fails.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What runs consisted of.
 #[derive(Debug, Default)]
@@ -36,7 +31,7 @@ pub struct Count {
     pub n_lists: usize,
     pub n_watches: usize,
     pub n_changes_watched: usize,
-    pub n_kills: usize,
+    pub n_restarts: usize,
     pub n_failed_starts: usize,
 }
 
@@ -48,57 +43,8 @@ impl Count {
         self.n_lists += history.lists.len();
         self.n_watches += history.watches.len();
         self.n_changes_watched += history.watches.iter().map(|watch| watch.entries.len()).sum::<usize>();
-        self.n_kills += other.n_kills;
+        self.n_restarts += other.n_restarts;
         self.n_failed_starts += other.n_failed_starts;
-    }
-}
-
-/// A disk that stops after a number of bytes, in the middle of a write.
-#[derive(Debug)]
-struct StoppingDisk {
-    bytes_left: Mutex<u64>,
-    stopped: AtomicBool,
-}
-
-impl StoppingDisk {
-    fn new(bytes: u64) -> Arc<StoppingDisk> {
-        Arc::new(StoppingDisk { bytes_left: Mutex::new(bytes), stopped: AtomicBool::new(false) })
-    }
-
-    fn stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
-    }
-
-    fn check(&self) -> io::Result<()> {
-        if self.stopped() { Err(io::Error::other("the disk has stopped")) } else { Ok(()) }
-    }
-}
-
-impl DiskIo for StoppingDisk {
-    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        use std::os::unix::fs::FileExt as _;
-        let mut left = self.bytes_left.lock().unwrap();
-        self.check()?;
-        let n = (*left).min(bytes.len() as u64);
-        file.write_all_at(&bytes[..n as usize], offset)?;
-        *left -= n;
-        self.stopped.store(n < bytes.len() as u64, Ordering::SeqCst);
-        self.check()
-    }
-
-    // The process is killed, and not the system: nothing depends on syncing.
-    fn sync(&self, _: &File) -> io::Result<()> {
-        self.check()
-    }
-
-    fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
-        self.check()?;
-        file.set_len(length)
-    }
-
-    fn replace(&self, from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
-        self.check()?;
-        std::fs::rename(from, to)
     }
 }
 
@@ -114,33 +60,6 @@ struct Shared {
     history: Mutex<History>,
     /// The version of the first of the last objects, once both are written; 0 before.
     last: tokio::sync::watch::Sender<Version>,
-}
-
-fn name(object: usize) -> String {
-    format!("object-{object}")
-}
-
-fn object_of(value: &Value) -> usize {
-    let name = value["metadata"]["name"].as_str().unwrap();
-    name.strip_prefix("object-").unwrap().parse().unwrap()
-}
-
-fn id_of(value: &Value) -> Id {
-    value["metadata"]["annotations"]["id"].as_str().unwrap().parse().unwrap()
-}
-
-fn group_of(value: &Value) -> Group {
-    let node = value["spec"]["nodeName"].as_str().and_then(|node| node.strip_prefix("node-"));
-    node.or(value["metadata"]["labels"]["group"].as_str()).unwrap().parse().unwrap()
-}
-
-fn version_of(value: &Value) -> Version {
-    version(value).parse().unwrap()
-}
-
-fn items_of(list: &Value) -> Items {
-    let items = list["items"].as_array().unwrap().iter();
-    items.map(|item| (object_of(item), (version_of(item), id_of(item)))).collect()
 }
 
 impl Shared {
@@ -301,7 +220,7 @@ impl Shared {
         if !response.status().is_success() {
             return Err(Some(response.status()));
         }
-        Ok(Stream { body: response.into_body(), rest: Vec::new() })
+        Ok(Stream::new(response.into_body()))
     }
 
     /// Follows all changes until the last object is created, across restarts.
@@ -399,55 +318,6 @@ fn is_last(change: &Change, group: Option<Group>) -> bool {
     change.object == LAST + group.unwrap_or(1) as usize
 }
 
-struct Stream {
-    body: kube::client::Body,
-    rest: Vec<u8>,
-}
-
-impl Stream {
-    async fn line(&mut self) -> Option<Value> {
-        loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
-                return Some(serde_json::from_slice(&line).unwrap());
-            }
-            let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("an event");
-            self.rest.extend_from_slice(&frame?.ok()?.into_data().ok()?);
-        }
-    }
-
-    /// The next entry, and the group of its object.
-    async fn next(&mut self) -> Option<(Entry, Group)> {
-        let line = self.line().await?;
-        let object = &line["object"];
-        let kind = match line["type"].as_str().unwrap() {
-            "BOOKMARK" => return Some((Entry::Bookmark(version_of(object)), 0)),
-            "ERROR" => return None,
-            "ADDED" => Kind::Added,
-            "MODIFIED" => Kind::Modified,
-            "DELETED" => Kind::Deleted,
-            other => panic!("an event of type {other}"),
-        };
-        let change =
-            Change { version: version_of(object), object: object_of(object), kind, id: id_of(object) };
-        Some((Entry::Change(change), group_of(object)))
-    }
-
-    /// The list at the beginning of the stream.
-    async fn initial(&mut self) -> Option<(Version, Items)> {
-        let mut items = Items::new();
-        loop {
-            match self.next().await?.0 {
-                Entry::Change(Change { version, object, kind: Kind::Added, id }) => {
-                    assert_eq!(items.insert(object, (version, id)), None, "an object is there twice");
-                }
-                Entry::Bookmark(version) => return Some((version, items)),
-                Entry::Change(change) => panic!("{change:?} in the initial list"),
-            }
-        }
-    }
-}
-
 async fn start(dir: &DataDir, disk: Arc<StoppingDisk>, log_bytes: u64) -> Result<ApiServer, StartError> {
     let storage = StorageOptions { io: disk, log_bytes, ..StorageOptions::default() };
     let options = ServerOptions { data_dir: Some(dir.0.clone()), storage, ..ServerOptions::default() };
@@ -494,12 +364,12 @@ pub async fn run(seed: u64) -> (History, Count) {
         if clients.iter().all(tokio::task::JoinHandle::is_finished) {
             break;
         }
-        *disk.bytes_left.lock().unwrap() = random.u64(0..20_000);
+        disk.stop_after(random.u64(0..20_000));
         while !disk.stopped() && !clients.iter().all(tokio::task::JoinHandle::is_finished) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         server.shutdown().await;
-        count.n_kills += 1;
+        count.n_restarts += 1;
         // Sometimes the disk stops again while the server starts.
         let bytes = if random.bool() { random.u64(0..200) } else { u64::MAX };
         disk = StoppingDisk::new(bytes);
@@ -513,9 +383,10 @@ pub async fn run(seed: u64) -> (History, Count) {
         };
         *shared.client.write().unwrap() = admin(&server);
     }
-    if disk.stopped() || *disk.bytes_left.lock().unwrap() < 1 << 20 {
+    if count.n_restarts > 0 {
+        // The last start is on a disk that does not stop.
         server.shutdown().await;
-        count.n_kills += 1;
+        count.n_restarts += 1;
         disk = StoppingDisk::new(u64::MAX);
         server = start(&dir, disk, log_bytes).await.unwrap();
         *shared.client.write().unwrap() = admin(&server);
