@@ -1,8 +1,13 @@
 //! NodeRestriction: the rule of [`berth_api`], with the stored objects.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use berth_api::admission::Operation;
-use berth_api::admission::node_restriction::{Lookup, NodeRequest, Refusal, keeps_to_own_node};
-use berth_schema::resource::{NODES, PODS, Resource};
+use berth_api::admission::node_restriction::{
+    Lookup, NODE_USER_PREFIX, NodeRequest, Refusal, keeps_to_own_node,
+};
+use berth_schema::resource::{CERTIFICATE_SIGNING_REQUESTS, NODES, PODS, Resource};
+use rcgen::{CertificateSigningRequestParams, DnType, DnValue};
 use serde_json::Value;
 
 use super::Context;
@@ -39,10 +44,37 @@ pub fn admit(
         object,
         old_object,
     };
+    if *resource == CERTIFICATE_SIGNING_REQUESTS && operation == Operation::Create {
+        check_signing_request(node, object).map_err(|why| Status::forbidden(resource, name, &why))?;
+    }
     keeps_to_own_node(&request, &context.shared.store).map_err(|refusal| match refusal {
         Refusal::Forbidden(why) => Status::forbidden(resource, name, &why),
         Refusal::Unknown(status) => status,
     })
+}
+
+/// A node requests a kubelet's certificate for itself only.
+fn check_signing_request(node: &str, object: &Value) -> Result<(), String> {
+    let spec = &object["spec"];
+    if !matches!(
+        spec["signerName"].as_str(),
+        Some("kubernetes.io/kubelet-serving" | "kubernetes.io/kube-apiserver-client-kubelet")
+    ) {
+        return Ok(());
+    }
+    let pem = STANDARD.decode(spec["request"].as_str().unwrap_or_default()).ok();
+    let pem = pem.and_then(|pem| String::from_utf8(pem).ok()).unwrap_or_default();
+    let request =
+        CertificateSigningRequestParams::from_pem(&pem).map_err(|e| format!("unable to parse csr: {e}"))?;
+    let name = match request.params.distinguished_name.get(&DnType::CommonName) {
+        Some(DnValue::PrintableString(name)) => name.as_str(),
+        Some(DnValue::Utf8String(name)) => name,
+        _ => "",
+    };
+    if name.strip_prefix(NODE_USER_PREFIX) == Some(node) {
+        return Ok(());
+    }
+    Err(format!("can only create a node CSR with CN={NODE_USER_PREFIX}{node}"))
 }
 
 impl Lookup for Store {

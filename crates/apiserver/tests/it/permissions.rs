@@ -329,3 +329,26 @@ async fn a_node_changes_only_the_sizes_of_a_claim() {
         assert_eq!(code, wanted, "{patch} {answer}");
     }
 }
+
+#[tokio::test]
+async fn a_node_requests_a_kubelet_certificate_for_itself_only() {
+    let server = server().await;
+    let node = node(&server, "own");
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let request = |name: &str| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let pem = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem)
+    };
+    for (name, wanted) in [
+        ("system:node:own", ""),
+        ("system:node:foreign", "can only create a node CSR with CN=system:node:own"),
+    ] {
+        let csr = json!({"metadata": {"name": name.replace(':', "-")}, "spec": {"request": request(name),
+            "signerName": "kubernetes.io/kubelet-serving", "usages": ["server auth"]}});
+        let (code, answer) = post(&node, path, &csr).await;
+        assert_eq!(code == StatusCode::CREATED, wanted.is_empty(), "{answer}");
+        assert!(answer["message"].as_str().unwrap_or_default().contains(wanted), "{answer}");
+    }
+}

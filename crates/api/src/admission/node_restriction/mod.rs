@@ -3,7 +3,7 @@
 //! The rules and words are those of kube-apiserver's admission plugin of this name. The embedded API server and the
 //! webhook, which serves clusters without the plugin, both use them. Facts about stored objects come from the old object
 //! of the request, or from [`Lookup`]. What needs more of the stored objects is left to the API server: the uid of the pod
-//! that a token is bound to, and the audiences of the token.
+//! that a token is bound to, the audiences of the token, and the name in a certificate signing request.
 
 mod labels;
 mod references;
