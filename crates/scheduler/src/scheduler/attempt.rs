@@ -59,6 +59,8 @@ impl Scheduler {
         queued.attempts += 1;
         queued.decided_at = now;
         queued.preemption = None;
+        // Victims of an earlier attempt that are not evicted yet may not have to go.
+        queued.eviction = None;
         self.instruments.decided(&queued.pod);
         let metadata = &queued.pod.metadata;
         let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned);
@@ -198,6 +200,6 @@ impl Scheduler {
         });
         let found: Vec<_> = found.collect();
         self.await_victims(id, found.clone());
-        self.statuses.evict(Eviction { id, pod, node: victims.node.into(), victims: found });
+        self.evict_victims(Eviction { id, pod, node: victims.node.into(), victims: found });
     }
 }

@@ -24,7 +24,8 @@ pub(super) struct StatusWriter {
     completed: CompletionSender,
     /// Pods whose status is to be written, each once.
     queue: VecDeque<PodId>,
-    evictions: VecDeque<Eviction>,
+    /// Pods with an eviction; they come first.
+    preemptors: VecDeque<PodId>,
     n_in_flight: usize,
     tasks: JoinSet<()>,
 }
@@ -42,14 +43,10 @@ impl StatusWriter {
             recorder,
             completed,
             queue: VecDeque::new(),
-            evictions: VecDeque::new(),
+            preemptors: VecDeque::new(),
             n_in_flight: 0,
             tasks: JoinSet::new(),
         }
-    }
-
-    pub(super) fn evict(&mut self, eviction: Eviction) {
-        self.evictions.push_back(eviction);
     }
 
     pub(super) fn completed(&mut self) {
@@ -60,40 +57,36 @@ impl StatusWriter {
     /// Starts as many writes as may be in flight.
     pub(super) fn write_some(&mut self, pods: &mut QueuedPods) {
         while self.n_in_flight < WRITES_AT_ONCE && self.leadership.leads() {
-            if let Some(eviction) = self.evictions.pop_front() {
-                self.start_eviction(eviction);
-            } else if let Some(id) = self.queue.pop_front() {
-                self.start_write(id, pods);
-            } else {
-                return;
-            }
+            let Some(id) = self.preemptors.pop_front().or_else(|| self.queue.pop_front()) else { return };
+            self.start_write(id, pods);
         }
     }
 
+    /// Writes the status of a pod, and then evicts its victims: its nomination is known before they end.
     fn start_write(&mut self, id: PodId, pods: &mut QueuedPods) {
         let Some(queued) = pods.get_mut(id) else { return };
         queued.is_write_queued = false;
         if queued.is_write_in_flight {
             return;
         }
-        let Some(written) = queued.to_write.take().filter(|status| *status != queued.written) else { return };
-        queued.is_write_in_flight = true;
+        let eviction = queued.eviction.take();
+        let status = queued.to_write.take().filter(|status| *status != queued.written);
         let metadata = &queued.pod.metadata;
-        let patch = written.patch(&queued.written, &metadata.uid, jiff::Timestamp::now());
+        let write = status.map(|status| {
+            let patch = status.patch(&queued.written, &metadata.uid, jiff::Timestamp::now());
+            (status, patch)
+        });
+        queued.is_write_in_flight = write.is_some();
+        self.n_in_flight += usize::from(write.is_some()) + usize::from(eviction.is_some());
         let (client, completed) = (self.client.clone(), self.completed.clone());
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
-        self.n_in_flight += 1;
-        self.tasks.spawn(async move {
-            let result = status::patch_status(&client, &namespace, &name, &patch).await;
-            let _ = completed.send(Completion::Status { id, written, result });
-        });
-    }
-
-    fn start_eviction(&mut self, eviction: Eviction) {
-        let (client, completed) = (self.client.clone(), self.completed.clone());
         let (recorder, leadership) = (self.recorder.clone(), self.leadership.clone());
-        self.n_in_flight += 1;
         self.tasks.spawn(async move {
+            if let Some((written, patch)) = write {
+                let result = status::patch_status(&client, &namespace, &name, &patch).await;
+                let _ = completed.send(Completion::Status { id, written, result });
+            }
+            let Some(eviction) = eviction else { return };
             let preemptor = &eviction.pod;
             let mut failed = None;
             for victim in &eviction.victims {
@@ -137,6 +130,15 @@ impl Scheduler {
         }
     }
 
+    /// Evicts the victims of a pod, after its nomination is written.
+    pub(super) fn evict_victims(&mut self, eviction: Eviction) {
+        let id = eviction.id;
+        if let Some(queued) = self.pods.get_mut(id) {
+            queued.eviction = Some(eviction);
+            self.statuses.preemptors.push_back(id);
+        }
+    }
+
     fn queue_write(&mut self, id: PodId) {
         if let Some(queued) = self.pods.get_mut(id).filter(|queued| !queued.is_write_queued) {
             queued.is_write_queued = true;
@@ -159,7 +161,9 @@ impl Scheduler {
             }
             Err(error) => tracing::warn!(pod = queued.pod.key(), "status is not written: {error}"),
         }
-        if queued.to_write.is_some() {
+        if queued.eviction.is_some() {
+            self.statuses.preemptors.push_back(id);
+        } else if queued.to_write.is_some() {
             self.queue_write(id);
         } else {
             self.check_volumes(&[id]);

@@ -9,6 +9,7 @@ use berth_engine::PreparedPod;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
+use super::completions::Eviction;
 use crate::queue::PodId;
 use crate::status::{ScheduledCondition, Victim};
 
@@ -29,6 +30,8 @@ pub(super) struct QueuedPod {
     /// Victims that are evicted for it; empty if others are being evicted from its node. It is decided again when they
     /// are gone.
     pub(super) preemption: Option<Vec<Victim>>,
+    /// Victims that are not evicted yet.
+    pub(super) eviction: Option<Eviction>,
     /// The wanted status, if it differs.
     pub(super) to_write: Option<ScheduledCondition>,
     pub(super) is_write_queued: bool,
@@ -55,6 +58,7 @@ impl QueuedPod {
             written: ScheduledCondition::of(&pod),
             written_version: 0,
             preemption: None,
+            eviction: None,
             to_write: None,
             is_write_queued: false,
             is_write_in_flight: false,

@@ -1,5 +1,8 @@
 //! Preemption.
 
+use std::sync::{Arc, Mutex};
+
+use berth_faults::{Fault, Proxy};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -48,6 +51,41 @@ async fn a_lower_priority_pod_is_evicted_and_the_preemptor_gets_its_node() {
     let event = world.until_event(victim, "Preempted").await;
     assert!(event["note"].as_str().unwrap().ends_with(&format!("on node {node}")), "{event}");
     assert_eq!(world.node_of("patient").await, "");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nomination_is_written_before_the_victims_are_evicted() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(20, 1, 1).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    let writes: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+    let seen = writes.clone();
+    proxy.rule(move |request| {
+        let is_eviction = request.method == Method::DELETE;
+        if is_eviction || request.uri.path().ends_with("/status") {
+            seen.lock().unwrap().push((request.uri.path().to_owned(), is_eviction));
+        }
+        Fault::None
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    for i in 0..20 {
+        world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.until_n_bound(20).await;
+    for i in 0..20 {
+        world.pod(of_class(pod(&format!("high-{i}"), "high"), "high")).await;
+    }
+    scheduler.until("all are bound", |s| s.n_bound == 40 && s.n_preempted == 20).await;
+    // Before each eviction, as many pods have been nominated.
+    let (mut n_nominated, mut n_evicted) = (0, 0);
+    for (path, is_eviction) in writes.lock().unwrap().iter() {
+        n_evicted += usize::from(*is_eviction);
+        n_nominated += usize::from(path.contains("/pods/high-"));
+        assert!(n_nominated >= n_evicted, "{path}");
+    }
+    assert_eq!(n_evicted, 20);
     scheduler.stopped().await;
 }
 
