@@ -6,7 +6,8 @@
 
 pub mod admission;
 mod bootstrap;
-pub mod custom;
+pub mod cel;
+mod custom;
 mod discovery;
 mod handlers;
 mod import;

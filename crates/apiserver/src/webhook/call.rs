@@ -67,6 +67,9 @@ impl Webhooks {
         for hook in hooks {
             let object = mutated.as_ref().map(|mutated| &mutated.object);
             let Some(form) = hook.matches(attributes, object) else { continue };
+            if !hook.conditions_hold(attributes, form, object)? {
+                continue;
+            }
             if self.mutate_one(hook, attributes, form, &mut mutated, warnings).await? {
                 again.extend(asked.iter().filter(|(earlier, _)| earlier.reinvoke).map(|(hook, _)| &hook.id));
             }
@@ -108,8 +111,15 @@ impl Webhooks {
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Denied> {
-        let matching = hooks.iter().filter_map(|hook| Some((hook, hook.matches(attributes, object)?)));
-        let asked = matching.map(|(hook, form)| async move {
+        let mut matching = Vec::new();
+        for hook in hooks {
+            if let Some(form) = hook.matches(attributes, object)
+                && hook.conditions_hold(attributes, form, object)?
+            {
+                matching.push((hook, form));
+            }
+        }
+        let asked = matching.into_iter().map(|(hook, form)| async move {
             let mut warnings = Vec::new();
             let result = self.ask(hook, attributes, form, object, &mut warnings).await;
             (result, warnings)

@@ -1,8 +1,15 @@
 //! Validation of webhook configurations.
 
+use std::collections::HashSet;
+
+use berth_api::admission::syntax;
 use serde_json::Value;
 
-use super::hook::{OPERATIONS, certificates, selector};
+use super::hook::{OPERATIONS, VARIABLES, certificates, selector};
+use crate::cel::Expression;
+
+/// How many conditions a webhook may have.
+const MAX_CONDITIONS: usize = 64;
 
 /// The errors of one webhook of a configuration, as `(field, value, reason)`; `path` is the webhook's own
 /// (`webhooks[0]`). The schema check of every field happens elsewhere.
@@ -56,17 +63,26 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
             add(format!("{rule_path}.scope"), &rule["scope"], why);
         }
     }
+    let conditions = webhook["matchConditions"].as_array().map_or(&[][..], Vec::as_slice);
+    if conditions.len() > MAX_CONDITIONS {
+        let why = format!("must have at most {MAX_CONDITIONS} items");
+        add(format!("{path}.matchConditions"), &conditions.len().into(), &why);
+        return wrong;
+    }
+    let mut names = HashSet::new();
+    for (at, condition) in conditions.iter().enumerate() {
+        let path = format!("{path}.matchConditions[{at}]");
+        let name = condition["name"].as_str().unwrap_or_default();
+        for problem in syntax::label_key(name) {
+            add(format!("{path}.name"), &condition["name"], &problem);
+        }
+        if !names.insert(name) {
+            add(format!("{path}.name"), &condition["name"], "another condition has this name");
+        }
+        let expression = condition["expression"].as_str().unwrap_or_default();
+        if let Err(why) = Expression::compile(expression, VARIABLES) {
+            add(format!("{path}.expression"), &condition["expression"], &why);
+        }
+    }
     wrong
-}
-
-/// Warns of match conditions: the API server stores them and does not evaluate them.
-pub fn warnings(path: &str, webhook: &Value) -> Option<String> {
-    let has_conditions =
-        webhook["matchConditions"].as_array().is_some_and(|conditions| !conditions.is_empty());
-    has_conditions.then(|| {
-        format!(
-            "{path}.matchConditions: this server does not evaluate CEL expressions and takes them to be true: the \
-             webhook is called for all that its rules and selectors match"
-        )
-    })
 }

@@ -1,5 +1,6 @@
 //! One webhook and the requests that it matches.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::LabelSelector;
@@ -9,7 +10,8 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{Attributes, Form};
+use super::{Attributes, Denied, Form, review};
+use crate::cel::Expression;
 
 const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 
@@ -35,6 +37,8 @@ pub struct Hook {
     /// Whether it matches only the resources that its rules name (`matchPolicy: Exact`).
     exact: bool,
     rules: Vec<Rule>,
+    /// Names and expressions of the `matchConditions`.
+    conditions: Arc<[(String, Expression)]>,
     namespaces: Selector,
     objects: Selector,
 }
@@ -95,6 +99,10 @@ impl Hook {
             resources: texts(rule, "resources"),
             scope: text(rule, "scope"),
         });
+        let conditions = webhook["matchConditions"].as_array().into_iter().flatten().map(|condition| {
+            let expression = condition["expression"].as_str().unwrap_or_default();
+            Some((text(condition, "name"), Expression::compile(expression, VARIABLES).ok()?))
+        });
         Some(Hook {
             name: text(webhook, "name"),
             id,
@@ -107,6 +115,7 @@ impl Hook {
             understands_v1: texts(webhook, "admissionReviewVersions").iter().any(|version| version == "v1"),
             exact: webhook["matchPolicy"] == "Exact",
             rules: rules.collect(),
+            conditions: conditions.collect::<Option<_>>()?,
             namespaces: selector(&webhook["namespaceSelector"])?,
             objects: selector(&webhook["objectSelector"])?,
         })
@@ -140,7 +149,54 @@ impl Hook {
                     .any(|object| has_labels(&self.objects, &object["metadata"]["labels"])));
         selected.then_some(form)
     }
+
+    /// Whether the webhook is called for a request that it matches: no condition is false. Conditions that cannot be
+    /// evaluated count as the failure policy says.
+    ///
+    /// # Errors
+    /// A condition cannot be evaluated, and the failure policy is `Fail`.
+    pub(super) fn conditions_hold(
+        &self,
+        attributes: &Attributes<'_>,
+        form: &Form,
+        object: Option<&Value>,
+    ) -> Result<bool, Denied> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        let shown =
+            |object: Option<&Value>| object.map_or(Value::Null, |object| form.shown(object).into_owned());
+        let (new, old) = (shown(object), shown(attributes.old_object));
+        let mut request = review::request("", attributes, form, None);
+        if let Some(request) = request.as_object_mut() {
+            ["object", "oldObject"].iter().for_each(|field| drop(request.remove(*field)));
+        }
+        let variables = [("object", &new), ("oldObject", &old), ("request", &request)];
+        let mut failed = None;
+        for (name, condition) in &*self.conditions {
+            match condition.holds(&variables) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => drop(failed.get_or_insert((name, error))),
+            }
+        }
+        match failed {
+            None => Ok(true),
+            Some(_) if !self.fail => Ok(false),
+            Some((name, error)) => Err(Denied {
+                code: 403,
+                reason: "Forbidden".to_owned(),
+                message: format!(
+                    "webhook {:?}: match condition {name:?} cannot be evaluated: {error}",
+                    self.name
+                ),
+            }),
+        }
+    }
 }
+
+/// The variables of match conditions.
+pub(super) const VARIABLES: &[&str] = &["object", "oldObject", "request"];
 
 fn has_labels(selector: &Selector, labels: &Value) -> bool {
     selector.matches(|key| labels[key].as_str())

@@ -2,8 +2,8 @@
 //! object is created, changed or deleted.
 //!
 //! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
-//! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: `matchConditions`,
-//! which count as true ([`warnings`] warns of them), and reviews older than `admission.k8s.io/v1`.
+//! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: the variable
+//! `authorizer` of `matchConditions`, and reviews older than `admission.k8s.io/v1`.
 
 mod call;
 mod check;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use berth_api::admission::Operation;
 pub use call::{Resolver, Webhooks};
-pub use check::{check, warnings};
+pub use check::check;
 pub use hook::Hook;
 
 use crate::server::User;

@@ -123,7 +123,21 @@ impl Strategy for CustomResourceDefinition {
                     .to_owned(),
             );
         }
+        if items(&value["spec"], "versions").iter().any(|version| has_rules(&version["schema"])) {
+            let warning =
+                "x-kubernetes-validations: this API server stores the rules and does not evaluate them";
+            warnings.push(warning.to_owned());
+        }
         warnings
+    }
+}
+
+fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            !is_empty(&schema["x-kubernetes-validations"]) || fields.values().any(has_rules)
+        }
+        _ => false,
     }
 }
 

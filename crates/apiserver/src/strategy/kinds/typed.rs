@@ -174,6 +174,12 @@ impl Strategy for Typed {
         }
     }
 
+    fn warnings(&self, _value: &Value) -> Vec<String> {
+        let is_policy = self.0.kind.contains("AdmissionPolicy");
+        let warning = format!("this API server stores {} and does not evaluate them", self.0.plural);
+        is_policy.then_some(warning).into_iter().collect()
+    }
+
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
         for (_, pointer) in IMMUTABLE.iter().filter(|(kind, _)| *kind == self.0.kind) {
             let (new, old) = (new.pointer(pointer), old.pointer(pointer));

@@ -22,11 +22,6 @@ impl Strategy for WebhookConfiguration {
             validate_webhook(&format!("webhooks[{i}]"), webhook, causes);
         }
     }
-
-    fn warnings(&self, value: &Value) -> Vec<String> {
-        let webhooks = items(value, "webhooks").iter().enumerate();
-        webhooks.filter_map(|(i, w)| crate::webhook::warnings(&format!("webhooks[{i}]"), w)).collect()
-    }
 }
 
 fn default_webhook(webhook: &mut Value, mutating: bool) {

@@ -325,10 +325,33 @@ fn invalid_webhook_configurations_are_refused() {
     }
 }
 
-#[test]
-fn match_conditions_are_stored_with_a_warning() {
-    let webhook = json!({"matchConditions": [{"name": "a", "expression": "false"}]});
-    let warning = warnings("webhooks[0]", &webhook).expect("a warning");
-    assert!(warning.starts_with("webhooks[0].matchConditions: "), "{warning}");
-    assert_eq!(warnings("webhooks[0]", &json!({"matchConditions": []})), None);
+#[tokio::test]
+async fn match_conditions_decide_whether_a_webhook_is_called() {
+    let responder = Responder::start(|_, _| Some(json!({"allowed": false}))).await;
+    let with = |policy: &str, expressions: &[&str]| {
+        let named = expressions.iter().enumerate();
+        let conditions: Vec<Value> =
+            named.map(|(i, e)| json!({"name": format!("c{i}"), "expression": e})).collect();
+        responder.webhook("w", json!({"failurePolicy": policy, "matchConditions": conditions}))
+    };
+    let is_x = "object.metadata.labels.app == 'x'";
+    let by_admin = "request.operation == 'CREATE' && request.userInfo.username == 'kubernetes-admin' && oldObject == null";
+    let broken = "object.spec.none.deeper";
+    assert_eq!(denied(with("Fail", &[is_x, by_admin])).await.code, 400, "called");
+    mutate(&[with("Fail", &[is_x, "object.metadata.name != 'p'"])]).await.expect("not called");
+    mutate(&[with("Fail", &[broken, "false"])]).await.expect("one is false");
+    mutate(&[with("Ignore", &[broken])]).await.expect("not called");
+    let error = denied(with("Fail", &[broken])).await;
+    assert_eq!((error.code, error.reason.as_str()), (403, "Forbidden"));
+    assert!(error.message.contains("match condition \"c0\""), "{}", error.message);
+    for (condition, field) in [
+        (json!({"name": "a", "expression": "authorizer.path('/x').check('get').allowed()"}), "expression"),
+        (json!({"name": "a", "expression": "objekt == 1"}), "expression"),
+        (json!({"name": "not a name", "expression": "true"}), "name"),
+    ] {
+        let mut webhook = with("Fail", &[]);
+        webhook["matchConditions"] = json!([condition]);
+        let found: Vec<String> = check("w", &webhook).into_iter().map(|(field, ..)| field).collect();
+        assert_eq!(found, [format!("w.matchConditions[0].{field}")], "{condition}");
+    }
 }
