@@ -266,7 +266,9 @@ fn as_openapi(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.values_mut().for_each(as_openapi);
+            // A field of this name is a schema.
             if fields.len() > 1
+                && fields.get("$ref").is_some_and(Value::is_string)
                 && let Some(reference) = fields.shift_remove("$ref")
             {
                 fields.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
@@ -382,6 +384,12 @@ mod tests {
             deployment["properties"]["spec"]["allOf"][0]["$ref"],
             "#/components/schemas/io.k8s.api.apps.v1.DeploymentSpec"
         );
+        let extensions = get("/openapi/v3/apis/apiextensions.k8s.io/v1");
+        let prefix = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+        for schemas in [&extensions["components"]["schemas"], &get("/openapi/v2")["definitions"]] {
+            let properties = &schemas[format!("{prefix}.JSONSchemaProps")]["properties"];
+            assert!(properties["$ref"]["type"] == "string" && properties["oneOf"]["type"] == "array");
+        }
         let containers = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
         assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
     }

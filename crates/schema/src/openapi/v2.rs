@@ -39,7 +39,10 @@ fn refer_to_definitions(value: &mut Value) {
             if let Some(Value::String(reference)) = fields.get_mut("$ref") {
                 *reference = reference.replace(REFERENCE, "#/definitions/");
             }
-            fields.remove("oneOf");
+            // A field of this name is a schema.
+            if fields.get("oneOf").is_some_and(Value::is_array) {
+                fields.remove("oneOf");
+            }
             fields.values_mut().for_each(refer_to_definitions);
             let only = fields.get("allOf").and_then(Value::as_array).filter(|all| all.len() == 1);
             if let Some(reference) = only.and_then(|all| all[0].get("$ref")).cloned() {
