@@ -121,7 +121,11 @@ pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Po
     let path = PODS.object_path(namespace, name);
     // The condition has the victim's generation, which the scheduler's state does not.
     let Some(answer) = with_retries(client, || call::get(&path)).await? else { return Ok(()) };
-    let generation = serde_json::from_slice::<Pod>(&answer).map_or(0, |pod| pod.metadata.generation);
+    let found = serde_json::from_slice::<Pod>(&answer).unwrap_or_default();
+    if found.metadata.uid != *uid {
+        return Ok(());
+    }
+    let generation = found.metadata.generation;
     let (scheduler, preemptor) = (&preemptor.spec.scheduler_name, &preemptor.metadata.uid);
     let mut condition = json!({
         "type": "DisruptionTarget",
@@ -142,8 +146,8 @@ pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Po
     Ok(())
 }
 
-/// Sends an idempotent request, with a few retries. A pod that was deleted or replaced counts as success, without an
-/// answer.
+/// Sends an idempotent request, with a few retries, also after a conflict with another write. A pod that was deleted counts
+/// as success, without an answer.
 async fn with_retries(
     client: &kube::Client,
     request: impl Fn() -> http::Request<Vec<u8>>,
@@ -154,11 +158,11 @@ async fn with_retries(
             Ok(answer) => return Ok(Some(answer)),
             Err(error) => error,
         };
-        if error.is_not_found() || error.is_conflict() {
+        if error.is_not_found() {
             return Ok(None);
         }
         let wait = backoff.failed(fastrand::f64());
-        let is_final = error.is_refusal() && error.code() != Some(429);
+        let is_final = error.is_refusal() && !matches!(error.code(), Some(409 | 429));
         if is_final || backoff.failures() >= MAX_ATTEMPTS {
             return Err(error);
         }

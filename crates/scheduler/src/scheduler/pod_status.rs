@@ -26,6 +26,8 @@ pub(super) struct StatusWriter {
     queue: VecDeque<PodId>,
     /// Pods with an eviction; they come first.
     preemptors: VecDeque<PodId>,
+    /// Pods whose status could not be written.
+    failed: Vec<PodId>,
     n_in_flight: usize,
     tasks: JoinSet<()>,
 }
@@ -44,6 +46,7 @@ impl StatusWriter {
             completed,
             queue: VecDeque::new(),
             preemptors: VecDeque::new(),
+            failed: Vec::new(),
             n_in_flight: 0,
             tasks: JoinSet::new(),
         }
@@ -130,6 +133,13 @@ impl Scheduler {
         }
     }
 
+    /// Tries writes again that failed.
+    pub(super) fn rewrite_statuses(&mut self) {
+        for id in std::mem::take(&mut self.statuses.failed) {
+            self.queue_write(id);
+        }
+    }
+
     /// Evicts the victims of a pod, after its nomination is written.
     pub(super) fn evict_victims(&mut self, eviction: Eviction) {
         let id = eviction.id;
@@ -159,7 +169,15 @@ impl Scheduler {
                 queued.written = written;
                 queued.written_version = version.unwrap_or(queued.written_version);
             }
-            Err(error) => tracing::warn!(pod = queued.pod.key(), "status is not written: {error}"),
+            Err(error) => {
+                tracing::warn!(pod = queued.pod.key(), "status is not written: {error}");
+                let may_succeed = !error.is_refusal() || matches!(error.code(), Some(409 | 429));
+                if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() {
+                    queued.to_write = Some(written);
+                    self.statuses.failed.push(id);
+                    return;
+                }
+            }
         }
         if queued.eviction.is_some() {
             self.statuses.preemptors.push_back(id);

@@ -106,6 +106,7 @@ impl Scheduler {
             return;
         }
         self.next_flush = now + FLUSH_PERIOD.min(self.options.flush_after);
+        self.rewrite_statuses();
         let Some(since) = now.checked_sub(self.options.flush_after) else { return };
         for key in self.queue.idle_since(since) {
             if self.queue.wake(&key, now).is_some() {

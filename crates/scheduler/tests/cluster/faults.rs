@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_faults::{Fault, Proxy, is_binding, is_resumed_watch};
+use berth_scheduler::SchedulerOptions;
 
 use super::support::*;
 
@@ -184,4 +185,42 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     let scheduler = start_scheduler(proxy.config(), impatient()).await;
     // Nodes, pods, and the six other kinds.
     ends_well(&world, &proxy, scheduler, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_that_conflicts_with_another_write_is_written_again() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
+        n += usize::from(is_status);
+        if is_status && n <= 2 { Fault::Answer(409) } else { Fault::None }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let mut pod = pod("large", "large");
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
+    world.pod(pod).await;
+    world.until_refused("large").await;
+    assert_eq!(proxy.n_faults(), 2);
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_that_could_not_be_written_is_written_later() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
+        n += usize::from(is_status);
+        // As many as one write is tried.
+        if is_status && n <= 4 { Fault::Answer(500) } else { Fault::None }
+    });
+    let options = SchedulerOptions { flush_after: Duration::from_secs(1), ..impatient() };
+    let scheduler = start_scheduler(proxy.config(), options).await;
+    let mut pod = pod("large", "large");
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
+    world.pod(pod).await;
+    world.until_refused("large").await;
+    assert_eq!(proxy.n_faults(), 4);
+    scheduler.stopped().await;
 }
