@@ -32,6 +32,8 @@ use berth_client::call::CallError;
 const SETTLE: Duration = Duration::from_millis(10);
 /// Interval between two checks of a claim that is being deleted.
 const CLAIM_CHECK: Duration = Duration::from_millis(200);
+/// How often a pod is tried to be created whose name a pod of another owner has: the end of that pod is not reported here.
+const NAME_CHECK: Duration = Duration::from_secs(5);
 
 /// The controller.
 pub(crate) struct StatefulSets {
@@ -117,6 +119,7 @@ impl StatefulSets {
         self.own_claims(&set, &pods).await?;
         let mut waits_for_claim = false;
         let mut result = Ok(());
+        let mut name_is_taken = false;
         for action in actions {
             if let Action::Create(ordinal, _) = action
                 && self.has_stale_claim(&set, ordinal)
@@ -126,8 +129,10 @@ impl StatefulSets {
                 break;
             }
             result = match action {
-                Action::Create(ordinal, Revision::Current) => self.create(&set, ordinal, current).await,
-                Action::Create(ordinal, Revision::Update) => self.create(&set, ordinal, update).await,
+                Action::Create(ordinal, revision) => {
+                    let revision = if revision == Revision::Current { current } else { update };
+                    self.create(&set, ordinal, revision).await.map(|created| name_is_taken |= !created)
+                }
                 Action::Delete(pod) => self.delete(&set, &pod).await,
                 Action::Label(pod, ordinal) => {
                     let labels =
@@ -149,7 +154,8 @@ impl StatefulSets {
         self.truncate(&set, &pods, &history).await?;
         result?;
         let now = Timestamp::now();
-        let next = look_again.map_or(Next::Wait, |at| Next::After(until(at, now)));
+        let next = look_again.map(|at| until(at, now)).or(name_is_taken.then_some(NAME_CHECK));
+        let next = next.map_or(Next::Wait, Next::After);
         Ok(if waits_for_claim { Next::After(CLAIM_CHECK) } else { next })
     }
 
@@ -194,12 +200,13 @@ impl StatefulSets {
         Ok(())
     }
 
+    /// Creates a pod and its claims. Returns whether it did: another pod may have the name.
     async fn create(
         &self,
         set: &StatefulSet,
         ordinal: i64,
         revision: &ControllerRevision,
-    ) -> Result<(), CallError> {
+    ) -> Result<bool, CallError> {
         let about = Reference::new(&STATEFUL_SETS, &set.metadata);
         let namespace = &set.metadata.namespace;
         for claim in identity::claims(set, ordinal) {
@@ -214,7 +221,7 @@ impl StatefulSets {
         let name = identity::pod_name(set, ordinal);
         match self.api.create::<PartialObjectMetadata>(&PODS, namespace, body).await {
             // The pod was just created or belongs to another owner: the cache will show which.
-            Err(error) if error.is_already_exists() => Ok(()),
+            Err(error) if error.is_already_exists() => Ok(false),
             Err(error) => {
                 self.record_failed(&about, ordinal, set, &error);
                 Err(error)
@@ -222,7 +229,7 @@ impl StatefulSets {
             Ok(_) => {
                 let message = format!("create Pod {name} in StatefulSet {} successful", set.metadata.name);
                 self.recorder.normal(&about, "SuccessfulCreate", message);
-                Ok(())
+                Ok(true)
             }
         }
     }

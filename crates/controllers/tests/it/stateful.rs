@@ -141,3 +141,18 @@ async fn daemon_pods_match_the_nodes() {
     world.until_listed("collected", PODS, |pods| pods.len() == 1).await;
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stateful_set_gets_a_name_that_another_pod_had() {
+    let world = World::new(1).await;
+    let foreign = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0}});
+    world.create(PODS, &foreign).await;
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {
+        "replicas": 1, "serviceName": "dbs", "selector": {"matchLabels": {"app": "db"}}, "template": template("db", "one")}});
+    world.create(STATEFUL_SETS, &set).await;
+    let db = format!("{STATEFUL_SETS}/db");
+    world.until("observed", &db, |db| db["status"]["observedGeneration"] == 1).await;
+    world.delete(&format!("{PODS}/db-0"), Value::Null).await;
+    world.until("ready", &db, |db| db["status"]["readyReplicas"] == 1).await;
+}
