@@ -34,6 +34,7 @@ impl Agent {
             lease_exists: false,
             lease_busy: false,
             status_busy: false,
+            is_registering: false,
             failures: 0,
             timer_epoch: 0,
         })
@@ -66,7 +67,9 @@ impl Agent {
                 _ if seen => {}
                 // Only the first list finds nodes without a registration request.
                 NodeState::Registering if !self.nodes.get(id).status_busy => {
-                    self.nodes.get_mut(id).status_busy = true;
+                    let entry = self.nodes.get_mut(id);
+                    entry.status_busy = true;
+                    entry.is_registering = true;
                     self.n_registering += 1;
                     self.push(Job::Register(id));
                 }
@@ -251,6 +254,9 @@ impl Agent {
             _ => None,
         };
         let Some(request) = wanted else {
+            if let Job::Register(_) = job {
+                self.registration_attempted(id);
+            }
             let entry = self.nodes.get_mut(id);
             match job {
                 Job::Lease(_) => entry.lease_busy = false,
@@ -275,11 +281,15 @@ impl Agent {
         }
     }
 
-    pub(super) fn registration_completed(&mut self, id: NodeId, result: Answer) {
-        let is_first = self.nodes.get(id).failures == 0;
-        if is_first {
-            self.n_registering = self.n_registering.saturating_sub(1);
+    /// The first attempt to register each node ends once, whatever else happens to the node meanwhile: pods wait for it.
+    fn registration_attempted(&mut self, id: NodeId) {
+        if std::mem::take(&mut self.nodes.get_mut(id).is_registering) {
+            self.n_registering -= 1;
         }
+    }
+
+    pub(super) fn registration_completed(&mut self, id: NodeId, result: Answer) {
+        self.registration_attempted(id);
         let entry = self.nodes.get_mut(id);
         if entry.state != NodeState::Registering {
             // The watch event was faster.

@@ -46,6 +46,8 @@ pub(super) struct NodeEntry {
     pub(super) lease_busy: bool,
     /// Whether a status request is queued, under way or due for a retry.
     pub(super) status_busy: bool,
+    /// Whether the first attempt to register it has not ended.
+    pub(super) is_registering: bool,
     /// Consecutive failures.
     pub(super) failures: u32,
     /// Timers of another epoch are outdated.

@@ -194,6 +194,8 @@ impl PodLifecycle {
 
     /// Makes every change that is due.
     pub(crate) fn advance(&mut self, now: Timestamp) {
+        // The clock may have been set back: what began in the future begins now.
+        self.entered = self.entered.min(now);
         while self.due().is_some_and(|due| due <= now) {
             if self.resize_due().is_some_and(|due| due <= now) {
                 self.end_resize();

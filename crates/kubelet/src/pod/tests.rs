@@ -380,3 +380,13 @@ fn the_status_of_a_running_pod_has_the_kubelet_s_shape() {
         })
     );
 }
+
+#[test]
+fn a_clock_that_is_set_back_does_not_delay_a_pod() {
+    let pod = pod(json!({}), json!({}));
+    let mut lifecycle = PodLifecycle::accept(plan(&pod), at(0));
+    lifecycle.advance(at(-3600));
+    assert_eq!(lifecycle.due(), Some(at(-3599)));
+    lifecycle.advance(at(-3599));
+    assert!(summary(&lifecycle).starts_with("Running"), "{}", summary(&lifecycle));
+}

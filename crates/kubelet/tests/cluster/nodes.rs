@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_client::call;
-use berth_kubelet::{Adopt, ControlError, Heartbeat, KubeletOptions, NodeCredentials};
+use berth_faults::{Fault, Proxy};
+use berth_kubelet::{Adopt, ControlError, CsiDriverTemplate, Heartbeat, KubeletOptions, NodeCredentials};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -150,6 +151,28 @@ async fn a_node_that_is_created_later_is_adopted_with_its_pods() {
     world.send(Method::POST, "/api/v1/nodes", late).await.unwrap();
     world.node_when("late", "Ready", |node| is_true(node, "Ready")).await;
     world.pod_in_phase("early", "Running").await;
+}
+
+#[tokio::test]
+async fn pods_start_although_another_request_fails_during_the_registration() {
+    let mut world = World::empty().await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    let (mut is_first_node, mut is_first_csi_node) = (true, true);
+    proxy.rule(move |request| match (request.method.as_str(), request.uri.path()) {
+        ("POST", "/api/v1/nodes") if std::mem::take(&mut is_first_node) => Fault::HangAfter,
+        ("POST", "/apis/storage.k8s.io/v1/csinodes") if std::mem::take(&mut is_first_csi_node) => {
+            Fault::Answer(500)
+        }
+        _ => Fault::None,
+    });
+    // The watch reports the node before its registration is answered, and the CSINode fails in between.
+    let csi_drivers = vec![CsiDriverTemplate { name: "csi.example".to_owned(), limit: None }];
+    let request_timeout = Duration::from_secs(1);
+    let options = KubeletOptions { csi_drivers, request_timeout, ..quick(1) };
+    world.start_nodes_through(proxy.config(), options).await;
+    world.bind("web", "node-1", json!({}), json!({})).await;
+    world.pod_in_phase("web", "Running").await;
+    assert_eq!(proxy.n_faults(), 2);
 }
 
 #[tokio::test]

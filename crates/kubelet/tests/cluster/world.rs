@@ -59,8 +59,13 @@ impl World {
 
     /// Starts nodes and waits until the registered ones are ready.
     pub async fn start_nodes(&mut self, options: KubeletOptions) {
+        self.start_nodes_through(self.server.admin_config(), options).await;
+    }
+
+    /// The same with another connection.
+    pub async fn start_nodes_through(&mut self, config: kube::Config, options: KubeletOptions) {
         let n_made: usize = options.templates.iter().map(|template| template.nodes.n_nodes).sum();
-        let kubelet = Kubelet::new(self.server.admin_config(), options).unwrap();
+        let kubelet = Kubelet::new(config, options).unwrap();
         let (control, stop) = (kubelet.control(), CancellationToken::new());
         let task = tokio::spawn(kubelet.run(stop.clone()));
         self.kubelet = Some(Running { control: control.clone(), stop, task });
