@@ -1,6 +1,7 @@
 //! Benchmarks of the engine: Kubernetes' scheduler benchmark files ([`workload`]), generated clusters of any size
 //! ([`scale`]), pods with claims ([`volumes`]), pods that are created and deleted round after round ([`churn`]), single
-//! operations ([`ops`]), reading a dump ([`load`]), violation tracking ([`enforce`]) and preemption ([`preempt`]).
+//! operations ([`ops`]), reading a dump ([`load`]), violation tracking ([`enforce`]) and preemption ([`preempt`]); and the report of a soak test
+//! ([`soak`]).
 //!
 //! [`check`] checks placements and shares no code with the engine's rules. This crate uses the clock and reads files,
 //! which the engine must not do. It prints nothing: reports are data.
@@ -14,5 +15,6 @@ pub mod measure;
 pub mod ops;
 pub mod preempt;
 pub mod scale;
+pub mod soak;
 pub mod volumes;
 pub mod workload;

@@ -6,6 +6,7 @@ pub mod churn;
 pub mod list;
 mod load;
 pub mod settle;
+pub mod soak;
 pub mod webhook;
 
 use berth_client::call::CallError;

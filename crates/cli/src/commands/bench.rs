@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::bench_churn::{self, ChurnArgs};
 use super::bench_list::{self, ListArgs};
+use super::bench_soak::{self, SoakArgs};
 use super::bench_volumes::{self, VolumesArgs};
 use super::bench_webhook::{self, WebhookArgs};
 use crate::ExitStatus;
@@ -53,8 +54,9 @@ Examples:
   berth bench up --nodes 1000 --pods 10000
   berth bench list --pods 150000
   berth bench webhook --connections 8
+  berth bench soak --minutes 60
 
-Exit codes: 0 success, 1 a workload failed or a placement violates a rule, 2 invalid input or usage"
+Exit codes: 0 success, 1 a workload failed, a placement violates a rule or a value grows, 2 invalid input or usage"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -89,6 +91,7 @@ enum Command {
     Up(UpArgs),
     List(ListArgs),
     Webhook(WebhookArgs),
+    Soak(SoakArgs),
 }
 
 /// Compare the scheduler's binding rate with that of a bare client
@@ -245,6 +248,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         (Some(Command::Scale(args)), _) => scale(&mut out, args)?,
         (Some(Command::Volumes(args)), _) => bench_volumes::run(&mut out, args)?,
         (Some(Command::Churn(args)), _) => bench_churn::run(&mut out, args)?,
+        (Some(Command::Soak(args)), _) => bench_soak::run(&mut out, args)?,
         (Some(Command::Load(args)), _) => load(&mut out, args)?,
         (Some(Command::Dump(args)), _) => {
             dump::write(&mut out, args.nodes as usize, args.pods as usize, args.seed)?;

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod bench;
 mod bench_churn;
 mod bench_list;
+mod bench_soak;
 mod bench_volumes;
 mod bench_webhook;
 mod cluster_args;

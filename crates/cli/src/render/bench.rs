@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
-use berth_bench::{check, churn, enforce, load, preempt, scale, volumes};
+use berth_bench::{check, churn, enforce, load, preempt, scale, soak, volumes};
 
 use super::names::{counted, grouped};
 use super::table::{Cell, Table};
@@ -159,6 +159,33 @@ pub fn churn(out: &mut impl Write, report: &churn::Report) -> io::Result<()> {
             out,
             "last round compared with round 5: {memory:.2} times the memory, {rate:.2} times the decision rate"
         )?;
+    }
+    Ok(())
+}
+
+/// A soak test: one row for each sample, and the trends.
+pub fn soak(out: &mut impl Write, report: &soak::Report) -> io::Result<()> {
+    let headings = ["SECONDS", "MEMORY", "FILES", "DISK", "REQUESTS", "FAILED", "P50 US", "P99 US"];
+    let mut table = Table::new(headings);
+    for sample in &report.samples {
+        table.row([
+            Cell::from(grouped(sample.seconds as usize)),
+            Cell::from(mebibytes(Some(sample.rss_bytes))),
+            Cell::from(grouped(sample.files as usize)),
+            Cell::from(mebibytes(Some(sample.disk_bytes))),
+            Cell::from(grouped(sample.requests)),
+            Cell::from(grouped(sample.failed)),
+            Cell::from(grouped(sample.p50_us as usize)),
+            Cell::from(grouped(sample.p99_us as usize)),
+        ]);
+    }
+    table.write(out, "")?;
+    let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
+    writeln!(out, "\n{nodes}, about {pods}, {} actions per second", report.actions_per_second)?;
+    for trend in &report.trends {
+        let percent = if trend.mean > 0.0 { 100.0 * trend.growth_per_hour / trend.mean } else { 0.0 };
+        let verdict = if trend.is_flat { "flat" } else { "grows" };
+        writeln!(out, "{}: {verdict} ({percent:+.1} % of its mean per hour)", trend.name)?;
     }
     Ok(())
 }
