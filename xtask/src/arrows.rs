@@ -37,6 +37,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-testkit", &["berth-api"]),
+    (
+        "berth-faultsim",
+        &[
+            "berth-api",
+            "berth-bench",
+            "berth-client",
+            "berth-scheduler",
+            "berth-enforcer",
+            "berth-admission",
+            "berth-apiserver",
+            "berth-controllers",
+            "berth-kubelet",
+            "berth-testkit",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
@@ -111,7 +126,7 @@ fn finding(Edge { from, to, dev }: &Edge) -> Option<String> {
     if *dev {
         return None;
     }
-    if to == "berth-testkit" {
+    if to == "berth-testkit" && from != "berth-faultsim" {
         return Some(format!("{from} -> {to}: the test kit is for dev-dependencies only"));
     }
     match ALLOWED.iter().find(|(name, _)| name == from) {

@@ -1,5 +1,6 @@
 //! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart, `cargo xtask
-//! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares.
+//! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares, `cargo xtask simulate` runs
+//! the fault simulation.
 
 mod arrows;
 mod deploy;
@@ -22,17 +23,21 @@ fn main() -> ExitCode {
         ["sbom"] => bill_of_materials(),
         ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
         ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
+        ["simulate", ref options @ ..] => simulate(options),
         _ => Err(
             "usage: cargo xtask arrows    (checks dependencies between crates and between modules)\n       \
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize)\n       \
                   cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
-                  cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)"
+                  cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
+                  cargo xtask simulate --seed N | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)"
                 .to_owned(),
         ),
     };
     match result {
         Ok(summary) => {
-            println!("{summary}");
+            if !summary.is_empty() {
+                println!("{summary}");
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -60,6 +65,20 @@ fn check_arrows() -> Result<String, String> {
     Err(format!("arrows: {} forbidden dependencies\n  {}", findings.len(), findings.join("\n  ")))
 }
 
+/// Runs the fault simulation, which prints its own results.
+fn simulate(options: &[&str]) -> Result<String, String> {
+    let status = Command::new(cargo())
+        .args(["run", "--quiet", "--release", "--locked", "--package", "berth-faultsim", "--"])
+        .args(options)
+        .status()
+        .map_err(|e| format!("cannot run cargo: {e}"))?;
+    if status.success() { Ok(String::new()) } else { Err("simulate: a run failed".to_owned()) }
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 /// The bill of materials of the binary for Linux.
 fn bill_of_materials() -> Result<String, String> {
     let metadata = cargo_metadata(&["--filter-platform", "x86_64-unknown-linux-gnu"])?;
@@ -78,8 +97,7 @@ fn root_of(metadata: &serde_json::Value) -> Result<PathBuf, String> {
 }
 
 fn cargo_metadata(args: &[&str]) -> Result<serde_json::Value, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = Command::new(cargo())
         .args(["metadata", "--format-version", "1", "--locked"])
         .args(args)
         .output()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::BoxError;
@@ -180,7 +181,9 @@ impl Options {
 
 /// Sends one request and returns the response.
 pub type Transport =
-    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync>;
+    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> + Send + Sync>;
+/// The body of a response of a [`Transport`].
+pub type ResponseBody = UnsyncBoxBody<bytes::Bytes, BoxError>;
 
 /// How requests reach an API server, and as whom.
 #[derive(Clone)]

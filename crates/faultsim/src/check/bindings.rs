@@ -1,0 +1,118 @@
+//! No binding against a required rule.
+//!
+//! The naive evaluator judges each binding by the state just before it. A scheduler may know less: its watches may lag, each
+//! by itself. And it may know more: it counts on bindings that it has decided and that have not been made yet. A binding is
+//! therefore right if the rules allowed it in some combination of a state of nodes and a state of pods of the last while, and
+//! decided bindings. Bindings that were made count in all of them: schedulers made them and must know them. The pod itself may have
+//! been relabelled since the decision.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use berth_api::config::Profile;
+use berth_api::object::Pod;
+use berth_testkit::naive::{Options, World, check_node};
+
+use super::state::{Object, State, Step};
+use crate::network::Attempt;
+
+/// How far a watch may lag: a stalled one is noticed after 90 s.
+const LAG: Duration = Duration::from_secs(150);
+/// States that are tried for nodes, and for pods.
+const MOST_STATES: usize = 120;
+
+/// The number of bindings, and those that no known state allowed.
+pub fn check(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
+    let (mut n_bindings, mut findings) = (0, Vec::new());
+    let mut state = State::default();
+    for (i, step) in steps.iter().enumerate() {
+        if let Some(Object::Pod(pod)) = &step.object
+            && let Some(before) = state.pod(&step.key.1)
+            && before.spec.node_name.is_empty()
+            && before.metadata.uid == pod.metadata.uid
+            && !pod.spec.node_name.is_empty()
+        {
+            n_bindings += 1;
+            if let Err(reason) = judge(&state.world(&step.key.1), before, &pod.spec.node_name)
+                && !versions(steps, i)
+                    .any(|before| was_allowed(steps, attempts, i, before, &pod.spec.node_name))
+            {
+                findings.push(format!(
+                    "version {}, {:?}: {} was bound to {}, which its rules do not allow: {reason}",
+                    step.version, step.at, step.key.1, pod.spec.node_name
+                ));
+            }
+        }
+        state.apply(step);
+    }
+    (n_bindings, findings)
+}
+
+fn judge(world: &World, pod: &Pod, node: &str) -> Result<(), String> {
+    let mut world = world.clone();
+    // Nominated pods keep their place from pods of lower priority only; decisions are made before nominations are written.
+    world.nominated.clear();
+    check_node(&world, pod, &Profile::default(), &Options::default(), node)
+}
+
+/// The versions of the pod before its binding: its labels may have changed since the decision.
+fn versions(steps: &[Step], bound_at: usize) -> impl Iterator<Item = &Pod> {
+    let key = &steps[bound_at].key;
+    steps[..bound_at].iter().rev().filter(move |step| step.key == *key).map_while(|step| match &step.object {
+        Some(Object::Pod(pod)) => Some(&**pod),
+        _ => None,
+    })
+}
+
+fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod, node: &str) -> bool {
+    let name = &steps[bound_at].key.1;
+    let state = State::after(&steps[..bound_at]);
+    let now = state.world(name);
+    let at = steps[bound_at].at;
+    let since = |kinds: fn(&str) -> bool| {
+        let is_known = |i: &usize| steps[*i].at + LAG >= at && kinds(&steps[*i].key.0);
+        (0..bound_at).rev().filter(is_known).take(MOST_STATES).collect::<Vec<usize>>()
+    };
+    let of_nodes = since(|kind| matches!(kind, "Node" | "Namespace"));
+    let mut node_worlds: Vec<World> =
+        of_nodes.iter().map(|i| State::after(&steps[..*i]).world(name)).collect();
+    node_worlds.push(now.clone());
+    let fits = |pods: &World, decided: &[Pod]| {
+        let mut world = pods.clone();
+        world.pods.extend_from_slice(decided);
+        node_worlds.iter().any(|nodes| {
+            world.nodes.clone_from(&nodes.nodes);
+            world.namespaces.clone_from(&nodes.namespaces);
+            judge(&world, pod, node).is_ok()
+        })
+    };
+    let decided = decided(&state, attempts, name, at);
+    let n = decided.len();
+    if (0..=n).any(|from| (from..=n).any(|to| fits(&now, &decided[from..to]))) {
+        return true;
+    }
+    since(|kind| !matches!(kind, "Node" | "Namespace")).into_iter().any(|i| {
+        let mut world = State::after(&steps[..i]).world(name);
+        let known: HashSet<String> = world.pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
+        world.pods.extend(now.pods.iter().filter(|pod| !known.contains(&pod.metadata.uid)).cloned());
+        fits(&world, &[]) || fits(&world, &decided)
+    })
+}
+
+/// Pods that have no node yet, on the nodes that a scheduler has chosen for them: the binding was sent, or will be sent once
+/// the pod's volumes are bound. In the order of sending.
+fn decided(state: &State, attempts: &[Attempt], but: &str, at: Duration) -> Vec<Pod> {
+    let mut chosen: Vec<(Duration, Pod)> = Vec::new();
+    for pod in state.pods().filter(|pod| pod.spec.node_name.is_empty() && pod.key() != but) {
+        let mut own = attempts.iter().filter(|attempt| attempt.pod == pod.key());
+        let last = own.clone().rfind(|attempt| attempt.at <= at);
+        let attempt = last.or_else(|| own.find(|attempt| attempt.at <= at + LAG));
+        if let Some(attempt) = attempt {
+            let mut pod = (**pod).clone();
+            pod.spec.node_name.clone_from(&attempt.node);
+            chosen.push((attempt.at, pod));
+        }
+    }
+    chosen.sort_by_key(|(at, _)| *at);
+    chosen.into_iter().map(|(_, pod)| pod).collect()
+}

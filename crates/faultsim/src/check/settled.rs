@@ -1,0 +1,123 @@
+//! What must hold some time after the last fault and the last change by a user.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::config::Profile;
+use berth_api::object::Pod;
+use berth_bench::check::volumes::VolumeState;
+use berth_testkit::naive::{Options, evaluate, preempt};
+use serde_json::Value;
+
+use super::state::State;
+use super::{Changes, name, text};
+
+/// What does not hold yet.
+pub fn unsettled(changes: &Changes, state: &State) -> Vec<String> {
+    let mut findings = Vec::new();
+    let ready = ready_nodes(changes);
+    let is_ready = |name: &str| ready.contains(name);
+    for pod in state.pods().filter(|pod| !pod.is_terminal()) {
+        let key = pod.key();
+        if pod.metadata.is_deleting() {
+            if pod.spec.node_name.is_empty() || is_ready(&pod.spec.node_name) {
+                findings.push(format!("{key} is still being deleted"));
+            }
+        } else if pod.spec.node_name.is_empty() {
+            findings.extend(waits_in_vain(state, pod));
+        } else if is_ready(&pod.spec.node_name) && pod.status.phase != "Running" {
+            findings.push(format!("{key} does not run on {}: {:?}", pod.spec.node_name, pod.status.phase));
+        }
+    }
+    let volumes = VolumeState::new(
+        state.nodes().map(|node| (**node).clone()),
+        state.pods().map(|pod| (**pod).clone()),
+        state.volumes(),
+    );
+    findings.extend(volumes.check().into_iter().map(|v| format!("{}: {:?}: {}", v.object, v.rule, v.detail)));
+    findings.extend(replicas(changes, state));
+    findings
+}
+
+fn ready_nodes(changes: &Changes) -> BTreeSet<&str> {
+    let mut ready = BTreeSet::new();
+    for change in changes.values().filter(|change| change.kind == "Node") {
+        let name = text(&change.object["metadata"]["name"]);
+        let conditions = change.object["status"]["conditions"].as_array();
+        let is_ready =
+            conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
+        if is_ready && !change.deleted {
+            ready.insert(name)
+        } else {
+            ready.remove(name)
+        };
+    }
+    ready
+}
+
+/// Why a pod should have a node by now, or a condition that says why it has none.
+fn waits_in_vain(state: &State, pod: &Pod) -> Option<String> {
+    let key = pod.key();
+    let world = state.world(&key);
+    let mut pending = pod.clone();
+    pending.status.nominated_node_name.clear();
+    let decision = evaluate(&world, &pending, &Profile::default(), &Options::default());
+    if let Some(node) = decision.chosen {
+        return Some(format!("{key} waits, but fits on {node}"));
+    }
+    let condition = pod.status.conditions.iter().find(|condition| condition.condition_type == "PodScheduled");
+    if condition.is_none_or(|condition| condition.status != "False" || condition.message.is_empty()) {
+        return Some(format!("{key} waits without a reason"));
+    }
+    let victims = preempt(&world, &pending, &Profile::default(), &Options::default()).ok()?;
+    Some(format!("{key} waits, but could preempt {:?} on {}", victims.victims, victims.node))
+}
+
+/// Workloads without the right number of pods.
+fn replicas(changes: &Changes, state: &State) -> Vec<String> {
+    let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
+    for change in changes.values().filter(|c| matches!(c.kind.as_str(), "ReplicaSet" | "StatefulSet")) {
+        let uid = text(&change.object["metadata"]["uid"]);
+        match change.deleted {
+            true => last.remove(uid),
+            false => last.insert(uid, &change.object),
+        };
+    }
+    let mut findings = Vec::new();
+    for (uid, object) in last {
+        let owned: Vec<&Pod> = state
+            .pods()
+            .map(|pod| &**pod)
+            .filter(|pod| {
+                !pod.is_terminal() && !pod.metadata.is_deleting() && pod.metadata.is_controlled_by(uid)
+            })
+            .collect();
+        let wanted = object["spec"]["replicas"].as_u64().unwrap_or(1) as usize;
+        // One that goes in order waits for its first pod that is not ready.
+        let is_ordered =
+            object["kind"] == "StatefulSet" && object["spec"]["podManagementPolicy"] == "OrderedReady";
+        let waits = is_ordered && owned.iter().any(|pod| pod.status.phase != "Running" || !is_pod_ready(pod));
+        // A pod that lost its labels belongs to nobody, but keeps its name.
+        let is_taken = |i: usize| {
+            let pod = state.pod(&format!("{}-{i}", name(object)));
+            pod.is_some_and(|pod| !pod.metadata.is_controlled_by(uid))
+        };
+        let lacks_name = object["kind"] == "StatefulSet" && (0..wanted).any(is_taken);
+        if owned.len() != wanted && !waits && !lacks_name && object["metadata"]["deletionTimestamp"].is_null()
+        {
+            findings.push(format!(
+                "{} {} has {} pods of {wanted}",
+                object["kind"],
+                name(object),
+                owned.len()
+            ));
+        }
+    }
+    findings
+}
+
+fn is_pod_ready(pod: &Pod) -> bool {
+    pod.status
+        .conditions
+        .iter()
+        .any(|condition| condition.condition_type == "Ready" && condition.status == "True")
+}

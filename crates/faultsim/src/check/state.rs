@@ -1,0 +1,143 @@
+//! The objects of the cluster at each version, as typed objects.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use berth_api::object::{Namespace, Node, Pod, PodDisruptionBudget, VolumeKind, VolumeObject};
+use berth_testkit::naive::World;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Changes, name};
+
+/// An object that decides about placement.
+#[derive(Clone)]
+pub enum Object {
+    /// A pod.
+    Pod(Rc<Pod>),
+    /// A node.
+    Node(Rc<Node>),
+    /// A namespace.
+    Namespace(Rc<Namespace>),
+    /// A disruption budget.
+    Budget(Rc<PodDisruptionBudget>),
+    /// A volume, claim, or what decides about them.
+    Volume(Rc<VolumeObject>),
+}
+
+/// A step of the history.
+pub struct Step {
+    /// The version.
+    pub version: u64,
+    /// When.
+    pub at: Duration,
+    /// Kind, and `NAMESPACE/NAME`.
+    pub key: (String, String),
+    /// The object afterwards; none if it was deleted.
+    pub object: Option<Object>,
+}
+
+/// All objects at a moment.
+#[derive(Clone, Default)]
+pub struct State(BTreeMap<(String, String), Object>);
+
+/// The steps of a history that concern placement.
+pub fn steps(changes: &Changes) -> Vec<Step> {
+    let steps = changes.iter().filter_map(|(version, change)| {
+        let object = decode(&change.kind, &change.object)?;
+        let object = (!change.deleted).then_some(object);
+        let key = (change.kind.clone(), name(&change.object));
+        Some(Step { version: *version, at: change.at, key, object })
+    });
+    steps.collect()
+}
+
+fn decode(kind: &str, value: &Value) -> Option<Object> {
+    fn typed<T: DeserializeOwned>(value: &Value) -> Rc<T> {
+        Rc::new(serde_json::from_value(value.clone()).expect("the API server stores valid objects"))
+    }
+    Some(match kind {
+        "Pod" => Object::Pod(typed(value)),
+        "Node" => Object::Node(typed(value)),
+        "Namespace" => Object::Namespace(typed(value)),
+        "PodDisruptionBudget" => Object::Budget(typed(value)),
+        _ => {
+            let kind = VolumeKind::ALL.into_iter().find(|volume| volume.resource().kind == kind)?;
+            let object = VolumeObject::decode(kind, value).expect("the API server stores valid objects");
+            Object::Volume(Rc::new(object))
+        }
+    })
+}
+
+impl State {
+    /// The state after these steps.
+    pub fn after(steps: &[Step]) -> State {
+        let mut state = State::default();
+        steps.iter().for_each(|step| state.apply(step));
+        state
+    }
+
+    /// Makes a step.
+    pub fn apply(&mut self, step: &Step) {
+        match &step.object {
+            Some(object) => self.0.insert(step.key.clone(), object.clone()),
+            None => self.0.remove(&step.key),
+        };
+    }
+
+    /// All pods, ended ones included.
+    pub fn pods(&self) -> impl Iterator<Item = &Rc<Pod>> {
+        self.0.values().filter_map(|object| match object {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        })
+    }
+
+    /// A pod.
+    pub fn pod(&self, name: &str) -> Option<&Rc<Pod>> {
+        match self.0.get(&("Pod".to_owned(), name.to_owned()))? {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Rc<Node>> {
+        self.0.values().filter_map(|object| match object {
+            Object::Node(node) => Some(node),
+            _ => None,
+        })
+    }
+
+    /// Claims, volumes and what decides about them.
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeObject> {
+        self.0.values().filter_map(|object| match object {
+            Object::Volume(volume) => Some((**volume).clone()),
+            _ => None,
+        })
+    }
+
+    /// The world of the naive evaluator, without one pod.
+    pub fn world(&self, without: &str) -> World {
+        let mut world = World::default();
+        for ((_, name), object) in &self.0 {
+            match object {
+                Object::Pod(pod) if pod.is_terminal() || name == without => {}
+                Object::Pod(pod) if pod.spec.node_name.is_empty() => {
+                    if !pod.status.nominated_node_name.is_empty() {
+                        let mut nominated = (**pod).clone();
+                        nominated.spec.node_name = pod.status.nominated_node_name.clone();
+                        world.nominated.push(nominated);
+                    }
+                }
+                Object::Pod(pod) => world.pods.push((**pod).clone()),
+                Object::Node(node) => world.nodes.push((**node).clone()),
+                Object::Namespace(namespace) => world.namespaces.push((**namespace).clone()),
+                Object::Budget(budget) => world.budgets.push((**budget).clone()),
+                Object::Volume(volume) => world.storage.set((**volume).clone()),
+            }
+        }
+        world
+    }
+}

@@ -1,0 +1,106 @@
+//! Histories that break a rule: each check finds what it is for.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::state::{State, steps};
+use super::{Changes, bindings, bound_twice, evictions, settled};
+use crate::history::Change;
+use crate::network::{Accepted, Attempt};
+
+/// One change a second.
+fn history(objects: &[Value]) -> Changes {
+    let change = |(i, object): (usize, &Value)| {
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        let change =
+            Change { at: Duration::from_secs(i as u64), kind, deleted: false, object: object.clone() };
+        (i as u64 + 1, change)
+    };
+    objects.iter().enumerate().map(change).collect()
+}
+
+fn node(name: &str) -> Value {
+    let amounts = json!({"cpu": "1", "memory": "1Gi", "pods": "10"});
+    json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": name},
+        "status": {"allocatable": amounts, "capacity": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn pod(name: &str, node: &str) -> Value {
+    json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "default", "name": name, "uid": name},
+        "spec": {"nodeName": node, "schedulerName": "berth",
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "700m"}}}]},
+        "status": {"phase": if node.is_empty() { "Pending" } else { "Running" }}})
+}
+
+#[test]
+fn a_node_with_too_many_pods_is_found() {
+    let changes = history(&[node("n"), node("m"), pod("a", ""), pod("b", ""), pod("a", "n"), pod("b", "n")]);
+    let (n, findings) = bindings::check(&steps(&changes), &[]);
+    assert_eq!(n, 2);
+    assert!(findings.len() == 1 && findings[0].contains("default/b was bound to n"), "{findings:?}");
+    let changes = history(&[node("n"), node("m"), pod("a", ""), pod("b", ""), pod("a", "n"), pod("b", "m")]);
+    assert_eq!(bindings::check(&steps(&changes), &[]), (2, Vec::new()));
+}
+
+#[test]
+fn a_scheduler_counts_on_bindings_that_it_has_sent() {
+    let mut near = pod("near", "");
+    let term =
+        json!({"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"});
+    near["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([term]);
+    near["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100m");
+    let mut bound = near.clone();
+    bound["spec"]["nodeName"] = json!("n");
+    let (mut a, mut labelled) = (pod("a", ""), node("n"));
+    a["metadata"]["labels"] = json!({"app": "a"});
+    labelled["metadata"]["labels"] = json!({"kubernetes.io/hostname": "n"});
+    let changes = history(&[labelled, a, near, bound]);
+    let attempt = Attempt { at: Duration::from_secs(3), pod: "default/a".to_owned(), node: "n".to_owned() };
+    assert_eq!(bindings::check(&steps(&changes), &[attempt]).1, Vec::<String>::new());
+    assert_eq!(bindings::check(&steps(&changes), &[]).1.len(), 1);
+}
+
+#[test]
+fn a_pod_that_moves_is_found() {
+    assert!(bound_twice(&history(&[pod("a", ""), pod("a", "n"), pod("a", "n")])).is_empty());
+    assert_eq!(bound_twice(&history(&[pod("a", ""), pod("a", "n"), pod("a", "m")])).len(), 1);
+}
+
+#[test]
+fn a_pod_that_waits_although_it_fits_is_found() {
+    let unsettled = |objects: &[Value]| {
+        let changes = history(objects);
+        settled::unsettled(&changes, &State::after(&steps(&changes)))
+    };
+    let findings = unsettled(&[node("n"), pod("a", "")]);
+    assert!(
+        findings.iter().any(|finding| finding.contains("default/a waits, but fits on n")),
+        "{findings:?}"
+    );
+    assert!(unsettled(&[node("n"), pod("a", "n")]).is_empty());
+}
+
+#[test]
+fn evictions_beyond_a_limit_or_a_budget_are_found() {
+    let eviction = |i: u64| Accepted {
+        at: Duration::from_secs(i),
+        client: crate::cluster::ENFORCERS[0],
+        method: http::Method::POST,
+        path: format!("/api/v1/namespaces/default/pods/p{i}/eviction"),
+    };
+    let limits = berth_enforcer::LimitOptions::default();
+    let all: Vec<Accepted> = (0..6).map(eviction).collect();
+    assert_eq!(evictions::over_limits(&all[..5], &limits, 20), (5, Vec::new()));
+    assert_eq!(evictions::over_limits(&all, &limits, 20).1.len(), 1);
+
+    let budget = |allowed: i64, disrupted: Value| {
+        json!({"kind": "PodDisruptionBudget", "metadata": {"namespace": "default", "name": "b"},
+            "status": {"disruptionsAllowed": allowed, "disruptedPods": disrupted}})
+    };
+    let good = history(&[budget(1, json!({})), budget(0, json!({"a": "t"}))]);
+    assert!(evictions::against_budgets(&good).is_empty());
+    let bad = history(&[budget(0, json!({})), budget(0, json!({"a": "t"}))]);
+    assert_eq!(evictions::against_budgets(&bad).len(), 1);
+}

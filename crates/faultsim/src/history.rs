@@ -1,0 +1,95 @@
+//! The history of the API server's objects, as a client with a perfect connection watches it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_api::resource::{self, Resource};
+use berth_client::call;
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use crate::platform;
+
+/// The kinds whose history is kept.
+const KINDS: [Resource; 14] = [
+    resource::NAMESPACES,
+    resource::NODES,
+    resource::PERSISTENT_VOLUME_CLAIMS,
+    resource::PERSISTENT_VOLUMES,
+    resource::PODS,
+    resource::DEPLOYMENTS,
+    resource::REPLICA_SETS,
+    resource::STATEFUL_SETS,
+    resource::POD_DISRUPTION_BUDGETS,
+    resource::PRIORITY_CLASSES,
+    resource::CSI_DRIVERS,
+    resource::CSI_NODES,
+    resource::CSI_STORAGE_CAPACITIES,
+    resource::STORAGE_CLASSES,
+];
+/// Longer than any run.
+const WATCH_SECONDS: u32 = 100_000;
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When it was seen: a few milliseconds after the write, unless the API server stood still.
+    pub at: Duration,
+    /// The kind of the object.
+    pub kind: String,
+    /// Whether the object was deleted.
+    pub deleted: bool,
+    /// The object afterwards.
+    pub object: Value,
+}
+
+/// The changes by their version.
+#[derive(Clone, Default)]
+pub struct History(Arc<Mutex<BTreeMap<u64, Change>>>);
+
+impl History {
+    /// Watches all kinds, from the version at which the store was empty.
+    pub async fn record(self, client: kube::Client, first: u64) {
+        let watches = KINDS.map(|kind| self.clone().record_kind(client.clone(), kind, first));
+        futures::future::join_all(watches).await;
+    }
+
+    async fn record_kind(self, client: kube::Client, kind: Resource, first: u64) {
+        let mut last = first;
+        loop {
+            let path =
+                format!("{}?watch=1&timeoutSeconds={WATCH_SECONDS}&resourceVersion={last}", kind.path(""));
+            let opened = call::open(&client, call::get(&path), Duration::from_secs(5)).await;
+            if let Ok(response) = opened {
+                let (mut body, mut buffer) = (response.into_body(), Vec::new());
+                while let Some(Ok(frame)) = body.frame().await {
+                    buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
+                    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                        let line: Vec<u8> = buffer.drain(..=end).collect();
+                        last = self.note(&kind, &line).unwrap_or(last);
+                    }
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn note(&self, kind: &Resource, line: &[u8]) -> Option<u64> {
+        let mut event: Value = serde_json::from_slice(line).ok()?;
+        let object = event["object"].take();
+        assert!(event["type"] != "ERROR", "the history is longer than the API server keeps it: {object}");
+        let version = object["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
+        if event["type"] != "BOOKMARK" {
+            let deleted = event["type"] == "DELETED";
+            let change = Change { at: platform::now(), kind: kind.kind.to_owned(), deleted, object };
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(version, change);
+        }
+        Some(version)
+    }
+
+    /// All changes so far, by version.
+    pub fn changes(&self) -> BTreeMap<u64, Change> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,136 @@
+//! One run: the cluster of a seed, its faults, the time to settle, and the checks.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_enforcer::LimitOptions;
+use serde::{Deserialize, Serialize};
+
+use crate::check::state::{self, State};
+use crate::check::{Changes, bindings, bound_twice, evictions, settled};
+use crate::cluster::Cluster;
+
+/// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
+const SETTLE: Duration = Duration::from_secs(900);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// What a run has shown.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Of the whole history: equal for equal runs.
+    pub hash: String,
+    /// Simulated seconds.
+    pub seconds: u64,
+    /// Changes of objects.
+    pub n_changes: usize,
+    /// Bindings that were judged.
+    pub n_bindings: usize,
+    /// Evictions by enforcers.
+    pub n_evictions: usize,
+    /// Requests over the network.
+    pub n_requests: u64,
+    /// How often each fault occurred.
+    pub faults: BTreeMap<String, u64>,
+    /// What is wrong.
+    pub findings: Vec<String>,
+}
+
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Runs a seed, once the platform simulates. A process runs only one.
+pub fn run(seed: u64) -> Report {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    fastrand::seed(rng.u64(..));
+    // Runtimes catch the panics of tasks.
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(panic.to_string());
+        default(panic);
+    }));
+    let faulty = Duration::from_secs(rng.u64(30..120));
+    let mut cluster = Cluster::new(rng, faulty);
+    cluster.run_until(faulty);
+    cluster.network.heal();
+    let mut end = faulty;
+    let (changes, unsettled) = loop {
+        end += LOOK;
+        cluster.run_until(end);
+        let changes = cluster.history.changes();
+        let state = State::after(&state::steps(&changes));
+        let unsettled = settled::unsettled(&changes, &state);
+        if unsettled.is_empty() || end >= faulty + SETTLE {
+            break (changes, unsettled);
+        }
+    };
+    write_history(&changes);
+    let accepted = cluster.network.accepted();
+    let (faults, n_requests) = cluster.network.counts();
+    let (n_bindings, mut findings) = bindings::check(&state::steps(&changes), &cluster.network.attempts());
+    let n_pods = most_pods(&changes);
+    let (n_evictions, over_limits) = evictions::over_limits(&accepted, &LimitOptions::default(), n_pods);
+    // The limits count by the wall clock, which is what a jump changes.
+    if !cluster.enforcer_clock_jumped() {
+        findings.extend(over_limits);
+    }
+    findings.extend(bound_twice(&changes));
+    findings.extend(evictions::against_budgets(&changes));
+    findings.extend(unsettled.into_iter().map(|finding| format!("not settled: {finding}")));
+    findings.extend(PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
+    Report {
+        seed,
+        hash: hash(&changes, &accepted),
+        seconds: end.as_secs(),
+        n_changes: changes.len(),
+        n_bindings,
+        n_evictions,
+        n_requests,
+        faults: faults.into_iter().map(|(fault, n)| (fault.to_owned(), n)).collect(),
+        findings,
+    }
+}
+
+/// Writes the changes of the run as JSON lines, if `FAULTSIM_HISTORY` names a file.
+fn write_history(changes: &Changes) {
+    let Some(path) = std::env::var_os("FAULTSIM_HISTORY") else { return };
+    let lines = changes.iter().map(|(version, change)| {
+        let at = change.at.as_secs_f64();
+        let line = serde_json::json!({"version": version, "at": at, "kind": change.kind, "deleted": change.deleted,
+            "object": change.object});
+        format!("{line}\n")
+    });
+    if let Err(error) = std::fs::write(&path, lines.collect::<String>()) {
+        eprintln!("{}: {error}", path.display());
+    }
+}
+
+fn hash(changes: &Changes, accepted: &[crate::network::Accepted]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (version, change) in changes {
+        (version, change.at, &change.kind, change.deleted, change.object.to_string()).hash(&mut hasher);
+    }
+    for write in accepted {
+        (write.at, write.client, write.method.as_str(), &write.path).hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// The most pods that existed at one time.
+fn most_pods(changes: &Changes) -> usize {
+    let mut pods = std::collections::BTreeSet::new();
+    let mut most = 0;
+    for change in changes.values().filter(|change| change.kind == "Pod") {
+        let uid = crate::check::text(&change.object["metadata"]["uid"]).to_owned();
+        if change.deleted {
+            pods.remove(&uid)
+        } else {
+            pods.insert(uid)
+        };
+        most = most.max(pods.len());
+    }
+    most
+}

@@ -1,0 +1,331 @@
+//! What users do in a run: workloads with rules are created, scaled, rolled and deleted; nodes are labelled, tainted, drained,
+//! switched off and on. The seed chooses all of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_client::call::{self, CallError};
+use berth_kubelet::NodeControl;
+use fastrand::Rng;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::platform;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const APPS: [&str; 6] = ["web", "db", "cache", "queue", "batch", "mail"];
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The switches of the simulated nodes, by kubelet.
+pub type Switches = Arc<Mutex<Vec<NodeControl>>>;
+
+/// Something that a user does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A request; repeated until it succeeds or cannot succeed.
+    Request(Method, String, Value),
+    /// Cordons a node and evicts its pods.
+    Drain(String),
+    /// Gives a pod of an app the label of another app.
+    Relabel(&'static str, &'static str),
+    /// Switches a node off or on.
+    Power(String, bool),
+}
+
+/// The actions of a run with their times, and what the seed has chosen for its nodes.
+pub struct Workload {
+    /// Nodes of the two kubelets.
+    pub n_nodes: [usize; 2],
+    /// Zones.
+    pub n_zones: usize,
+    /// CPUs of a node.
+    pub cpus: i64,
+    /// In the order of time.
+    pub actions: Vec<(Duration, Action)>,
+}
+
+impl Workload {
+    /// The workload of a seed, with actions until `end`.
+    pub fn new(rng: &mut Rng, end: Duration) -> Workload {
+        let n_nodes = [rng.usize(2..6), rng.usize(1..5)];
+        let mut workload =
+            Workload { n_nodes, n_zones: rng.usize(1..4), cpus: rng.i64(2..5), actions: Vec::new() };
+        let mut nodes: Vec<String> = Vec::new();
+        for (prefix, n) in ["a-", "b-"].into_iter().zip(n_nodes) {
+            nodes.extend((1..=n).map(|i| format!("{prefix}{i}")));
+        }
+        for (name, value) in [("low", 10), ("high", 1000)] {
+            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name}, "value": value});
+            workload.post(0, "/apis/scheduling.k8s.io/v1/priorityclasses", class);
+        }
+        let n_apps = rng.usize(2..=APPS.len());
+        for app in &APPS[..n_apps] {
+            workload.app(rng, app, end);
+        }
+        for i in 0..rng.usize(..8) {
+            let at = rng.u64(5_000..end.as_millis() as u64);
+            let app = APPS[rng.usize(..n_apps)];
+            let mut pod = pod(rng, app);
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+            pod["metadata"]["name"] = json!(format!("bare-{i}"));
+            pod["spec"]["terminationGracePeriodSeconds"] = json!(rng.u32(..5));
+            workload.post(at, "/api/v1/namespaces/default/pods", pod);
+            if rng.u32(..3) == 0 {
+                let path = format!("/api/v1/namespaces/default/pods/bare-{i}");
+                let later = at + rng.u64(5_000..40_000);
+                let label = json!({"metadata": {"labels": {"app": APPS[rng.usize(..n_apps)]}}});
+                workload.add(later, Action::Request(Method::PATCH, path, label));
+            }
+        }
+        for _ in 0..rng.usize(..6) {
+            let at = rng.u64(10_000..end.as_millis() as u64);
+            workload.add(at, Action::Relabel(APPS[rng.usize(..n_apps)], APPS[rng.usize(..n_apps)]));
+        }
+        for _ in 0..rng.usize(..10) {
+            let node = nodes[rng.usize(..nodes.len())].clone();
+            workload.node(rng, node, end);
+        }
+        // In the end all nodes run, so that what should be done can be done.
+        for node in nodes {
+            workload.add(end.as_millis() as u64, Action::Power(node, true));
+        }
+        workload.actions.sort_by_key(|(at, _)| *at);
+        workload
+    }
+
+    fn add(&mut self, millis: u64, action: Action) {
+        self.actions.push((Duration::from_millis(millis), action));
+    }
+
+    fn post(&mut self, millis: u64, path: &str, object: Value) {
+        self.add(millis, Action::Request(Method::POST, path.to_owned(), object));
+    }
+
+    /// A Deployment or StatefulSet with what becomes of it, and perhaps a disruption budget.
+    fn app(&mut self, rng: &mut Rng, app: &str, end: Duration) {
+        let created = 5_000 + rng.u64(..20_000);
+        let end = end.as_millis() as u64;
+        let is_stateful = rng.u32(..3) == 0;
+        let template = pod(rng, app);
+        let mut object = json!({"apiVersion": "apps/v1", "metadata": {"name": app}, "spec": {
+            "replicas": rng.u32(1..9), "selector": {"matchLabels": {"app": app}}, "template": template}});
+        let collection = if is_stateful {
+            object["kind"] = json!("StatefulSet");
+            object["spec"]["serviceName"] = json!(app);
+            object["spec"]["podManagementPolicy"] =
+                json!(if rng.bool() { "Parallel" } else { "OrderedReady" });
+            if rng.bool() {
+                object["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {
+                    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+                object["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] =
+                    json!([{"name": "data", "mountPath": "/data"}]);
+            }
+            "/apis/apps/v1/namespaces/default/statefulsets"
+        } else {
+            object["kind"] = json!("Deployment");
+            "/apis/apps/v1/namespaces/default/deployments"
+        };
+        self.post(created, collection, object);
+        let path = format!("{collection}/{app}");
+        for _ in 0..rng.usize(..5) {
+            let at = rng.u64(created..end.max(created + 1));
+            let change = match rng.u32(..5) {
+                0 | 1 => json!({"spec": {"replicas": rng.u32(..10)}}),
+                2 | 3 => {
+                    json!({"spec": {"template": {"metadata": {"labels": {"version": rng.u32(..100).to_string()}}}}})
+                }
+                _ => json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}),
+            };
+            self.add(at, Action::Request(Method::PATCH, path.clone(), change));
+        }
+        if rng.u32(..8) == 0 {
+            self.add(
+                rng.u64(created..end.max(created + 1)),
+                Action::Request(Method::DELETE, path, Value::Null),
+            );
+        }
+        if rng.u32(..3) == 0 {
+            let limit = if rng.bool() { "minAvailable" } else { "maxUnavailable" };
+            let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+                "spec": {limit: rng.u32(1..3), "selector": {"matchLabels": {"app": app}}}});
+            self.post(created, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget);
+        }
+    }
+
+    /// Something that happens to a node, and often its opposite later.
+    fn node(&mut self, rng: &mut Rng, node: String, end: Duration) {
+        let at = rng.u64(3_000..end.as_millis() as u64);
+        let later = at + rng.u64(1_000..60_000);
+        let path = format!("/api/v1/nodes/{node}");
+        let mut patch = |at, body| self.add(at, Action::Request(Method::PATCH, path.clone(), body));
+        match rng.u32(..7) {
+            0 | 1 => {
+                patch(at, json!({"metadata": {"labels": {"disk": "ssd"}}}));
+                if rng.u32(..3) > 0 {
+                    patch(later, json!({"metadata": {"labels": {"disk": null}}}));
+                }
+            }
+            2 => {
+                let effect = ["NoSchedule", "NoExecute", "PreferNoSchedule"][rng.usize(..3)];
+                patch(
+                    at,
+                    json!({"spec": {"taints": [{"key": "dedicated", "value": "x", "effect": effect}]}}),
+                );
+                if rng.u32(..4) > 0 {
+                    patch(later, json!({"spec": {"taints": null}}));
+                }
+            }
+            3 => {
+                patch(at, json!({"spec": {"unschedulable": true}}));
+                patch(later, json!({"spec": {"unschedulable": null}}));
+            }
+            4 => {
+                self.add(at, Action::Drain(node.clone()));
+                self.add(
+                    later + 20_000,
+                    Action::Request(Method::PATCH, path, json!({"spec": {"unschedulable": null}})),
+                );
+            }
+            _ => {
+                self.add(at, Action::Power(node.clone(), false));
+                self.add(at + rng.u64(5_000..150_000), Action::Power(node, true));
+            }
+        }
+    }
+}
+
+/// The template of a pod with rules.
+fn pod(rng: &mut Rng, app: &str) -> Value {
+    let cpu = format!("{}m", [50, 100, 300, 700][rng.usize(..4)]);
+    let mut spec = json!({"schedulerName": "berth", "terminationGracePeriodSeconds": rng.u32(..10),
+        "containers": [{"name": "c", "image": "registry.example/i:1",
+            "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]});
+    let topology = |rng: &mut Rng| if rng.bool() { ZONE } else { HOSTNAME };
+    let term = |rng: &mut Rng, app: &str| json!([{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology(rng)}]);
+    let variant = |rng: &mut Rng| {
+        ["requiredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingRequiredDuringExecution"]
+            [rng.usize(..2)]
+    };
+    match rng.u32(..7) {
+        0 => {
+            let variant = variant(rng);
+            spec["affinity"]["podAntiAffinity"][variant] = term(rng, app);
+        }
+        1 => {
+            let (variant, other) = (variant(rng), APPS[rng.usize(..APPS.len())]);
+            spec["affinity"]["podAntiAffinity"][variant] = term(rng, other);
+        }
+        2 => {
+            let (variant, other) = (variant(rng), APPS[rng.usize(..2)]);
+            spec["affinity"]["podAffinity"][variant] = term(rng, other);
+        }
+        3 => {
+            spec["topologySpreadConstraints"] = json!([{"maxSkew": rng.u32(1..3), "topologyKey": topology(rng),
+                "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": app}}}]);
+        }
+        4 => {
+            let expressions = json!([{"key": "disk", "operator": "In", "values": ["ssd"]}]);
+            spec["affinity"]["nodeAffinity"][variant(rng)]["nodeSelectorTerms"] =
+                json!([{"matchExpressions": expressions}]);
+        }
+        _ => {}
+    }
+    if rng.u32(..4) == 0 {
+        spec["priorityClassName"] = json!(if rng.bool() { "high" } else { "low" });
+    }
+    if rng.u32(..4) == 0 {
+        spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]);
+    }
+    json!({"metadata": {"labels": {"app": app}}, "spec": spec})
+}
+
+/// Does all of it.
+pub async fn act(client: kube::Client, switches: Switches, actions: Vec<(Duration, Action)>) {
+    for (at, action) in actions {
+        tokio::time::sleep_until(platform::instant(at)).await;
+        let (client, switches) = (client.clone(), switches.clone());
+        // A drain takes its time; the next action does not wait for it.
+        tokio::spawn(async move {
+            match action {
+                Action::Request(method, path, body) => {
+                    if let Err(error) = send(&client, method, &path, body).await {
+                        tracing::info!(%error, "a user gives up");
+                    }
+                }
+                Action::Relabel(app, other) => relabel(&client, app, other).await,
+                Action::Drain(node) => drain(&client, &node).await,
+                Action::Power(node, on) => {
+                    let controls = switches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    for control in controls {
+                        let _ =
+                            if on { control.start_node(&node).await } else { control.stop_node(&node).await };
+                    }
+                }
+            }
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Sends a request until it succeeds or cannot succeed.
+pub async fn send(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    body: Value,
+) -> Result<Value, CallError> {
+    let content_type =
+        if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    loop {
+        let request = call::with_body(method.clone(), path, content_type, bytes.clone());
+        match call::json(client, request, TIMEOUT).await {
+            Err(error) if !matches!(error.code(), Some(400..=404 | 409 | 422)) => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Gives a pod of an app the label of another app.
+async fn relabel(client: &kube::Client, app: &str, other: &str) {
+    let path = format!("/api/v1/namespaces/default/pods?labelSelector=app%3D{app}");
+    let Ok(list) = send(client, Method::GET, &path, Value::Null).await else { return };
+    if let Some(name) = list["items"][0]["metadata"]["name"].as_str() {
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        let _ = send(client, Method::PATCH, &path, json!({"metadata": {"labels": {"app": other}}})).await;
+    }
+}
+
+/// Cordons a node and evicts its pods for a minute, as `kubectl drain`.
+async fn drain(client: &kube::Client, node: &str) {
+    let cordon = json!({"spec": {"unschedulable": true}});
+    let _ = send(client, Method::PATCH, &format!("/api/v1/nodes/{node}"), cordon).await;
+    let end = platform::now() + Duration::from_secs(60);
+    while platform::now() < end {
+        let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
+        let Ok(list) = send(client, Method::GET, &path, Value::Null).await else { return };
+        let pods = list["items"].as_array().cloned().unwrap_or_default();
+        if pods.is_empty() {
+            return;
+        }
+        for pod in pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()) {
+            let metadata =
+                json!({"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]});
+            let path = format!(
+                "/api/v1/namespaces/{}/pods/{}/eviction",
+                metadata["namespace"].as_str().unwrap_or_default(),
+                metadata["name"].as_str().unwrap_or_default()
+            );
+            let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata});
+            let request =
+                call::with_body(Method::POST, &path, "application/json", eviction.to_string().into_bytes());
+            let _ = call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}

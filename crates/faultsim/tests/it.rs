@@ -1,0 +1,25 @@
+//! Runs of the fault simulation.
+
+use std::process::{Command, Output};
+
+fn simulate(args: &[&str]) -> Output {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_berth-faultsim")).args(args).env_remove("RUST_LOG").output();
+    output.expect("the program was built")
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in ["3", "4"] {
+        let [first, second] = [(); 2].map(|()| simulate(&["--seed", seed]).stdout);
+        assert!(!first.is_empty());
+        assert_eq!(String::from_utf8_lossy(&first), String::from_utf8_lossy(&second), "seed {seed}");
+    }
+}
+
+#[test]
+fn no_run_breaks_a_rule_and_all_settle() {
+    let output = simulate(&["--runs", "100"]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success());
+}
