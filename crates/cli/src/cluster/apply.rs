@@ -98,7 +98,7 @@ fn clear_server_fields(object: &mut Value) {
 /// Apply order: referenced objects first; webhooks, which then receive requests for all objects, last.
 fn rank(manifest: &Manifest) -> u8 {
     match manifest.kind.as_str() {
-        "Namespace" => 0,
+        "Namespace" | "CustomResourceDefinition" => 0,
         "PriorityClass" | "StorageClass" | "ServiceAccount" | "Node" | "PersistentVolume" => 1,
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => 3,
         _ => 2,
