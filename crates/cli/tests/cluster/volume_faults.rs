@@ -90,6 +90,54 @@ async fn the_next_leader_continues_between_the_selected_node_and_the_binding() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_leader_continues_between_the_reservation_of_a_volume_and_the_binding() {
+    const N_PODS: usize = 12;
+    let replica: &[&str] = &[
+        "--leader-elect",
+        "--leader-elect-lease-duration",
+        "3s",
+        "--leader-elect-renew-deadline",
+        "2s",
+        "--leader-elect-retry-period",
+        "500ms",
+        "--config",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/slow_scheduler.yaml"),
+    ];
+    let mut storage = Storage::start("killed-leader-static", &[replica, replica]).await;
+    let first = storage.cluster.leader().await;
+    for i in 0..N_PODS {
+        let node = format!("node-{}", i % 6 + 1);
+        storage.volume(&format!("v{i}"), "local", "1Gi", Some(&node), json!({})).await;
+    }
+    for i in 0..N_PODS {
+        storage.pod_and_claim(&format!("p{i}"), "local", json!({})).await;
+    }
+    let reserved = async || {
+        let volumes = list(&storage.cluster.client, VOLUMES).await.unwrap();
+        let of = |v: &Value| {
+            let claim = text(v, "/spec/claimRef/name");
+            (!claim.is_empty()).then(|| (claim.to_owned(), text(v, "/metadata/name").to_owned()))
+        };
+        volumes.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let before = eventually("the leader has reserved some volumes", async || {
+        Some(reserved().await).filter(|reserved| reserved.len() > 2).ok_or_else(|| "none".to_owned())
+    })
+    .await;
+    storage.cluster.kill_scheduler(&first);
+    assert!(before.len() < N_PODS, "the leader was killed too late");
+    for i in 0..N_PODS {
+        storage.runs(&format!("p{i}")).await;
+    }
+    // Also that no two claims have the same volume.
+    storage.check().await;
+    for (claim, volume) in before {
+        assert_eq!(storage.volume_of(&claim).await, volume, "{claim}");
+    }
+    assert_eq!(assert_every_rule_kept(&storage.cluster.client).await, N_PODS);
+}
+
 fn selected_node(claim: &Value) -> Option<&str> {
     claim.pointer("/metadata/annotations/volume.kubernetes.io~1selected-node")?.as_str()
 }
