@@ -56,7 +56,7 @@ impl TemporaryDir {
     }
 }
 
-/// Whether a directory belongs to the same user, and nobody else can write to it.
+/// Whether a directory belongs to the same user, and no other user can write to it.
 fn is_private(directory: &fs::Metadata, own: &fs::Metadata) -> bool {
     #[cfg(unix)]
     let same_owner = {

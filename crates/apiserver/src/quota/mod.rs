@@ -38,7 +38,7 @@ impl QuotaLocks {
     async fn lock(&self, namespace: &str) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that nobody holds or waits for.
+            // Those without seats and without waiting requests.
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             locks.entry(namespace.to_owned()).or_default().clone()
         };

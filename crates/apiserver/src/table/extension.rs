@@ -106,7 +106,7 @@ pub(super) static FLOW_SCHEMA: Printer = Printer::new(
         NAME,
         Column::text("PriorityLevel", "The priority level of matching requests."),
         Column::integer("MatchingPrecedence", "The lowest number of matching schemas counts."),
-        Column::text("DistinguisherMethod", "How flows are told apart."),
+        Column::text("DistinguisherMethod", "How flows are distinguished."),
         AGE,
         Column::text("MissingPL", "Whether the priority level is missing."),
     ],

@@ -212,7 +212,7 @@ async fn an_early_answer_does_not_lose_the_next_request() {
         let codes: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
         assert_eq!(codes, [wanted, "200"], "{line}");
     }
-    // A body that is too large to be read for nothing: the client is told that the connection ends.
+    // A body that is too large to be read without use: the answer says that the connection ends.
     let mut stream = connect(&server).await;
     let head =
         format!("POST /api/v1/gadgets HTTP/1.1\r\nHost: x\r\n{identity}Content-Length: 999999999\r\n\r\n");

@@ -92,7 +92,7 @@ pub(super) fn plan(graph: &Graph, node: &Node, owners: &[OwnerState]) -> Action 
 }
 
 /// The dependents for whose deletion an owner waits. A reference that does not name the owner with its kind, namespace
-/// and name blocks nothing: nobody would delete its dependent.
+/// and name blocks nothing: its dependent would never be deleted.
 fn blockers<'g>(graph: &'g Graph, owner: &'g Node) -> impl Iterator<Item = &'g Node> {
     graph.dependents(&owner.uid).filter(|dependent| {
         dependent.owners.iter().any(|reference| {

@@ -386,7 +386,7 @@ impl EvictionLimiter {
         *self = EvictionLimiter {
             cluster_limit: self.cluster_limit,
             sharer: std::mem::take(&mut self.sharer),
-            // The stop is as long as a window, whoever noticed first.
+            // The stop is as long as a window, whichever process noticed it first.
             stopped_at: self.stopped_at.into_iter().chain(theirs).min(),
             repeats: state.rounds.not_after(now),
             ..EvictionLimiter::new(self.options.clone())

@@ -105,7 +105,7 @@ impl Strategy for Pod {
     }
 }
 
-/// Why a mirror pod is refused. The API server gives a mirror pod no credentials, whoever creates it: the rule of the
+/// Why a mirror pod is refused. The API server gives a mirror pod no credentials, whatever user creates it: the rule of the
 /// admission plugin ServiceAccount.
 fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
     pod["metadata"]["annotations"].get(MIRROR)?;

@@ -127,7 +127,7 @@ impl History {
         objects.into_iter().try_for_each(|object| self.check_linearizable(object))
     }
 
-    /// The log is possible: versions grow, objects are added before they change, and somebody wrote every value once.
+    /// The log is possible: versions grow, objects are added before they change, and every value was written once.
     fn check_log(&self) -> Result<(), String> {
         let (mut last, mut present, mut written) = (self.start, HashMap::new(), HashSet::new());
         let ids = self.requests.iter().filter_map(|request| match (request.action, request.outcome) {
