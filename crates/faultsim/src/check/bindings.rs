@@ -3,10 +3,9 @@
 //! The naive evaluator judges each binding by the state just before it. A scheduler may know less: its watches may lag, each
 //! by itself. And it may know more: it counts on bindings that it has decided and that have not been made yet. A binding is
 //! therefore right if the rules allowed it in some combination of a state of nodes and a state of pods of the last while, and
-//! decided bindings. Bindings that were made count in all of them: schedulers made them and must know them. The pod itself may have
-//! been relabelled since the decision.
+//! decided bindings. Bindings that were sent before its own count in all of them: schedulers made them and must know them. The pod
+//! itself may have been relabelled since the decision.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use berth_api::config::Profile;
@@ -20,6 +19,8 @@ use crate::network::Attempt;
 const LAG: Duration = Duration::from_secs(150);
 /// States that are tried for nodes, and for pods.
 const MOST_STATES: usize = 120;
+/// All subsets of so many decided bindings are tried.
+const MOST_SUBSETS: usize = 7;
 
 /// The number of bindings, and those that no known state allowed.
 pub fn check(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
@@ -67,7 +68,7 @@ fn versions(steps: &[Step], bound_at: usize) -> impl Iterator<Item = &Pod> {
 fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod, node: &str) -> bool {
     let name = &steps[bound_at].key.1;
     let state = State::after(&steps[..bound_at]);
-    let now = state.world(name);
+    let mut now = state.world(name);
     let at = steps[bound_at].at;
     let since = |kinds: fn(&str) -> bool| {
         let is_known = |i: &usize| steps[*i].at + LAG >= at && kinds(&steps[*i].key.0);
@@ -77,6 +78,16 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let mut node_worlds: Vec<World> =
         of_nodes.iter().map(|i| State::after(&steps[..*i]).world(name)).collect();
     node_worlds.push(now.clone());
+    let mut decided = decided(&state, attempts, name, at);
+    // Pods whose bindings were sent later were perhaps decided later, although they were made before.
+    let own = attempts.iter().find(|attempt| attempt.pod == *name).map_or(at, |attempt| attempt.at);
+    let decided_from = if pod.spec.volumes.is_empty() { own } else { at.saturating_sub(LAG) };
+    let is_sent_later = |pod: &Pod| {
+        let mut sent =
+            attempts.iter().filter(|sent| sent.pod == pod.key() && sent.node == pod.spec.node_name);
+        sent.any(|sent| sent.at >= decided_from)
+    };
+    decided.extend(now.pods.extract_if(.., |pod| is_sent_later(pod)));
     let fits = |pods: &World, decided: &[Pod]| {
         let mut world = pods.clone();
         world.pods.extend_from_slice(decided);
@@ -86,15 +97,37 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
             judge(&world, pod, node).is_ok()
         })
     };
-    let decided = decided(&state, attempts, name, at);
-    let n = decided.len();
-    if (0..=n).any(|from| (from..=n).any(|to| fits(&now, &decided[from..to]))) {
+    let subsets = subsets(&decided);
+    if subsets.iter().any(|pods| fits(&now, pods)) {
+        return true;
+    }
+    // A decision about a pod with claims may fail before anything of it is sent: such a pod may have counted anywhere.
+    let unsent = unsent(&state, name);
+    let pairs = |i: usize| (0..i).map(move |j| (i, j));
+    if (0..unsent.len()).flat_map(pairs).chain((0..unsent.len()).map(|i| (i, i))).any(|(i, j)| {
+        let mut pods: Vec<Pod> = [&unsent[i], &unsent[j]].into_iter().cloned().collect();
+        pods.truncate(if i == j { 1 } else { 2 });
+        [&[][..], &decided].iter().any(|decided| {
+            let others =
+                decided.iter().filter(|pod| pods.iter().all(|own| own.metadata.uid != pod.metadata.uid));
+            fits(&now, &others.cloned().chain(pods.iter().cloned()).collect::<Vec<Pod>>())
+        })
+    }) {
         return true;
     }
     since(|kind| !matches!(kind, "Node" | "Namespace")).into_iter().any(|i| {
-        let mut world = State::after(&steps[..i]).world(name);
-        let known: HashSet<String> = world.pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
-        world.pods.extend(now.pods.iter().filter(|pod| !known.contains(&pod.metadata.uid)).cloned());
+        let before = State::after(&steps[..i]);
+        let mut world = before.world(name);
+        for pod in &now.pods {
+            if world.pods.iter().any(|known| known.metadata.uid == pod.metadata.uid) {
+                continue;
+            }
+            // Bound meanwhile, perhaps with the labels it had then.
+            let known = before.pods().find(|known| known.metadata.uid == pod.metadata.uid);
+            let mut bound = known.map_or_else(|| pod.clone(), |known| (**known).clone());
+            bound.spec.node_name.clone_from(&pod.spec.node_name);
+            world.pods.push(bound);
+        }
         fits(&world, &[]) || fits(&world, &decided)
     })
 }
@@ -115,4 +148,31 @@ fn decided(state: &State, attempts: &[Attempt], but: &str, at: Duration) -> Vec<
     }
     chosen.sort_by_key(|(at, _)| *at);
     chosen.into_iter().map(|(_, pod)| pod).collect()
+}
+
+/// All subsets of a few pods; of many, those that follow each other.
+fn subsets(pods: &[Pod]) -> Vec<Vec<Pod>> {
+    let n = pods.len();
+    if n <= MOST_SUBSETS {
+        let chosen =
+            |mask: usize| (0..n).filter(move |i| mask >> i & 1 == 1).map(|i| pods[i].clone()).collect();
+        return (0..1 << n).map(chosen).collect();
+    }
+    (0..=n).flat_map(|from| (from..=n).map(move |to| pods[from..to].to_vec())).collect()
+}
+
+/// Pods with claims that have no node yet, on each node.
+fn unsent(state: &State, but: &str) -> Vec<Pod> {
+    let waiting = state
+        .pods()
+        .filter(|pod| pod.spec.node_name.is_empty() && !pod.spec.volumes.is_empty() && pod.key() != but);
+    waiting
+        .flat_map(|pod| {
+            state.nodes().map(|node| {
+                let mut pod = (**pod).clone();
+                pod.spec.node_name.clone_from(&node.metadata.name);
+                pod
+            })
+        })
+        .collect()
 }
