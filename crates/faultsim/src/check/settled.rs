@@ -96,7 +96,7 @@ fn replicas(changes: &Changes, state: &State) -> Vec<String> {
         let is_ordered =
             object["kind"] == "StatefulSet" && object["spec"]["podManagementPolicy"] == "OrderedReady";
         let waits = is_ordered && owned.iter().any(|pod| pod.status.phase != "Running" || !is_pod_ready(pod));
-        // A pod that lost its labels belongs to nobody, but keeps its name.
+        // A pod that lost its labels has no owner, but keeps its name.
         let is_taken = |i: usize| {
             let pod = state.pod(&format!("{}-{i}", name(object)));
             pod.is_some_and(|pod| !pod.metadata.is_controlled_by(uid))

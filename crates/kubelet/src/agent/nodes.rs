@@ -281,7 +281,7 @@ impl Agent {
         }
     }
 
-    /// The first attempt to register each node ends once, whatever else happens to the node meanwhile: pods wait for it.
+    /// The first attempt to register each node ends exactly once, also if other requests of the node fail: pods wait for it.
     fn registration_attempted(&mut self, id: NodeId) {
         if std::mem::take(&mut self.nodes.get_mut(id).is_registering) {
             self.n_registering -= 1;
