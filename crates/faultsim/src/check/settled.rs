@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::config::Profile;
-use berth_api::object::Pod;
+use berth_api::object::{Condition, Pod};
 use berth_bench::check::volumes::VolumeState;
 use berth_testkit::naive::{Options, evaluate, preempt};
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub fn unsettled(changes: &Changes, state: &State) -> Vec<String> {
             findings.extend(waits_in_vain(state, pod));
         } else if is_ready(&pod.spec.node_name) && pod.status.phase != "Running" {
             findings.push(format!("{key} does not run on {}: {:?}", pod.spec.node_name, pod.status.phase));
+        } else if scheduled(pod).is_some_and(|condition| condition.status != "True") {
+            findings.push(format!("{key} is bound, but its condition says that it is not scheduled"));
         }
     }
     let volumes = VolumeState::new(
@@ -54,6 +56,10 @@ fn ready_nodes(changes: &Changes) -> BTreeSet<&str> {
     ready
 }
 
+fn scheduled(pod: &Pod) -> Option<&Condition> {
+    pod.status.conditions.iter().find(|condition| condition.condition_type == "PodScheduled")
+}
+
 /// Why a pod should have a node by now, or a condition that says why it has none.
 fn waits_in_vain(state: &State, pod: &Pod) -> Option<String> {
     let key = pod.key();
@@ -64,8 +70,7 @@ fn waits_in_vain(state: &State, pod: &Pod) -> Option<String> {
     if let Some(node) = decision.chosen {
         return Some(format!("{key} waits, but fits on {node}"));
     }
-    let condition = pod.status.conditions.iter().find(|condition| condition.condition_type == "PodScheduled");
-    if condition.is_none_or(|condition| condition.status != "False" || condition.message.is_empty()) {
+    if scheduled(pod).is_none_or(|condition| condition.status != "False" || condition.message.is_empty()) {
         return Some(format!("{key} waits without a reason"));
     }
     let victims = preempt(&world, &pending, &Profile::default(), &Options::default()).ok()?;

@@ -87,16 +87,21 @@ impl Scheduler {
         }
         let abandoned = Arc::new(AtomicBool::new(false));
         let node: Arc<str> = node.into();
-        queued.binding = Some(InFlightBinding {
-            node: node.clone(),
-            abandoned: abandoned.clone(),
-            volumes: volumes.clone(),
-        });
+        let binding =
+            Binding { id, pod: queued.pod.clone(), node: node.clone(), abandoned: abandoned.clone() };
+        let in_flight = queued.binding.insert(InFlightBinding { node, abandoned, volumes, held: None });
         self.queue.release_group(id, now);
-        let binding = Binding { id, pod: queued.pod.clone(), node, abandoned };
-        match volumes {
+        match in_flight.volumes.clone() {
             Some(volumes) => self.bind_volumes(binding, volumes, now),
-            None => self.binds.push(binding),
+            None => {
+                // A condition that arrives after the binding would say that the pod is not scheduled.
+                queued.to_write = None;
+                if queued.is_write_in_flight {
+                    in_flight.held = Some(binding);
+                } else {
+                    self.binds.push(binding);
+                }
+            }
         }
     }
 

@@ -164,6 +164,7 @@ impl Scheduler {
     ) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.is_write_in_flight = false;
+        let held = queued.binding.as_mut().and_then(|binding| binding.held.take());
         match result {
             Ok(version) => {
                 queued.written = written;
@@ -172,14 +173,16 @@ impl Scheduler {
             Err(error) => {
                 tracing::warn!(pod = queued.pod.key(), "status is not written: {error}");
                 let may_succeed = !error.is_refusal() || matches!(error.code(), Some(409 | 429));
-                if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() {
+                if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() && held.is_none() {
                     queued.to_write = Some(written);
                     self.statuses.failed.push(id);
                     return;
                 }
             }
         }
-        if queued.eviction.is_some() {
+        if let Some(binding) = held {
+            self.binds.push(binding);
+        } else if queued.eviction.is_some() {
             self.statuses.preemptors.push_back(id);
         } else if queued.to_write.is_some() {
             self.queue_write(id);

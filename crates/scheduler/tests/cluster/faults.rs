@@ -224,3 +224,32 @@ async fn a_condition_that_could_not_be_written_is_written_later() {
     assert_eq!(proxy.n_faults(), 4);
     scheduler.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_not_bound_while_its_condition_is_being_written() {
+    let (world, proxy) = with_proxy().await;
+    proxy.rule(|request| {
+        let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
+        if is_status { Fault::Delay(Duration::from_secs(1)) } else { Fault::None }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let mut pod = pod("waits", "waits");
+    pod["spec"]["nodeSelector"] = serde_json::json!({"topology.kubernetes.io/zone": "new"});
+    world.pod(pod).await;
+    until(
+        "the condition is on its way",
+        async || if proxy.n_faults() == 1 { Ok(()) } else { Err("not yet") },
+    )
+    .await;
+    world.node("late", "new", 20).await;
+    let writes = until("both requests are forwarded", async || {
+        let is_write = |path: &str| path.ends_with("/status") || path.ends_with("/binding");
+        let writes: Vec<_> =
+            proxy.forwarded().into_iter().map(|request| request.path).filter(|p| is_write(p)).collect();
+        if writes.len() == 2 { Ok(writes) } else { Err(writes) }
+    })
+    .await;
+    assert!(writes[0].ends_with("/waits/status") && writes[1].ends_with("/waits/binding"), "{writes:?}");
+    assert_eq!(world.until_bound("waits").await, "late");
+    scheduler.stopped().await;
+}
