@@ -26,6 +26,8 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// How objects are stored.
     pub storage: StorageOptions,
+    /// How long an Event is kept after its last change.
+    pub event_ttl: Duration,
     /// In-process admission plugin, called after the registered webhooks of the same phase.
     pub admission: Option<Arc<dyn Admission>>,
 }
@@ -39,6 +41,7 @@ impl fmt::Debug for ServerOptions {
             .field("extensions", &self.extensions)
             .field("limits", &self.limits)
             .field("storage", &self.storage)
+            .field("event_ttl", &self.event_ttl)
             .field("admission", &self.admission.is_some())
             .finish()
     }
@@ -98,6 +101,7 @@ impl Default for ServerOptions {
             extensions: true,
             limits: Limits::default(),
             storage: StorageOptions::default(),
+            event_ttl: Duration::from_secs(3600),
             admission: None,
         }
     }

@@ -1,4 +1,4 @@
-//! Expiry of Event objects: one hour after their last change, or when there are too many.
+//! Expiry of Event objects: some time after their last change, or when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use crate::store::{Change, Filter, Object, Write};
 
 /// Interval of the expiry check.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// An event expires after this many intervals without a change.
-const LIFE_INTERVALS: usize = 60;
 /// Maximum number of events; the oldest are deleted first.
 const MAX_EVENTS: usize = 50_000;
 /// Number of deletions before the task yields.
 const AT_ONCE: usize = 256;
 
-/// Deletes expired events until the server stops.
-pub async fn run(shared: Arc<Shared>) {
+/// Deletes events that have not changed for `ttl`, until the server stops. It looks once a minute.
+pub async fn run(shared: Arc<Shared>, ttl: Duration) {
     let resource = &EVENTS;
+    let n_intervals = ttl.as_secs().div_ceil(INTERVAL.as_secs()) as usize;
     // The store's version at each of the last checks. Events older than the first of them have expired.
     let mut looks: VecDeque<u64> = VecDeque::new();
     loop {
@@ -29,7 +28,7 @@ pub async fn run(shared: Arc<Shared>) {
             () = shared.stop.cancelled() => return,
         }
         looks.push_back(shared.store.revision());
-        let horizon = if looks.len() > LIFE_INTERVALS { looks.pop_front().unwrap_or_default() } else { 0 };
+        let horizon = if looks.len() > n_intervals { looks.pop_front().unwrap_or_default() } else { 0 };
         let (_, events) = shared.store.list(resource, &Filter::default());
         for (i, event) in expired(events, horizon, MAX_EVENTS).into_iter().enumerate() {
             let change = Change::Delete { expected: event.revision };

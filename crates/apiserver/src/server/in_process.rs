@@ -36,7 +36,7 @@ impl InProcessServer {
         bootstrap(&store).await?;
         let url = "https://127.0.0.1:6443".to_owned();
         let shared = Arc::new(Shared::new(store, Tokens::new(secret), url, options));
-        tokio::spawn(expiry::run(shared.clone()));
+        tokio::spawn(expiry::run(shared.clone(), options.event_ttl));
         tokio::spawn(crate::quota::follow(shared.clone()));
         tokio::spawn(crate::custom::clean_up(shared.clone()));
         Ok(InProcessServer(shared))

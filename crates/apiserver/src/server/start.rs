@@ -102,7 +102,7 @@ impl ApiServer {
             move |request| serve(shared.clone(), request)
         };
         let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
-        tokio::spawn(expiry::run(shared.clone()));
+        tokio::spawn(expiry::run(shared.clone(), options.event_ttl));
         tokio::spawn(crate::quota::follow(shared.clone()));
         tokio::spawn(crate::custom::clean_up(shared.clone()));
         let of_task = shared.clone();

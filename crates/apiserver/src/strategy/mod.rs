@@ -96,11 +96,7 @@ trait Strategy: Sync {
         value: &mut Value,
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
-        let mut causes = Causes::default();
-        metadata::validate(self.name_problems(metadata::name(value)), value, &mut causes);
-        self.validate(context, value, &mut causes);
-        warnings.extend(self.warnings(value));
-        refuse(resource, value, causes)?;
+        validate_new(self, context, resource, value, warnings)?;
         self.authorize(context, value)
     }
 
@@ -174,6 +170,20 @@ pub fn admit_create(
     node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
     kinds::of(resource).admit_create(context, resource, value, warnings)?;
     limit_range::check(context, resource, value)
+}
+
+fn validate_new<S: Strategy + ?Sized>(
+    strategy: &S,
+    context: &Context<'_>,
+    resource: &Resource,
+    value: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    let mut causes = Causes::default();
+    metadata::validate(strategy.name_problems(metadata::name(value)), value, &mut causes);
+    strategy.validate(context, value, &mut causes);
+    warnings.extend(strategy.warnings(value));
+    refuse(resource, value, causes)
 }
 
 fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<Status>> {

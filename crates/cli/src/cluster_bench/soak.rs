@@ -46,7 +46,20 @@ pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<Report, Clust
         .map_err(|e| ClusterBenchError::Other(format!("cannot create a temporary directory: {e}")))?;
     let (kubeconfig, data) = (directory.path().join("kubeconfig"), directory.path().join("data"));
     let (nodes, data_dir) = (soak.nodes.to_string(), data.display().to_string());
-    let args = ["up", "--no-summary", "--nodes", &nodes, "--zones", "3", "--data-dir", &data_dir];
+    // Events live for a part of the test, so that their number is constant after the start-up.
+    let event_ttl = format!("{}s", soak.duration.as_secs() / 10);
+    let args = [
+        "up",
+        "--no-summary",
+        "--nodes",
+        &nodes,
+        "--zones",
+        "3",
+        "--data-dir",
+        &data_dir,
+        "--event-ttl",
+        &event_ttl,
+    ];
     let server = Server::start(&args, &kubeconfig)?;
     let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
     for i in 0..soak.deployments {

@@ -2,8 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use berth_apiserver::ServerOptions;
+
+use super::node_args::duration;
 
 /// Address and storage of the API server.
 #[derive(Debug, clap::Args)]
@@ -22,6 +25,9 @@ pub struct ServerArgs {
     /// An existing file is overwritten only if Berth wrote it.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
+    /// How long Events are kept
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    event_ttl: Duration,
 }
 
 impl ServerArgs {
@@ -37,6 +43,7 @@ impl ServerArgs {
             data_dir: self.data_dir.clone(),
             kubeconfig: self.kubeconfig_out.clone(),
             extensions,
+            event_ttl: self.event_ttl,
             ..ServerOptions::default()
         }
     }

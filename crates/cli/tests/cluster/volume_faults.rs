@@ -15,6 +15,17 @@ fn failures(n: usize) -> Value {
     json!({"metadata": {"annotations": {"berth.dev/provisioning-failures": n.to_string()}}})
 }
 
+/// A replica that takes over within seconds.
+const REPLICA: [&str; 7] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration",
+    "3s",
+    "--leader-elect-renew-deadline",
+    "2s",
+    "--leader-elect-retry-period",
+    "500ms",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_run_once_the_provisioner_no_longer_fails() {
     let storage = Storage::start("failing-provisioner", &[&[]]).await;
@@ -36,16 +47,7 @@ async fn pods_run_once_the_provisioner_no_longer_fails() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_leader_continues_between_the_selected_node_and_the_binding() {
     const N_PODS: usize = 10;
-    let replica: &[&str] = &[
-        "--leader-elect",
-        "--leader-elect-lease-duration",
-        "3s",
-        "--leader-elect-renew-deadline",
-        "2s",
-        "--leader-elect-retry-period",
-        "500ms",
-    ];
-    let mut storage = Storage::start("killed-leader-volumes", &[replica, replica]).await;
+    let mut storage = Storage::start("killed-leader-volumes", &[&REPLICA, &REPLICA]).await;
     let first = storage.cluster.leader().await;
     for i in 0..N_PODS {
         storage.pod_and_claim(&format!("p{i}"), "external", json!({})).await;
@@ -93,17 +95,8 @@ async fn the_next_leader_continues_between_the_selected_node_and_the_binding() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_leader_continues_between_the_reservation_of_a_volume_and_the_binding() {
     const N_PODS: usize = 12;
-    let replica: &[&str] = &[
-        "--leader-elect",
-        "--leader-elect-lease-duration",
-        "3s",
-        "--leader-elect-renew-deadline",
-        "2s",
-        "--leader-elect-retry-period",
-        "500ms",
-        "--config",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/slow_scheduler.yaml"),
-    ];
+    let slow = ["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/slow_scheduler.yaml")];
+    let replica = &[REPLICA.as_slice(), &slow].concat();
     let mut storage = Storage::start("killed-leader-static", &[replica, replica]).await;
     let first = storage.cluster.leader().await;
     for i in 0..N_PODS {

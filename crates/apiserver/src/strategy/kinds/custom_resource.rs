@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::structural::{default_by, validate_by};
 use crate::server::status::Status;
 use crate::strategy::fields::Causes;
-use crate::strategy::metadata::{self, name};
-use crate::strategy::{Context, Strategy, refuse};
+use crate::strategy::{Context, Strategy, validate_new};
 
 impl Strategy for Custom {
     fn default(&self, value: &mut Value) {
@@ -51,10 +50,6 @@ impl Strategy for Custom {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", why.to_owned()));
         }
-        let mut causes = Causes::default();
-        metadata::validate(self.name_problems(name(value)), value, &mut causes);
-        self.validate(context, value, &mut causes);
-        warnings.extend(self.warnings(value));
-        refuse(resource, value, causes)
+        validate_new(self, context, resource, value, warnings)
     }
 }
