@@ -7,6 +7,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-api", &[]),
     ("berth-engine", &["berth-api"]),
     ("berth-simulate", &["berth-api", "berth-engine"]),
+    ("berth-picture", &[]),
     ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-client", &["berth-api"]),
     ("berth-mirror", &["berth-api", "berth-engine", "berth-client"]),
@@ -24,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "berth-api",
             "berth-engine",
             "berth-simulate",
+            "berth-picture",
             "berth-bench",
             "berth-client",
             "berth-mirror",
@@ -92,7 +94,7 @@ const BANNED: [&str; 32] = [
 ];
 
 /// Crates without clock, I/O and randomness.
-const PURE: [&str; 3] = ["berth-api", "berth-engine", "berth-simulate"];
+const PURE: [&str; 4] = ["berth-api", "berth-engine", "berth-simulate", "berth-picture"];
 
 /// A dependency of one workspace crate on another.
 #[derive(Debug, PartialEq, Eq)]

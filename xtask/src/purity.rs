@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::sources::{code_lines, rust_files};
 
-const PURE: [&str; 3] = ["crates/api/src", "crates/engine/src", "crates/simulate/src"];
+const PURE: [&str; 4] = ["crates/api/src", "crates/engine/src", "crates/simulate/src", "crates/picture/src"];
 
 /// Text that a crate without side effects does not contain.
 const IMPURE: [&str; 13] = [

@@ -6,9 +6,9 @@ use std::time::Duration;
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
     CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS,
-    NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS,
-    PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
-    STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
+    NAMESPACES, NETWORK_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
+    SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError};
@@ -25,12 +25,13 @@ const MAX_RESTARTS: usize = 3;
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 20] = [
+const RESOURCES: [(Resource, bool); 21] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
     (POD_DISRUPTION_BUDGETS, false),
     (SERVICES, false),
+    (NETWORK_POLICIES, false),
     (REPLICATION_CONTROLLERS, false),
     (DEPLOYMENTS, false),
     (REPLICA_SETS, false),

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, man, replay, scheduler,
+    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, man, replay, scheduler, sets,
     simulate, up, version, webhook,
 };
 use crate::error::CliError;
@@ -37,11 +37,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success: all pods are placed (simulate, up), the pod fits (explain), no rule is violated
-       (audit), no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer,
-       webhook, kubelet)
+       (audit), no pod is selected by two controllers or budgets (sets), no differences (replay),
+       stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook, kubelet)
   1    some pods are unplaced (simulate, up), the pod does not fit or violates a rule (explain),
-       rules are violated (audit), differences were found (replay), a workload failed or a
-       placement violates a rule (bench)
+       rules are violated (audit), pods are selected by two controllers or budgets (sets),
+       differences were found (replay), a workload failed or a placement violates a rule (bench)
   2    invalid input or usage, or the cluster cannot be started or reached
   141  the reader closed the output pipe";
 
@@ -71,6 +71,7 @@ enum Command {
     Simulate(simulate::Args),
     Explain(explain::Args),
     Audit(audit::Args),
+    Sets(sets::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
@@ -89,7 +90,7 @@ enum Command {
 enum ExitStatus {
     /// All pods are placed, no rule is violated, no difference was found.
     Success,
-    /// A pod is unplaced, a rule is violated, or a difference was found.
+    /// A pod is unplaced, a rule is violated, a pod is selected twice, or a difference was found.
     Failure,
 }
 
@@ -105,6 +106,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::Audit(args) => audit::run(&args),
+        Command::Sets(args) => sets::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),

@@ -10,6 +10,7 @@ mod explanation;
 mod hints;
 pub mod replay;
 mod rolling_update;
+pub mod sets;
 mod simulation;
 
 pub use explanation::{PodExplanation, PodPreemption};

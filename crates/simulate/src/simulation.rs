@@ -9,7 +9,7 @@ mod created_claims;
 mod error;
 mod preemption;
 mod volumes;
-mod workloads;
+pub(crate) mod workloads;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -20,9 +20,11 @@ mod job;
 mod names;
 mod ownership;
 mod selector;
+mod template;
 
 pub use daemon::daemon_tolerations;
 pub use error::ExpandError;
+pub use template::{WorkloadPods, workload_pods};
 
 use std::collections::{HashMap, HashSet};
 
@@ -252,11 +254,7 @@ impl<'a> Expander<'a> {
         let wanted = context.count("spec.replicas", controller.spec.replicas)?;
         let owner = context.owner();
         let draft = self.draft(context, &controller.spec.template, "spec.template", &owner)?;
-        let labels = &draft.pod.metadata.labels;
-        let match_labels =
-            if controller.spec.selector.is_empty() { labels } else { &controller.spec.selector }.clone();
-        let selector = LabelSelector { match_labels, match_expressions: Vec::new() };
-        selector::check_template(context, &selector, labels)?;
+        let selector = selector::of_replication_controller(context, controller, &draft.pod.metadata.labels)?;
         self.add_selector(Kind::ReplicationController, metadata, selector);
         let pods = self.ownership.pods_of(Kind::ReplicationController, metadata);
         self.replicate(context, &draft, &metadata.name, wanted, &pods)

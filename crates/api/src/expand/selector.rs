@@ -1,7 +1,7 @@
 //! The selector of a workload, checked against the labels of its template.
 
 use super::{Context, ExpandError};
-use crate::object::{LabelSelector, ObjectMeta, StringMap, Workload};
+use crate::object::{LabelSelector, ObjectMeta, ReplicationController, StringMap, Workload};
 use crate::read::decode_at;
 use crate::rules::Selector;
 
@@ -30,8 +30,21 @@ pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<L
     Ok(selector)
 }
 
+/// The selector of a ReplicationController: by default the labels of its template.
+pub(super) fn of_replication_controller(
+    context: Context<'_>,
+    controller: &ReplicationController,
+    labels: &StringMap,
+) -> Result<LabelSelector, ExpandError> {
+    let match_labels =
+        if controller.spec.selector.is_empty() { labels } else { &controller.spec.selector }.clone();
+    let selector = LabelSelector { match_labels, match_expressions: Vec::new() };
+    check_template(context, &selector, labels)?;
+    Ok(selector)
+}
+
 /// Checks that the selector matches the labels of the template.
-pub(super) fn check_template(
+fn check_template(
     context: Context<'_>,
     selector: &LabelSelector,
     labels: &StringMap,

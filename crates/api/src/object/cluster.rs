@@ -1,4 +1,4 @@
-//! Namespaces, services, priority classes and disruption budgets.
+//! Namespaces, services, network policies, priority classes and disruption budgets.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +32,63 @@ pub struct Service {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
+    /// `ClusterIP` by default; the selector of an `ExternalName` service is ignored.
+    #[serde(rename = "type", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub service_type: String,
     /// Pods behind the service; a service without one selects nothing.
     #[serde(deserialize_with = "nullable")]
     pub selector: StringMap,
+}
+
+/// A network policy: the pods it applies to, and those that its rules name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkPolicy {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: NetworkPolicySpec,
+}
+
+/// `spec` of a network policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkPolicySpec {
+    /// The pods it applies to; an absent selector selects all pods.
+    #[serde(deserialize_with = "nullable")]
+    pub pod_selector: LabelSelector,
+    /// Rules with `from`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub ingress: Vec<NetworkPolicyRule>,
+    /// Rules with `to`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<NetworkPolicyRule>,
+}
+
+/// A rule of a network policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkPolicyRule {
+    /// Sources of an ingress rule.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<NetworkPolicyPeer>,
+    /// Destinations of an egress rule.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<NetworkPolicyPeer>,
+}
+
+/// Pods or addresses on the other side of a connection. A peer with none of these fields is a range of addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkPolicyPeer {
+    /// Pods by label; all pods of the namespaces when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_selector: Option<LabelSelector>,
+    /// Namespaces by label; the namespace of the policy when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<LabelSelector>,
 }
 
 /// A priority class.

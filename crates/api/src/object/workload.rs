@@ -104,6 +104,9 @@ pub struct JobSpec {
     /// Whether the user sets the selector and its labels.
     #[serde(deserialize_with = "nullable")]
     pub manual_selector: bool,
+    /// The pods it manages, if the user sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
     /// Whether the Job is suspended: it creates no pods.
     #[serde(deserialize_with = "nullable")]
     pub suspend: bool,

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::manifest::{DEFAULT_NAMESPACE, display_name};
 use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
 use crate::object::{
-    CronJob, DeviceClass, Job, Namespace, Node, ObjectMeta, Pod, PodDisruptionBudget, PriorityClass,
-    ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
+    CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget,
+    PriorityClass, ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
 };
 use crate::resource::group_of;
 
@@ -149,6 +149,8 @@ pub struct Inventory {
     pub workloads: Vec<Entry<Workload>>,
     /// Services.
     pub services: Vec<Entry<Service>>,
+    /// Network policies.
+    pub network_policies: Vec<Entry<NetworkPolicy>>,
     /// Priority classes.
     pub priority_classes: Vec<Entry<PriorityClass>>,
     /// Pod disruption budgets.
@@ -227,6 +229,10 @@ impl Inventory {
             Kind::Service => {
                 let entry = self.take(kind, manifest, |o: &mut Service| &mut o.metadata)?;
                 self.services.push(entry);
+            }
+            Kind::NetworkPolicy => {
+                let entry = self.take(kind, manifest, |o: &mut NetworkPolicy| &mut o.metadata)?;
+                self.network_policies.push(entry);
             }
             Kind::PriorityClass => {
                 let entry = self.take(kind, manifest, |o: &mut PriorityClass| &mut o.metadata)?;

@@ -14,6 +14,8 @@ pub enum Kind {
     Pod,
     /// `v1` Service.
     Service,
+    /// `networking.k8s.io` NetworkPolicy.
+    NetworkPolicy,
     /// `v1` ReplicationController.
     ReplicationController,
     /// `apps` Deployment.
@@ -49,6 +51,7 @@ impl Kind {
             ("", "Namespace") => Kind::Namespace,
             ("", "Pod") => Kind::Pod,
             ("", "Service") => Kind::Service,
+            ("networking.k8s.io", "NetworkPolicy") => Kind::NetworkPolicy,
             ("", "ReplicationController") => Kind::ReplicationController,
             // Early versions of workloads were in the group `extensions`.
             ("apps" | "extensions", "Deployment") => Kind::Deployment,
@@ -79,6 +82,7 @@ impl Kind {
             Kind::Namespace => resource::NAMESPACES,
             Kind::Pod => resource::PODS,
             Kind::Service => resource::SERVICES,
+            Kind::NetworkPolicy => resource::NETWORK_POLICIES,
             Kind::ReplicationController => resource::REPLICATION_CONTROLLERS,
             Kind::Deployment => resource::DEPLOYMENTS,
             Kind::ReplicaSet => resource::REPLICA_SETS,

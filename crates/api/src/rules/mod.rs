@@ -8,6 +8,7 @@
 mod dialect;
 mod features;
 mod node;
+mod pod_set;
 mod pod_term;
 mod relation;
 mod resources;
@@ -20,6 +21,7 @@ pub mod volume;
 pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
+pub use pod_set::{KnownNamespaces, PodSet};
 pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
 pub use relation::SetRelation;
 pub use resources::{

@@ -69,6 +69,18 @@ impl NamespaceScope {
     }
 }
 
+impl std::fmt::Display for NamespaceScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.names.join(", ");
+        match &self.selector {
+            selector if selector.is_everything() => f.write_str("all namespaces"),
+            Selector::Nothing => f.write_str(&names),
+            selector if names.is_empty() => write!(f, "namespaces with {selector}"),
+            selector => write!(f, "{names} and namespaces with {selector}"),
+        }
+    }
+}
+
 /// `topologyKey`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopologyScope {

@@ -3,10 +3,14 @@
 //! Requirements distinguish values by the values they list and the bounds they compare with. Per key it is therefore
 //! enough to try each listed value, integers next to the bounds, one other text, and no label.
 
+use serde::Serialize;
+
 use super::{Requirement, Selector};
+use crate::object::StringMap;
 
 /// The relation of a set to another one, for selectors that can match something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum SetRelation {
     /// The same labels are in both.
     Equal,
@@ -21,6 +25,16 @@ pub enum SetRelation {
 }
 
 impl SetRelation {
+    /// The relation of two sets that have something in common.
+    pub(super) fn of_meeting(is_within: bool, contains: bool) -> SetRelation {
+        match (is_within, contains) {
+            (true, true) => SetRelation::Equal,
+            (true, false) => SetRelation::ContainedIn,
+            (false, true) => SetRelation::Contains,
+            (false, false) => SetRelation::Overlaps,
+        }
+    }
+
     /// The relation seen from the other set.
     #[must_use]
     pub fn reversed(self) -> SetRelation {
@@ -40,21 +54,22 @@ impl Selector {
 
     /// How the labels that this selector matches relate to those that another one matches.
     pub fn relation(&self, other: &Selector) -> SetRelation {
-        let either_is_empty = !self.is_satisfiable() || !other.is_satisfiable();
-        let both: Vec<_> = self.holding().into_iter().chain(other.holding()).collect();
-        if either_is_empty || !satisfiable(&both) {
-            return SetRelation::Disjoint;
-        }
-        match (self.is_within(other), other.is_within(self)) {
-            (true, true) => SetRelation::Equal,
-            (true, false) => SetRelation::ContainedIn,
-            (false, true) => SetRelation::Contains,
-            (false, false) => SetRelation::Overlaps,
+        match self.common_labels(other) {
+            None => SetRelation::Disjoint,
+            Some(_) => SetRelation::of_meeting(self.is_within(other), other.is_within(self)),
         }
     }
 
+    /// Labels that both selectors match, as few as possible.
+    pub fn common_labels(&self, other: &Selector) -> Option<StringMap> {
+        if *self == Selector::Nothing || *other == Selector::Nothing {
+            return None;
+        }
+        solution(&self.holding().into_iter().chain(other.holding()).collect::<Vec<_>>())
+    }
+
     /// Whether another selector matches whatever this one does; both can match something.
-    fn is_within(&self, other: &Selector) -> bool {
+    pub(super) fn is_within(&self, other: &Selector) -> bool {
         let escapes = |requirement: &Requirement| {
             let mut constraints = self.holding();
             constraints.push((requirement, false));
@@ -69,12 +84,22 @@ impl Selector {
 }
 
 /// Whether some labels satisfy the requirements that are to hold (`true`) and violate the others.
-fn satisfiable(constraints: &[(&Requirement, bool)]) -> bool {
-    constraints.iter().all(|(first, _)| {
-        let of_key: Vec<_> = constraints.iter().filter(|(other, _)| other.key() == first.key()).collect();
+pub(super) fn satisfiable(constraints: &[(&Requirement, bool)]) -> bool {
+    solution(constraints).is_some()
+}
+
+/// Labels that satisfy the requirements that are to hold (`true`) and violate the others.
+fn solution(constraints: &[(&Requirement, bool)]) -> Option<StringMap> {
+    let mut labels = StringMap::new();
+    for key in constraints.iter().map(|(requirement, _)| requirement.key()) {
+        let of_key: Vec<_> = constraints.iter().filter(|(other, _)| other.key() == key).collect();
         let fits = |value: Option<&str>| of_key.iter().all(|(r, holds)| r.matches(value) == *holds);
-        fits(None) || values(of_key.iter().map(|(r, _)| *r)).iter().any(|value| fits(Some(value)))
-    })
+        if !labels.contains_key(key) && !fits(None) {
+            let value = values(of_key.iter().map(|(r, _)| *r)).into_iter().find(|value| fits(Some(value)))?;
+            labels.insert(key.to_owned(), value);
+        }
+    }
+    Some(labels)
 }
 
 /// One value of each kind that requirements on one key distinguish.

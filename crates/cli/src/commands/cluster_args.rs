@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use berth_api::expand::MAX_PODS;
 use berth_api::read::Inventory;
 use berth_api::simulated_nodes::SimulatedNodes;
+use berth_engine::Settings;
 use berth_simulate::{Simulation, SimulationOptions};
 use clap::ArgGroup;
 
@@ -40,7 +41,7 @@ pub struct ClusterArgs {
     pub files: Vec<String>,
     /// Read the cluster that kubectl uses
     ///
-    /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, volumes, claims and storage classes
+    /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, NetworkPolicies, volumes, claims and storage classes
     /// are read once. The cluster is not changed.
     #[arg(long)]
     live: bool,
@@ -85,6 +86,22 @@ impl ClusterArgs {
 
     /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
+        let inventory = self.inventory(keep_raw)?;
+        match (inventory.nodes.len(), self.nodes) {
+            (0, None) => output::warning(&"the input has no nodes: add nodes, or simulate some with --nodes"),
+            (0, Some(_)) | (_, None) => {}
+            (n, Some(_)) => {
+                output::note(&format!("--nodes is ignored: the input has {}", counted(n, "node")))
+            }
+        }
+        let settings = self.settings(&inventory)?;
+        let simulation = self.simulation_of(inventory, settings)?;
+        warn(simulation.warnings());
+        Ok(simulation)
+    }
+
+    /// Reads the input; prints notes to standard error.
+    pub fn inventory(&self, keep_raw: bool) -> Result<Inventory, CliError> {
         let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
         if let Some(live) = self.live_cluster() {
             let progress = progress::of_objects();
@@ -96,16 +113,19 @@ impl ClusterArgs {
         read(&mut inventory, &self.files)?;
         note_skipped(&inventory);
         note_already_there(&inventory);
-        match (inventory.nodes.len(), self.nodes) {
-            (0, None) => output::warning(&"the input has no nodes: add nodes, or simulate some with --nodes"),
-            (0, Some(_)) | (_, None) => {}
-            (n, Some(_)) => {
-                output::note(&format!("--nodes is ignored: the input has {}", counted(n, "node")))
-            }
-        }
+        inventory.max_pods = Some(self.max_pods);
+        Ok(inventory)
+    }
+
+    /// The scheduling rules, from the arguments and the input.
+    pub fn settings(&self, inventory: &Inventory) -> Result<Settings, CliError> {
         let mut settings = self.rules.settings(&inventory.scheduler_configurations)?;
         scheduler::add_names(&mut settings, &self.scheduler_name)?;
-        inventory.max_pods = Some(self.max_pods);
+        Ok(settings)
+    }
+
+    /// Builds the simulation.
+    pub fn simulation_of(&self, inventory: Inventory, settings: Settings) -> Result<Simulation, CliError> {
         let simulated_nodes = self.nodes.map(|n_nodes| SimulatedNodes {
             n_nodes: n_nodes as usize,
             n_zones: self.size.zones as usize,
@@ -113,9 +133,7 @@ impl ClusterArgs {
             memory: self.size.node_memory,
             pods: self.size.node_pods,
         });
-        let simulation = Simulation::new(inventory, SimulationOptions { settings, simulated_nodes })?;
-        warn(simulation.warnings());
-        Ok(simulation)
+        Ok(Simulation::new(inventory, SimulationOptions { settings, simulated_nodes })?)
     }
 }
 

@@ -25,6 +25,7 @@ mod rules_args;
 pub mod scheduler;
 mod server_args;
 mod serving_args;
+pub mod sets;
 pub mod simulate;
 pub mod up;
 pub mod version;

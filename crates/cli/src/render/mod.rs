@@ -5,11 +5,11 @@ pub mod bench;
 pub mod cluster_bench;
 pub mod difference;
 pub mod explanation;
-
 pub mod list_bench;
 pub mod names;
 pub mod placement;
 pub mod progress;
+pub mod sets;
 pub mod status_line;
 pub mod table;
 pub mod webhook_bench;

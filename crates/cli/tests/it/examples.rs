@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::berth;
 use crate::expected::difference;
 
-const RUNS: [(&str, &[&str]); 17] = [
+const RUNS: [(&str, &[&str]); 18] = [
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
@@ -33,6 +33,7 @@ const RUNS: [(&str, &[&str]); 17] = [
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3"]),
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
+    ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),
     ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
 ];
 
@@ -56,4 +57,12 @@ fn every_example_has_the_expected_output() {
         wrong.extend(difference(&crate_folder.join(format!("tests/golden/examples/{folder}.txt")), &got));
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn the_plot_in_the_documents_is_that_of_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ran = berth(&root, &["sets", "-f", "examples/overlapping-sets", "-o", "svg"], b"");
+    let wrong = difference(&root.join("docs/sets.svg"), &ran.stdout);
+    assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::object::Pod;
+use berth_api::object::{ObjectMeta, OwnerReference, Pod};
 use berth_api::read::{Inventory, Workload};
 
 /// Namespace, and kind and name such as `Deployment web`.
 type Key = (String, String);
 
 /// The workloads of an input.
-pub(super) struct Workloads {
+pub(crate) struct Workloads {
     /// Workloads that no other workload owns, in input order.
     pub(super) top_level: Vec<Key>,
     /// The owner of each other workload: the Deployment of a ReplicaSet.
@@ -22,8 +22,7 @@ impl Workloads {
         for workload in inventory.workloads.iter().map(|entry| &entry.object) {
             let metadata = workload.metadata();
             let key = (metadata.namespace.clone(), name(workload));
-            let owner = metadata.controller();
-            match owner.filter(|owner| matches!(owner.kind.as_str(), "Deployment" | "CronJob")) {
+            match owning_workload(metadata) {
                 Some(owner) => {
                     workloads.owner_of.insert(key, format!("{} {}", owner.kind, owner.name));
                 }
@@ -65,7 +64,12 @@ impl Workloads {
     }
 }
 
+/// The Deployment of a ReplicaSet, or the CronJob of a Job.
+pub(crate) fn owning_workload(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.controller().filter(|owner| matches!(owner.kind.as_str(), "Deployment" | "CronJob"))
+}
+
 /// `Deployment web`.
-pub(super) fn name(workload: &Workload) -> String {
+pub(crate) fn name(workload: &Workload) -> String {
     format!("{} {}", workload.kind().name(), workload.metadata().name)
 }

@@ -1,0 +1,227 @@
+//! Sets of pods: namespaces and labels. How two sets relate is decided for all pods that could exist.
+
+use std::collections::BTreeMap;
+
+use super::relation::satisfiable;
+use super::{NamespaceScope, Requirement, Selector, SetRelation};
+use crate::object::{Namespace, StringMap};
+
+/// The label that the API server sets on each namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// The pods of some namespaces with some labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodSet {
+    /// The namespaces.
+    pub namespaces: NamespaceScope,
+    /// The labels.
+    pub selector: Selector,
+}
+
+impl PodSet {
+    /// Whether no pod could be in it.
+    pub fn is_empty(&self, known: &KnownNamespaces) -> bool {
+        !self.selector.is_satisfiable() || !known.meet(&self.namespaces, &NamespaceScope::all())
+    }
+
+    /// Whether a pod is in it.
+    pub fn contains(&self, namespace: &str, labels: &StringMap, known: &KnownNamespaces) -> bool {
+        self.selector.matches(|key| labels.get(key).map(String::as_str))
+            && is_in(&self.namespaces, namespace, known.0.get(namespace))
+    }
+
+    /// How it relates to another set. An empty set is disjoint from all sets.
+    pub fn relation(&self, other: &PodSet, known: &KnownNamespaces) -> SetRelation {
+        if !known.meet(&self.namespaces, &other.namespaces) {
+            return SetRelation::Disjoint;
+        }
+        let relation = self.selector.relation(&other.selector);
+        let (is_within, contains) = match relation {
+            SetRelation::Disjoint | SetRelation::Overlaps => return relation,
+            SetRelation::Equal => (true, true),
+            SetRelation::ContainedIn => (true, false),
+            SetRelation::Contains => (false, true),
+        };
+        SetRelation::of_meeting(
+            is_within && known.is_within(&self.namespaces, &other.namespaces),
+            contains && known.is_within(&other.namespaces, &self.namespaces),
+        )
+    }
+}
+
+/// The namespaces of a cluster with their labels. Namespaces that are not among them could have any labels.
+#[derive(Clone, Debug, Default)]
+pub struct KnownNamespaces(BTreeMap<String, StringMap>);
+
+impl KnownNamespaces {
+    /// The namespaces with the label that the API server adds.
+    pub fn new<'a>(namespaces: impl IntoIterator<Item = &'a Namespace>) -> KnownNamespaces {
+        let with_name = |namespace: &Namespace| {
+            let name = &namespace.metadata.name;
+            let mut labels = namespace.metadata.labels.clone();
+            labels.insert(NAME_LABEL.to_owned(), name.clone());
+            (name.clone(), labels)
+        };
+        KnownNamespaces(namespaces.into_iter().map(with_name).collect())
+    }
+
+    /// Whether a namespace could be in both.
+    fn meet(&self, a: &NamespaceScope, b: &NamespaceScope) -> bool {
+        if let (Selector::Nothing, Selector::Nothing) = (&a.selector, &b.selector) {
+            return a.names.iter().any(|name| b.names.binary_search(name).is_ok());
+        }
+        let is_in_both = |(name, labels): (&String, &StringMap)| {
+            is_in(a, name, Some(labels)) && is_in(b, name, Some(labels))
+        };
+        let (a, b, others) = (parts(a), parts(b), self.others());
+        let could_be_in_both =
+            |(a, b): (&Selector, &Selector)| satisfiable(&holding([a, b, &others]).collect::<Vec<_>>());
+        self.0.iter().any(is_in_both)
+            || a.iter().flat_map(|a| b.iter().map(move |b| (a, b))).any(could_be_in_both)
+    }
+
+    /// Whether each namespace that could be in `a` is in `b`.
+    fn is_within(&self, a: &NamespaceScope, b: &NamespaceScope) -> bool {
+        if let (Selector::Nothing, Selector::Nothing) = (&a.selector, &b.selector) {
+            return a.names.iter().all(|name| b.names.binary_search(name).is_ok());
+        }
+        let escapes = |(name, labels): (&String, &StringMap)| {
+            is_in(a, name, Some(labels)) && !is_in(b, name, Some(labels))
+        };
+        let ([named, labelled], others) = (parts(b), self.others());
+        // A namespace is outside `b` if it violates a requirement of each part.
+        let could_escape = |a: &Selector| {
+            named.requirements().iter().any(|name| {
+                labelled.requirements().iter().any(|label| {
+                    let violated = [(name, false), (label, false)];
+                    satisfiable(&holding([a, &others]).chain(violated).collect::<Vec<_>>())
+                })
+            })
+        };
+        !self.0.iter().any(escapes) && !parts(a).iter().any(could_escape)
+    }
+
+    /// The namespaces that are not known.
+    fn others(&self) -> Selector {
+        Selector::new(vec![Requirement::NotIn(NAME_LABEL.to_owned(), self.0.keys().cloned().collect())])
+    }
+}
+
+/// Whether a namespace is in the scope; without labels, as far as its name decides.
+fn is_in(scope: &NamespaceScope, name: &str, labels: Option<&StringMap>) -> bool {
+    let matches = |labels: &StringMap| scope.selector.matches(|key| labels.get(key).map(String::as_str));
+    scope.names.iter().any(|listed| listed == name) || labels.map_or(scope.selector.is_everything(), matches)
+}
+
+/// A scope as two selectors of namespaces, at least one of which must match.
+fn parts(scope: &NamespaceScope) -> [Selector; 2] {
+    let named =
+        |names: &[String]| Selector::new(vec![Requirement::In(NAME_LABEL.to_owned(), names.to_vec())]);
+    let labelled = match &scope.selector {
+        Selector::Nothing => named(&[]),
+        selector => selector.clone(),
+    };
+    [named(&scope.names), labelled]
+}
+
+fn holding<'a>(
+    selectors: impl IntoIterator<Item = &'a Selector>,
+) -> impl Iterator<Item = (&'a Requirement, bool)> {
+    selectors.into_iter().flat_map(Selector::requirements).map(|requirement| (requirement, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SetRelation::{ContainedIn, Contains, Disjoint, Equal, Overlaps};
+    use super::*;
+
+    /// `a b/team=x`: names, then labels of namespaces; `*` means all namespaces.
+    fn scope(text: &str) -> NamespaceScope {
+        let (names, selector) = text.split_once('/').map_or((text, None), |(names, s)| (names, Some(s)));
+        let mut names: Vec<_> = names.split_whitespace().map(str::to_owned).collect();
+        names.sort_unstable();
+        let selector = match selector {
+            None => Selector::Nothing,
+            Some("*") => Selector::EVERYTHING,
+            Some(selector) => selector.parse().unwrap(),
+        };
+        NamespaceScope { names, selector }
+    }
+
+    fn known() -> KnownNamespaces {
+        let namespace = |name: &str, team: &str| {
+            let mut namespace = Namespace::default();
+            namespace.metadata.name = name.to_owned();
+            namespace.metadata.labels.insert("team".to_owned(), team.to_owned());
+            namespace
+        };
+        KnownNamespaces::new(&[namespace("a", "x"), namespace("b", "x"), namespace("c", "y")])
+    }
+
+    #[test]
+    fn relations_of_namespaces() {
+        for (left, right, expected) in [
+            ("a", "a", Equal),
+            ("a", "a b", ContainedIn),
+            ("a", "b", Disjoint),
+            ("a c", "b c", Overlaps),
+            ("a", "/*", ContainedIn),
+            ("a/*", "/*", Equal),
+            ("a", "/team=x", ContainedIn),
+            ("c", "/team=x", Disjoint),
+            ("a b", "/team=x", ContainedIn),
+            ("c/team=x", "/team=x", Contains),
+            // Namespace d is not known: it could have any labels.
+            ("d", "/team=x", Overlaps),
+            ("a d", "d/team=x", ContainedIn),
+            ("/team=x", "/team in (x,y)", ContainedIn),
+            ("/team=x", "/tier=z", Overlaps),
+            ("/team=x", "/team=y", Disjoint),
+            ("/team", "/!team", Disjoint),
+            ("/!team", "/*", ContainedIn),
+            // A union that neither part of contains.
+            ("/kubernetes.io/metadata.name in (a,d)", "d/team=x", ContainedIn),
+            ("/kubernetes.io/metadata.name=a", "a", Equal),
+            ("/kubernetes.io/metadata.name=d", "a", Disjoint),
+        ] {
+            let set = |text| PodSet { namespaces: scope(text), selector: Selector::EVERYTHING };
+            let (a, b) = (set(left), set(right));
+            assert_eq!(a.relation(&b, &known()), expected, "{left} and {right}");
+            assert_eq!(b.relation(&a, &known()), expected.reversed(), "{right} and {left}");
+        }
+    }
+
+    #[test]
+    fn relations_of_pods_need_namespaces_and_labels() {
+        for (left, right, expected) in [
+            (("a", "app=web"), ("a", "app=web"), Equal),
+            (("a", "app=web"), ("b", "app=web"), Disjoint),
+            (("a", "app=web"), ("/*", "app=web"), ContainedIn),
+            (("a", "app"), ("/*", "app=web"), Overlaps),
+            (("a", "app=web"), ("/*", "app=db"), Disjoint),
+            (("a b", "app=web"), ("b c", "app=web"), Overlaps),
+        ] {
+            let set = |(names, labels): (&str, &str)| PodSet {
+                namespaces: scope(names),
+                selector: labels.parse().unwrap(),
+            };
+            let (a, b) = (set(left), set(right));
+            assert_eq!(a.relation(&b, &known()), expected, "{left:?} and {right:?}");
+            assert_eq!(b.relation(&a, &known()), expected.reversed(), "{right:?} and {left:?}");
+        }
+    }
+
+    #[test]
+    fn empty_sets() {
+        for (namespaces, selector, is_empty) in [
+            ("a", "", false),
+            ("", "", true),
+            ("/team=x,team=y", "", true),
+            ("/team=z", "", false),
+            ("a", "app=web,app=db", true),
+        ] {
+            let set = PodSet { namespaces: scope(namespaces), selector: selector.parse().unwrap() };
+            assert_eq!(set.is_empty(&known()), is_empty, "{namespaces:?} {selector:?}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Overlapping sets of pods: tables, and an UpSet plot.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use berth_api::rules::SetRelation;
+use berth_picture::upset::{self, UpSet};
+use berth_simulate::sets::{
+    ComparedSet, Conflict, Intersection, PodGroup, SelectorOwner, SelectorRole, SetComparison, SetSummary,
+};
+
+use super::explanation::heading;
+use super::names::{abbreviated, counted, grouped};
+use super::table::{Cell, Table};
+use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+
+/// Rows of each table.
+const MAX_ROWS: usize = 100;
+/// Selectors of a set in the table; workloads in a line.
+const MAX_NAMED: usize = 8;
+/// Sets and intersections in the plot.
+const MAX_PLOTTED_SETS: usize = 30;
+const MAX_PLOTTED_INTERSECTIONS: usize = 40;
+
+/// Writes the report; the last line is the summary.
+pub fn write(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()> {
+    write_sets(out, comparison)?;
+    write_relations(out, comparison)?;
+    if !comparison.empty.is_empty() {
+        heading(out, "Selectors that no pod can match")?;
+        let row = |empty: &berth_simulate::sets::EmptySet| {
+            [owner(&empty.owner, ""), empty.namespaces.clone(), empty.selector.clone()].map(Cell::from)
+        };
+        write_table(out, ["SELECTED BY", "NAMESPACES", "SELECTOR"], comparison.empty.iter().map(row))?;
+    }
+    for (role, title) in [
+        (SelectorRole::Controller, "Controllers that select the same pods"),
+        (SelectorRole::DisruptionBudget, "Budgets that select the same pods"),
+    ] {
+        let conflicts: Vec<_> = comparison.conflicts.iter().filter(|c| c.role == role).collect();
+        if !conflicts.is_empty() {
+            heading(out, title)?;
+            conflicts.iter().take(MAX_ROWS).try_for_each(|conflict| write_conflict(out, conflict))?;
+            write_more(out, conflicts.len())?;
+        }
+    }
+    if !comparison.without_service.is_empty() {
+        heading(out, "Pods that no Service selects")?;
+        let row = |group: &PodGroup| {
+            [group.namespace.clone(), group.object.clone(), grouped(group.n_pods)].map(Cell::from)
+        };
+        write_table(out, ["NAMESPACE", "WORKLOAD", "PODS"], comparison.without_service.iter().map(row))?;
+    }
+    writeln!(out)?;
+    write_summary(out, &comparison.summary)
+}
+
+fn write_sets(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()> {
+    let mut table = Table::new(["SET", "NAMESPACES", "SELECTOR", "PODS", "SELECTED BY"]);
+    for set in comparison.sets.iter().take(MAX_ROWS) {
+        let ComparedSet { id, namespaces, selector, owners, n_pods } = set;
+        let mut owners: Vec<_> = owners.iter().map(|o| owner(o, namespaces)).collect();
+        let n_more = owners.len().saturating_sub(MAX_NAMED);
+        owners.truncate(MAX_NAMED);
+        owners.extend((n_more > 0).then(|| format!("and {} more", grouped(n_more))));
+        let mut owners = owners.into_iter();
+        table.row([
+            id.into(),
+            namespaces.into(),
+            selector.into(),
+            grouped(*n_pods).into(),
+            owners.next().unwrap_or_default().into(),
+        ]);
+        for owner in owners {
+            table.row([Cell::default(), Cell::default(), Cell::default(), Cell::default(), owner.into()]);
+        }
+    }
+    table.write(out, "")?;
+    write_more(out, comparison.sets.len())
+}
+
+fn write_relations(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()> {
+    if comparison.relations.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Sets that are not disjoint")?;
+    let mut relations: Vec<_> = comparison.relations.iter().collect();
+    relations.sort_by_key(|relation| Reverse(relation.n_pods));
+    let rows = relations.into_iter().map(|relation| {
+        let selector = |id: usize| comparison.sets[id - 1].selector.clone().into();
+        [
+            relation.set.into(),
+            selector(relation.set),
+            words(relation.relation).into(),
+            relation.other.into(),
+            selector(relation.other),
+            grouped(relation.n_pods).into(),
+        ]
+    });
+    write_table(out, ["SET", "SELECTOR", "RELATION", "SET", "SELECTOR", "PODS IN BOTH"], rows)
+}
+
+fn words(relation: SetRelation) -> &'static str {
+    match relation {
+        SetRelation::Equal => "equals",
+        SetRelation::Contains => "contains",
+        SetRelation::ContainedIn => "is in",
+        SetRelation::Overlaps => "overlaps",
+        SetRelation::Disjoint => "is disjoint from",
+    }
+}
+
+fn write_conflict(out: &mut impl Write, conflict: &Conflict) -> io::Result<()> {
+    let Conflict { first, second, relation, n_pods, pods, example_labels, .. } = conflict;
+    let (first, second) = (owner(first, ""), owner(second, ""));
+    write!(out, "  {BOLD}{first}{BOLD:#} {} {BOLD}{second}{BOLD:#}: ", words(*relation))?;
+    if *n_pods > 0 {
+        let pods: Vec<_> = pods.iter().map(|group| format!("{} of {}", group.n_pods, group.object)).collect();
+        let pods = abbreviated(&pods, MAX_NAMED);
+        return writeln!(out, "{BAD}{} in both{BAD:#}: {pods}", counted(*n_pods, "pod"));
+    }
+    let labels: Vec<_> = example_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = labels.join(",");
+    writeln!(out, "{ATTENTION}no pod in both now{ATTENTION:#}; a pod with `{labels}` would be")
+}
+
+/// `Deployment web`, with its namespace unless it is `namespace`, and with the path unless its kind has only one selector.
+fn owner(owner: &SelectorOwner, namespace: &str) -> String {
+    let object = if owner.namespace == namespace {
+        owner.object.clone()
+    } else {
+        owner.object.replacen(' ', &format!(" {}/", owner.namespace), 1)
+    };
+    match owner.field.as_str() {
+        "spec.selector" | "spec.podSelector" => object,
+        field => format!("{object} {}", field.trim_start_matches("spec.affinity.")),
+    }
+}
+
+/// Writes the first rows, and how many there are more.
+fn write_table<const N: usize>(
+    out: &mut impl Write,
+    headings: [&str; N],
+    rows: impl ExactSizeIterator<Item = [Cell; N]>,
+) -> io::Result<()> {
+    let n_rows = rows.len();
+    let mut table = Table::new(headings);
+    rows.take(MAX_ROWS).for_each(|row| table.row(row));
+    table.write(out, "  ")?;
+    write_more(out, n_rows)
+}
+
+fn write_more(out: &mut impl Write, n_rows: usize) -> io::Result<()> {
+    match n_rows.saturating_sub(MAX_ROWS) {
+        0 => Ok(()),
+        n_more => writeln!(out, "  {DIM}and {} more; -o json lists all{DIM:#}", grouped(n_more)),
+    }
+}
+
+fn write_summary(out: &mut impl Write, summary: &SetSummary) -> io::Result<()> {
+    let (selectors, sets) = (counted(summary.n_selectors, "selector"), counted(summary.n_sets, "set"));
+    write!(out, "{selectors}, {sets}, {}; pairs of sets: ", counted(summary.n_pods, "pod"))?;
+    let pairs = [summary.n_contained, summary.n_overlapping, summary.n_disjoint].map(grouped);
+    writeln!(out, "{} contained, {} overlapping, {} disjoint", pairs[0], pairs[1], pairs[2])?;
+    for (n_pods, by) in
+        [(summary.n_pods_of_two_controllers, "controllers"), (summary.n_pods_of_two_budgets, "budgets")]
+    {
+        match n_pods {
+            0 => writeln!(out, "{GOOD}No pod is selected by two {by}{GOOD:#}")?,
+            1 => writeln!(out, "{BAD}1 pod is selected by two {by}{BAD:#}")?,
+            _ => writeln!(out, "{BAD}{} pods are selected by two {by}{BAD:#}", grouped(n_pods))?,
+        }
+    }
+    Ok(())
+}
+
+/// The pods by the sets that they are in.
+pub fn plot(comparison: &SetComparison) -> UpSet {
+    let SetComparison { sets, intersections, summary, .. } = comparison;
+    let mut shown: Vec<&ComparedSet> = sets.iter().collect();
+    shown.sort_by_key(|set| (Reverse(set.n_pods), set.id));
+    shown.truncate(MAX_PLOTTED_SETS);
+    let row_of = |id: &usize| shown.iter().position(|set| set.id == *id);
+    let row = |set: &&ComparedSet| {
+        let name = format!("{} in {}", set.selector, set.namespaces);
+        let owners: Vec<_> = set.owners.iter().map(|o| owner(o, &set.namespaces)).collect();
+        let owners = abbreviated(&owners, MAX_NAMED);
+        let title = format!("{name}: {}; selected by {owners}", counted(set.n_pods, "pod"));
+        upset::Set { name, title, size: set.n_pods }
+    };
+    let column = |intersection: &Intersection| {
+        let Intersection { sets: ids, selected_twice_by, n_pods, pods } = intersection;
+        let mut rows = ids.iter().map(row_of).collect::<Option<Vec<_>>>()?;
+        rows.sort_unstable();
+        let selectors: Vec<_> = ids.iter().map(|id| sets[id - 1].selector.as_str()).collect();
+        let groups: Vec<_> =
+            pods.iter().map(|group| format!("{} of {}", group.n_pods, group.object)).collect();
+        let twice = selected_twice_by.iter().map(|role| match role {
+            SelectorRole::Controller => "; selected by two controllers",
+            _ => "; selected by two budgets",
+        });
+        let twice: String = twice.collect();
+        let selectors = if selectors.is_empty() { "no set".to_owned() } else { selectors.join("; ") };
+        let pods = abbreviated(&groups, MAX_NAMED);
+        let title = format!("{} in exactly these sets: {selectors}{twice} ({pods})", counted(*n_pods, "pod"));
+        Some(upset::Intersection { sets: rows, title, size: *n_pods, alert: !twice.is_empty() })
+    };
+    let mut columns: Vec<_> = intersections.iter().filter_map(column).collect();
+    columns.truncate(MAX_PLOTTED_INTERSECTIONS);
+    let mut notes =
+        vec!["A column counts the pods that are in exactly the sets with large points.".to_owned()];
+    if columns.iter().any(|column| column.alert) {
+        notes.push("! Two controllers or two budgets select these pods.".to_owned());
+    }
+    let (n_more_sets, n_more_columns) = (sets.len() - shown.len(), intersections.len() - columns.len());
+    if n_more_sets + n_more_columns > 0 {
+        let (sets, columns) = (counted(n_more_sets, "smaller set"), counted(n_more_columns, "intersection"));
+        notes.push(format!("Not shown: {sets}, {columns}."));
+    }
+    let (n_pods, n_sets) = (counted(summary.n_pods, "pod"), counted(summary.n_sets, "set"));
+    UpSet {
+        title: format!("{n_pods} in {n_sets}"),
+        description: format!(
+            "UpSet plot: {n_sets} of pods as rows, and their intersections as columns. {} are selected by two controllers, {} by \
+             two budgets.",
+            counted(summary.n_pods_of_two_controllers, "pod"),
+            summary.n_pods_of_two_budgets
+        ),
+        sets: shown.iter().map(row).collect(),
+        intersections: columns,
+        notes,
+    }
+}

@@ -1,0 +1,202 @@
+//! SVG pictures for browsers, documents and pages of the console.
+//!
+//! [`Picture`] writes elements; a module per plot arranges them. A picture is one self-contained file without scripts and
+//! links. Elements have classes instead of colors: the style sheet has a light and a dark theme, and the colors are those of
+//! Okabe and Ito, which people with color blindness can tell apart. A color is never the only sign of something. Groups have
+//! titles, which browsers show as tooltips and screen readers read.
+//!
+//! The crate knows nothing of Kubernetes and does no I/O.
+
+use std::fmt::{Display, Write};
+
+pub mod upset;
+
+/// Width of a character of [`Class::Label`] in thousandths of a pixel: the fonts are monospaced.
+const LABEL_CHARACTER: usize = 7225;
+
+/// The meaning of an element, which decides its look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A title: large text.
+    Heading,
+    /// Text.
+    Label,
+    /// Text of less importance.
+    Note,
+    /// Something counted.
+    Bar,
+    /// Something counted that needs attention.
+    Alert,
+    /// A place where something could be, and is not.
+    Faint,
+    /// Background of every second row.
+    Stripe,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Class::Heading => "heading",
+            Class::Label => "label",
+            Class::Note => "note",
+            Class::Bar => "bar",
+            Class::Alert => "alert",
+            Class::Faint => "faint",
+            Class::Stripe => "stripe",
+        }
+    }
+}
+
+/// Rules of both themes. The prefix keeps them from other elements of a page that contains the picture.
+const STYLE: &str = "\
+.berth-picture{background:#fff;font:12px ui-monospace,Menlo,Consolas,monospace}
+.berth-picture .heading{font-size:15px;font-weight:bold}
+.berth-picture text{fill:#1b1b1b}.berth-picture .note{fill:#595959}
+.berth-picture .bar{fill:#0072b2;stroke:#0072b2}.berth-picture .alert{fill:#d55e00;stroke:#d55e00}
+.berth-picture .faint{fill:#d0d0d0}.berth-picture .stripe{fill:#f4f4f4}
+@media (prefers-color-scheme:dark){.berth-picture{background:#16181d}
+.berth-picture text{fill:#ececec}.berth-picture .note{fill:#a8a8a8}
+.berth-picture .bar{fill:#56b4e9;stroke:#56b4e9}.berth-picture .alert{fill:#e69f00;stroke:#e69f00}
+.berth-picture .faint{fill:#454a54}.berth-picture .stripe{fill:#1f232b}}
+";
+
+/// Where a text begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// At its left end.
+    Start,
+    /// In its middle.
+    Middle,
+    /// At its right end.
+    End,
+}
+
+/// An SVG picture. Positions and sizes are in pixels from the top left corner.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    svg: String,
+}
+
+impl Picture {
+    /// An empty picture. Screen readers read its title and its description.
+    pub fn new(width: usize, height: usize, title: &str, description: &str) -> Picture {
+        let mut picture = Picture { svg: String::new() };
+        picture.line(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"berth-picture\" role=\"img\" width=\"{width}\" \
+             height=\"{height}\" viewBox=\"0 0 {width} {height}\">"
+        ));
+        picture.line(format_args!("<title>{}</title>", escaped(title)));
+        picture.line(format_args!("<desc>{}</desc>", escaped(description)));
+        picture.line(format_args!("<style>\n{STYLE}</style>"));
+        picture
+    }
+
+    /// Elements that belong together, with a title.
+    pub fn group(&mut self, title: &str, elements: impl FnOnce(&mut Picture)) {
+        self.line(format_args!("<g><title>{}</title>", escaped(title)));
+        elements(self);
+        self.line(format_args!("</g>"));
+    }
+
+    /// A rectangle with its top left corner at (`x`, `y`).
+    pub fn rectangle(&mut self, class: Class, (x, y): (usize, usize), (width, height): (usize, usize)) {
+        let class = class.name();
+        self.line(format_args!(
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
+        ));
+    }
+
+    /// A circle around (`x`, `y`).
+    pub fn circle(&mut self, class: Class, (x, y): (usize, usize), radius: usize) {
+        self.line(format_args!("<circle class=\"{}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"/>", class.name()));
+    }
+
+    /// A line between two points.
+    pub fn stroke(&mut self, class: Class, (x1, y1): (usize, usize), (x2, y2): (usize, usize)) {
+        let class = class.name();
+        self.line(format_args!(
+            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke-width=\"3\"/>"
+        ));
+    }
+
+    /// A line of text with its baseline at (`x`, `y`).
+    pub fn text(&mut self, class: Class, anchor: Anchor, (x, y): (usize, usize), text: &str) {
+        let (class, text) = (class.name(), escaped(text));
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.line(format_args!(
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>"
+        ));
+    }
+
+    /// The whole file.
+    pub fn finish(mut self) -> String {
+        self.line(format_args!("</svg>"));
+        self.svg
+    }
+
+    fn line(&mut self, text: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.svg, "{text}");
+    }
+}
+
+/// Width of so many characters of a label, in pixels.
+pub fn label_width(n_characters: usize) -> usize {
+    (n_characters * LABEL_CHARACTER).div_ceil(1000)
+}
+
+/// At most so many characters of a text.
+pub fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(most.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// The text without characters that mean something in XML or are not allowed there.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\t' => escaped.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_cannot_leave_their_elements() {
+        let mut picture = Picture::new(10, 20, "a < b", "\"&\u{7}");
+        picture.group("</title>", |picture| {
+            picture.text(Class::Label, Anchor::Start, (1, 2), "<script>");
+        });
+        let svg = picture.finish();
+        assert!(svg.contains("<title>a &lt; b</title>\n<desc>&quot;&amp;\u{fffd}</desc>"), "{svg}");
+        assert!(
+            svg.contains("<g><title>&lt;/title&gt;</title>") && svg.contains(">&lt;script&gt;</text>"),
+            "{svg}"
+        );
+        assert!(svg.ends_with("</g>\n</svg>\n"), "{svg}");
+    }
+
+    #[test]
+    fn long_texts_are_shortened() {
+        assert_eq!([shortened("größe", 5), shortened("größer", 5)], ["größe", "größ…"]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Sets of pods that the selectors of an input describe, and how they overlap.
+//!
+//! [`SelectorSets`] collects the selectors of Services, controllers, PodDisruptionBudgets, NetworkPolicies and pod affinity
+//! terms. [`SelectorSets::compare`] decides from the selectors and namespaces alone how their sets relate, and counts the
+//! pods of a simulation in them.
+
+mod collect;
+mod compare;
+mod membership;
+
+use berth_api::object::StringMap;
+use berth_api::rules::SetRelation;
+use serde::Serialize;
+
+pub use collect::SelectorSets;
+
+/// What a selector is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SelectorRole {
+    /// `spec.selector` of a Service.
+    Service,
+    /// `spec.selector` of a workload that no other workload owns.
+    Controller,
+    /// `spec.selector` of a PodDisruptionBudget.
+    DisruptionBudget,
+    /// `spec.podSelector` of a NetworkPolicy, or a peer in its rules.
+    NetworkPolicy,
+    /// A pod affinity or anti-affinity term.
+    AffinityTerm,
+}
+
+/// A selector by the object that has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SelectorOwner {
+    /// What the selector is for.
+    pub role: SelectorRole,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Kind and name of the object, such as `Deployment web`.
+    pub object: String,
+    /// Path of the selector; for terms of workloads, in the pods.
+    pub field: String,
+}
+
+/// How the sets of an input overlap. Its JSON schema is stable: docs/sets.md.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetComparison {
+    /// The sets, each with all selectors that describe it, by namespaces.
+    pub sets: Vec<ComparedSet>,
+    /// Selectors that no pod can match.
+    pub empty: Vec<EmptySet>,
+    /// The pairs of sets that are not disjoint.
+    pub relations: Vec<Relation>,
+    /// The pods by the sets that they are in, most pods first.
+    pub intersections: Vec<Intersection>,
+    /// Pairs of controllers, and of budgets, that select the same pods now or could.
+    pub conflicts: Vec<Conflict>,
+    /// Pods that no Service selects; none if no Service is compared.
+    pub without_service: Vec<PodGroup>,
+    /// Counts.
+    pub summary: SetSummary,
+}
+
+/// A set of pods.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComparedSet {
+    /// Its number, from 1.
+    pub id: usize,
+    /// Its namespaces as text.
+    pub namespaces: String,
+    /// Its labels as text.
+    pub selector: String,
+    /// The equal selectors that describe it, at least one.
+    pub owners: Vec<SelectorOwner>,
+    /// The number of pods in it.
+    pub n_pods: usize,
+}
+
+/// A selector that no pod can match.
+#[derive(Clone, Debug, Serialize)]
+pub struct EmptySet {
+    /// Its namespaces as text.
+    pub namespaces: String,
+    /// Its labels as text.
+    pub selector: String,
+    /// The selector.
+    pub owner: SelectorOwner,
+}
+
+/// Two sets that have pods in common, now or possibly.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Relation {
+    /// Number of a set.
+    pub set: usize,
+    /// How it relates to the other.
+    pub relation: SetRelation,
+    /// Number of the other set, a larger one.
+    pub other: usize,
+    /// Pods in both.
+    pub n_pods: usize,
+}
+
+/// The pods that are in the same sets.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Intersection {
+    /// Numbers of the sets, ascending; none for pods that are in no set.
+    pub sets: Vec<usize>,
+    /// [`SelectorRole::Controller`] if two controllers select the pods, [`SelectorRole::DisruptionBudget`] if two budgets do.
+    pub selected_twice_by: Vec<SelectorRole>,
+    /// The number of pods.
+    pub n_pods: usize,
+    /// The pods.
+    pub pods: Vec<PodGroup>,
+}
+
+/// Pods of one workload, or one pod without a workload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroup {
+    /// Their namespace.
+    pub namespace: String,
+    /// The workload, such as `Deployment web`, or `Pod web-0`.
+    pub object: String,
+    /// The number of pods.
+    pub n_pods: usize,
+}
+
+/// Two controllers or two budgets whose selectors match the same pods.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Conflict {
+    /// [`SelectorRole::Controller`] or [`SelectorRole::DisruptionBudget`].
+    pub role: SelectorRole,
+    /// One of the objects.
+    pub first: SelectorOwner,
+    /// How its set relates to the set of the second.
+    pub relation: SetRelation,
+    /// The other object.
+    pub second: SelectorOwner,
+    /// The pods that both select now.
+    pub n_pods: usize,
+    /// The same pods.
+    pub pods: Vec<PodGroup>,
+    /// Labels that both selectors match.
+    pub example_labels: StringMap,
+}
+
+/// Counts of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetSummary {
+    /// Pods.
+    pub n_pods: usize,
+    /// Selectors, without empty ones.
+    pub n_selectors: usize,
+    /// Sets: equal selectors count once.
+    pub n_sets: usize,
+    /// Pairs of sets of which one contains the other.
+    pub n_contained: usize,
+    /// Pairs of sets of which neither contains the other, and that could have pods in common.
+    pub n_overlapping: usize,
+    /// Pairs of sets that never have pods in common.
+    pub n_disjoint: usize,
+    /// Selectors that no pod can match.
+    pub n_empty: usize,
+    /// Pods that two controllers select.
+    pub n_pods_of_two_controllers: usize,
+    /// Pods that two budgets select.
+    pub n_pods_of_two_budgets: usize,
+    /// Pods that no Service selects.
+    pub n_pods_without_service: usize,
+}
