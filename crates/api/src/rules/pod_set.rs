@@ -191,6 +191,51 @@ mod tests {
         }
     }
 
+    /// Every namespace with few labels, against the relation.
+    #[test]
+    fn relations_agree_with_namespaces() {
+        let known = known();
+        let mut all: Vec<_> = known.0.iter().map(|(name, labels)| (name.clone(), labels.clone())).collect();
+        for name in ["d", "e"] {
+            for (team, tier) in [("", ""), ("x", ""), ("y", "z"), ("", "z"), ("x", "z"), ("y", "")] {
+                let labels = [(NAME_LABEL, name), ("team", team), ("tier", tier)]
+                    .map(|(k, v)| (k.to_owned(), v.to_owned()));
+                all.push((
+                    name.to_owned(),
+                    labels.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
+                ));
+            }
+        }
+        let names = ["", "a", "a c", "d", "a d"];
+        let labels = [
+            "",
+            "/*",
+            "/team=x",
+            "/team",
+            "/!team",
+            "/tier=z",
+            "/tier!=z",
+            "/kubernetes.io/metadata.name in (a,d)",
+        ];
+        let scopes =
+            || names.iter().flat_map(|names| labels.iter().map(move |labels| format!("{names}{labels}")));
+        for left in scopes() {
+            for right in scopes() {
+                let set = |text: &str| PodSet { namespaces: scope(text), selector: Selector::EVERYTHING };
+                let (a, b) = (set(&left), set(&right));
+                let is_in = |set: &PodSet, (name, labels): &(String, StringMap)| {
+                    is_in(&set.namespaces, name, Some(labels))
+                };
+                let any = |in_a, in_b| all.iter().any(|n| (is_in(&a, n), is_in(&b, n)) == (in_a, in_b));
+                let expected = match any(true, true) {
+                    false => Disjoint,
+                    true => SetRelation::of_meeting(!any(true, false), !any(false, true)),
+                };
+                assert_eq!(a.relation(&b, &known), expected, "{left:?} and {right:?}");
+            }
+        }
+    }
+
     #[test]
     fn relations_of_pods_need_namespaces_and_labels() {
         for (left, right, expected) in [
