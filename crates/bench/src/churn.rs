@@ -92,7 +92,7 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
     namespaces().iter().for_each(|namespace| cluster.set_namespace(namespace));
     (0..churn.nodes).for_each(|i| cluster.set_node(&nodes::node(churn.seed, i)));
     // Two pods per node that stay.
-    let templates = templates();
+    let templates = templates(false);
     let prepared: Vec<_> = templates.iter().map(|template| cluster.prepare(&template.pod)).collect();
     let place = |cluster: &mut Cluster, i: usize| {
         let outcome = cluster.place(&prepared[i % prepared.len()].named(&format!("stays-{i}")));

@@ -52,7 +52,7 @@ pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> 
 
 /// The pods of a dump, one at a time.
 pub fn pods(n_nodes: usize, n_pods: usize, seed: u64) -> impl Iterator<Item = io::Result<Value>> {
-    let templates = templates();
+    let templates = templates(false);
     let mut order = Order::new(seed, templates.len());
     (0..n_pods).map(move |i| {
         let template = &templates[order.next_template()];

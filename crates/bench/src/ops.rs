@@ -80,7 +80,7 @@ pub struct Bench {
 impl Bench {
     /// A cluster of this many nodes, with ten pods of each template.
     pub fn new(n_nodes: usize) -> Bench {
-        let mut generated = generate(n_nodes, SEED);
+        let mut generated = generate(n_nodes, SEED, false);
         let n_templates = generated.templates.len();
         for i in 0..10 * n_templates {
             let pod = generated.prepared[i % n_templates].named(&format!("first-{i}"));

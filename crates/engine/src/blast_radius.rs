@@ -4,7 +4,8 @@
 //! The design proposal (inter-pod affinity, "Denial of Service") asks for quota by opportunity cost: the resources of
 //! the largest or the average domain before the pod has a node, and those of its own domain afterwards; only domains
 //! that the node affinity of the pod allows count. This module measures the domains and never judges: limits are a
-//! matter of admission.
+//! matter of admission. A term with a limit blocks less: each domain only once as many matching pods share it. Which pods
+//! these are is not known before; the domain is measured as a whole, and the limit is told beside it.
 
 use berth_api::rules::TopologyScope;
 use rustc_hash::FxHashMap;
@@ -17,7 +18,7 @@ use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RequiredTerm;
 use crate::state::topology::{DomainId, TopologyId};
-use crate::verdict::TopologyPair;
+use crate::verdict::{TopologyPair, is_zero};
 
 /// The nodes and pods that the required anti-affinity of a pod would block.
 ///
@@ -60,7 +61,12 @@ pub struct TermRadius {
     pub term: String,
     /// The topology key; empty for "all topologies".
     pub topology_key: String,
-    /// Running pods of the whole cluster that match the term: none of them could be placed in the domain of the pod.
+    /// How many matching pods may share the domain with the pod: the domain is blocked for all that come after them. 0 for
+    /// terms without a limit.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub limit: u32,
+    /// Running pods of the whole cluster that match the term: with more than `limit` of them in the domain of the pod, none
+    /// of the others could be placed there.
     pub n_matching_pods: usize,
     /// Domains that the node selector and node affinity of the pod allow.
     pub n_domains: usize,
@@ -82,7 +88,7 @@ pub struct Reach {
     pub milli_cpu: i64,
     /// Sum of their allocatable memory, in bytes.
     pub memory: i64,
-    /// Matching pods that run there now: while they do, the pod does not fit there.
+    /// Matching pods that run there now: while they are more than the limit of the term, the pod does not fit there.
     pub n_matching_pods: usize,
     /// The node label of the domain; none for "all topologies".
     pub domain: Option<TopologyPair>,
@@ -104,6 +110,7 @@ pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>)
                 TopologyScope::Key(key) => key.clone(),
                 TopologyScope::All => String::new(),
             },
+            limit: term.limit,
             n_matching_pods: domains.matching.values().sum(),
             n_domains: reaches.len(),
             average: average(&reaches),

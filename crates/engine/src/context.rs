@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::nomination::{NominatedPods, Nominations};
 use crate::state::State;
+use crate::state::counter::Tally;
 use crate::state::matcher::MatcherId;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::prepared::PreparedPod;
@@ -106,9 +107,9 @@ impl<'a> NodeRef<'a> {
         self.delta.map_or(0, |delta| delta.matching(matcher))
     }
 
-    /// Pods on it that own a term of required anti-affinity, beyond those counted.
-    pub(crate) fn more_owners(self, matcher: MatcherId, topology: TopologyId) -> i64 {
-        self.delta.map_or(0, |delta| delta.owners(matcher, topology))
+    /// Pods on it that own a term of required anti-affinity with a limit, beyond those counted.
+    pub(crate) fn more_owners(self, matcher: MatcherId, topology: TopologyId, limit: u32) -> Tally {
+        self.delta.map_or(Tally::default(), |delta| delta.owners(matcher, topology, limit))
     }
 }
 
@@ -116,8 +117,8 @@ impl<'a> NodeRef<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterDelta {
     pub(crate) matching: SmallVec<[(MatcherId, i64); 4]>,
-    /// Pods with a term of required anti-affinity.
-    pub(crate) owners: SmallVec<[(MatcherId, TopologyId, i64); 2]>,
+    /// Pods with a term of required anti-affinity with a limit. The weight is the number of those that match it themselves.
+    pub(crate) owners: SmallVec<[(MatcherId, TopologyId, u32, Tally); 2]>,
     /// Pods with volumes, if the pod to be placed has volumes.
     pub(crate) volumes: VolumeDelta,
     /// Pods on the node, all of them.
@@ -129,8 +130,8 @@ impl CounterDelta {
         self.matching.iter().find(|(m, _)| *m == matcher).map_or(0, |(_, n)| *n)
     }
 
-    fn owners(&self, matcher: MatcherId, topology: TopologyId) -> i64 {
-        let found = self.owners.iter().find(|(m, t, _)| (*m, *t) == (matcher, topology));
-        found.map_or(0, |(.., n)| *n)
+    fn owners(&self, matcher: MatcherId, topology: TopologyId, limit: u32) -> Tally {
+        let found = self.owners.iter().find(|(m, t, l, _)| (*m, *t, *l) == (matcher, topology, limit));
+        found.map_or(Tally::default(), |(.., tally)| *tally)
     }
 }

@@ -60,9 +60,8 @@ pub(crate) fn node_admission(
 
     for (term, matcher) in on_node(&rule_set.required_anti_affinity, &rule_set.rules().required_anti_affinity)
     {
-        let matched =
-            |p: &&PodRecord| state.signatures.get(p.signature).matched.binary_search(&matcher).is_ok();
-        if let Some(other) = others().find(matched) {
+        let matched = |p: &&PodRecord| state.signatures.get(p.signature).matches(matcher);
+        if let Some(other) = others().filter(matched).nth(term.limit as usize) {
             return Err(state.anti_affinity(term, other));
         }
     }
@@ -70,7 +69,15 @@ pub(crate) fn node_admission(
     for other in others() {
         let theirs = state.rule_sets.get(other.rule_set);
         let mut terms = on_node(&theirs.required_anti_affinity, &theirs.rules().required_anti_affinity);
-        if let Some((term, _)) = terms.find(|(_, matcher)| matching_terms.binary_search(matcher).is_ok()) {
+        let is_violated = |(term, matcher): &(&PodTerm, MatcherId)| {
+            let matched = |p: &&PodRecord| {
+                !std::ptr::eq(*p, other) && state.signatures.get(p.signature).matches(*matcher)
+            };
+            let limit = term.limit as usize;
+            matching_terms.binary_search(matcher).is_ok()
+                && (limit == 0 || others().filter(matched).nth(limit - 1).is_some())
+        };
+        if let Some((term, _)) = terms.find(is_violated) {
             return Err(state.anti_affinity(term, other));
         }
     }
@@ -78,11 +85,9 @@ pub(crate) fn node_admission(
         if term.topology == TopologyScope::All {
             continue;
         }
-        let matched =
-            |p: &PodRecord| state.signatures.get(p.signature).matched.binary_search(&matcher).is_ok();
+        let matched = |p: &PodRecord| state.signatures.get(p.signature).matches(matcher);
         let any_match = || state.pods.iter().any(|(_, p)| p.node.is_some() && !is_itself(p) && matched(p));
-        let first_of_group =
-            || state.signatures.get(signature).matched.binary_search(&matcher).is_ok() && !any_match();
+        let first_of_group = || state.signatures.get(signature).matches(matcher) && !any_match();
         if !others().any(matched) && !first_of_group() {
             let reason = "node(s) didn't match pod affinity rules";
             let detail = format!("{}: {}", term.path, requires(term));

@@ -159,11 +159,23 @@ pub enum Counts {
     AntiAffinity {
         /// Matching pods in the domain.
         matching: i64,
+        /// The limit of the term: how many of them may be there.
+        #[serde(skip_serializing_if = "is_zero")]
+        limit: u32,
     },
     /// Required anti-affinity of existing pods.
     ExistingAntiAffinity {
         /// Existing pods in the domain that have the term.
         owners: i64,
+    },
+    /// Required anti-affinity of existing pods, with a limit.
+    ExistingLimit {
+        /// Existing pods in the domain that have the term.
+        owners: i64,
+        /// Matching pods in the domain.
+        matching: i64,
+        /// How many pods that match may be there besides each owner.
+        limit: u32,
     },
     /// Topology spread constraint.
     Spread {
@@ -197,9 +209,13 @@ impl Counts {
                 format!("{driver}: {attached} attached, {new} new, {limit} allowed")
             }
             Counts::Affinity { matching: n, elsewhere } => format!("{}, {elsewhere} elsewhere", matching(*n)),
-            Counts::AntiAffinity { matching: n } => matching(*n),
+            Counts::AntiAffinity { matching: n, limit: 0 } => matching(*n),
+            Counts::AntiAffinity { matching: n, limit } => format!("{}, {limit} allowed", matching(*n)),
             Counts::ExistingAntiAffinity { owners } => {
                 format!("{owners} {} with this rule{domain}", pods(*owners))
+            }
+            Counts::ExistingLimit { owners, matching: n, .. } => {
+                format!("{}, {owners} {} with this rule", matching(*n), pods(*owners))
             }
             Counts::Spread { matching: n, minimum, skew, max_skew, .. } => {
                 format!("{}, minimum {minimum}, skew {skew} with this pod, maxSkew {max_skew}", matching(*n))
@@ -241,6 +257,6 @@ pub(crate) fn plugin_name<S: Serializer>(plugin: &Plugin, serializer: S) -> Resu
     serializer.serialize_str(plugin.name())
 }
 
-fn is_zero(n: &usize) -> bool {
-    *n == 0
+pub(crate) fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
+    *n == T::default()
 }

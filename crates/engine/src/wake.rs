@@ -10,10 +10,10 @@ use rustc_hash::FxHashSet;
 
 use crate::context::CycleState;
 use crate::context::{Context, NodeRef};
-use crate::plugins::{self, PreFilter};
+use crate::plugins::{self, PreFilter, exceeds_limit};
 use crate::state::State;
 use crate::state::change::{Change, NodeParts, PodAt, VolumeChange};
-use crate::state::counter::Counter;
+use crate::state::counter::{Counter, Tally};
 use crate::state::matcher::{ExistingTermKind, Matcher, MatcherId};
 use crate::state::prepared::PreparedPod;
 use crate::state::rule_set::RequiredTerm;
@@ -109,6 +109,8 @@ struct Places(Vec<Place>);
 struct Place {
     matcher: MatcherId,
     topology: TopologyId,
+    /// Of anti-affinity.
+    limit: u32,
     /// Domains with a node that the pod's rules about nodes alone allow.
     domains: FxHashSet<DomainId>,
 }
@@ -128,14 +130,14 @@ impl WakeConditions {
         let terms = |terms: &[RequiredTerm]| {
             let asked = filters.contains(&Plugin::InterPodAffinity);
             let places = terms.iter().filter(|_| asked);
-            places.flat_map(|t| t.topologies.iter().map(|topology| (t.matcher, *topology))).collect()
+            places.flat_map(|t| t.topologies.iter().map(|topology| (t.matcher, *topology, t.limit))).collect()
         };
         let hard = || {
             let asked = filters.contains(&Plugin::PodTopologySpread);
             let hard = |s: &&Spread| s.constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
             cycle.spread.iter().filter(hard).filter(move |_| asked)
         };
-        let spread = hard().filter_map(|s| Some((s.matcher?, s.topology))).collect();
+        let spread = hard().filter_map(|s| Some((s.matcher?, s.topology, 0))).collect();
         let allowed = context.domains_allowed([
             terms(&context.rule_set.required_affinity),
             terms(&context.rule_set.required_anti_affinity),
@@ -241,8 +243,9 @@ impl Context<'_> {
     }
 
     /// For each list of questions, the domains in which there is a node that the rules about nodes alone allow.
-    fn domains_allowed<const N: usize>(self, asked: [Vec<(MatcherId, TopologyId)>; N]) -> [Places; N] {
-        let place = |(matcher, topology)| Place { matcher, topology, domains: FxHashSet::default() };
+    fn domains_allowed<const N: usize>(self, asked: [Vec<(MatcherId, TopologyId, u32)>; N]) -> [Places; N] {
+        let place =
+            |(matcher, topology, limit)| Place { matcher, topology, limit, domains: FxHashSet::default() };
         let mut places = asked.map(|list| Places(list.into_iter().map(place).collect()));
         if places.iter().all(|p| p.0.is_empty()) {
             return places;
@@ -286,9 +289,12 @@ impl Requirements {
     fn is_shunned(&self, context: Context<'_>) -> bool {
         let state = context.state;
         let matched = &state.signatures.get(context.cycle.signature).matched_by_existing;
-        let owners = matched.iter().flat_map(|m| &state.matchers.get(*m).owners);
+        let mut topologies = matched.iter().flat_map(|m| {
+            let Matcher { owners, limited_owners, .. } = state.matchers.get(*m);
+            owners.iter().map(|o| o.topology).chain(limited_owners.iter().map(|o| o.topology))
+        });
         let asked = context.profile.profile.filter.contains(&Plugin::InterPodAffinity);
-        asked && owners.into_iter().any(|owners| state.topologies.is_shared(owners.topology))
+        asked && topologies.any(|topology| state.topologies.is_shared(topology))
     }
 
     /// Whether a change of a node could make another one feasible: its pods count in other domains now, or it counts
@@ -309,9 +315,9 @@ impl Requirements {
         let node = state.find_node(&pod.node).filter(|_| state.changes.places == pod.places);
         // The node alone has been looked at: it was removed or is not the same, or others share its domain.
         let reaches_others = |topology| node.is_none() || state.topologies.is_shared(topology);
-        let still_counted = |counter: Option<&Counter>, topology| {
+        let tally = |counter: Option<&Counter>, topology| {
             let domain = node.and_then(|id| state.topologies.domain(topology, id));
-            domain.zip(counter).is_some_and(|(domain, counter)| counter.get(domain).count > 0)
+            domain.zip(counter).map_or(Tally::default(), |(domain, counter)| counter.get(domain))
         };
 
         let mut spread = self.spread.0.iter().filter(is_matched);
@@ -322,7 +328,7 @@ impl Requirements {
         if anti_affinity.any(|p| {
             let counter = state.matchers.get(p.matcher).matching_in(p.topology);
             reaches_others(p.topology)
-                && !still_counted(counter, p.topology)
+                && tally(counter, p.topology).count <= i64::from(p.limit)
                 && self.allows(state, p, &pod.node)
         }) {
             return true;
@@ -334,11 +340,25 @@ impl Requirements {
             return true;
         }
         let shunned = &state.signatures.get(context.cycle.signature).matched_by_existing;
-        state.rule_sets.get(pod.rule_set).existing_terms.iter().any(|term| {
+        let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
+        own.any(|term| {
             term.kind == ExistingTermKind::RequiredAntiAffinity
                 && shunned.binary_search(&term.matcher).is_ok()
                 && reaches_others(term.topology)
-                && !still_counted(state.matchers.get(term.matcher).owners_in(term.topology), term.topology)
+                && tally(state.matchers.get(term.matcher).owners_in(term.topology), term.topology).count == 0
+        }) || shunned.iter().any(|id| {
+            // An owner of a limited term left, or a pod that counts for it.
+            let counts = matched.binary_search(id).is_ok();
+            let matcher = state.matchers.get(*id);
+            matcher.limited_owners.iter().any(|owners| {
+                let topology = owners.topology;
+                let kind = ExistingTermKind::LimitedAntiAffinity(owners.limit);
+                let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
+                let n_matching = tally(matcher.matching_in(topology), topology).count;
+                (counts || own.any(|t| (t.matcher, t.topology, t.kind) == (*id, topology, kind)))
+                    && reaches_others(topology)
+                    && !exceeds_limit(owners.limit, Some(tally(Some(&owners.counter), topology)), n_matching)
+            })
         })
     }
 
@@ -365,7 +385,10 @@ impl Requirements {
         let mut places = self.affinity.0.iter().chain(&self.anti_affinity.0);
         // Terms of running pods that the pod may have matched until now; they may have been removed since.
         let shuns = |m: &Matcher| m.looks_at_namespace_labels() && !m.owners.is_empty();
+        // With a limit, it matters as well which other pods match.
+        let limits = |m: &Matcher| m.looks_at_namespace_labels() && !m.limited_owners.is_empty();
         places.any(|p| looks(p.matcher))
+            || matchers.any(limits)
             || (context.state.symbols.text(self.pod.namespace) == namespace && matchers.any(shuns))
     }
 }

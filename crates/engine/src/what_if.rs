@@ -9,7 +9,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::context::{Context, CounterDelta, NodeRef};
-use crate::state::matcher::{ExistingTermKind, MatcherId};
+use crate::state::counter::Tally;
+use crate::state::matcher::MatcherId;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::rule_set::{ExistingTerm, RuleSetId};
 use crate::state::signature::SignatureId;
@@ -28,7 +29,10 @@ impl<'a> RelevantMatchers<'a> {
         let terms =
             rule_set.required_affinity.iter().chain(&rule_set.required_anti_affinity).map(|t| t.matcher);
         let spread = context.cycle.spread.iter().filter_map(|s| s.matcher);
-        let mut matching: SmallVec<[MatcherId; 4]> = terms.chain(spread).collect();
+        let state = context.state;
+        let existing = state.signatures.get(context.cycle.signature).matched_by_existing.iter().copied();
+        let limited = existing.filter(|m| !state.matchers.get(*m).limited_owners.is_empty());
+        let mut matching: SmallVec<[MatcherId; 4]> = terms.chain(spread).chain(limited).collect();
         matching.sort_unstable();
         matching.dedup();
         RelevantMatchers { context, matching }
@@ -76,15 +80,16 @@ impl NodeWhatIf<'_> {
             }
         }
         let matched = &state.signatures.get(cycle.signature).matched_by_existing;
-        let anti_affinity = |t: &&ExistingTerm| t.kind == ExistingTermKind::RequiredAntiAffinity;
-        for term in compiled.existing_terms.iter().filter(anti_affinity) {
-            if matched.binary_search(&term.matcher).is_err() {
+        for ExistingTerm { matcher, topology, kind, .. } in &compiled.existing_terms {
+            let Some(limit) = kind.anti_affinity_limit() else { continue };
+            if matched.binary_search(matcher).is_err() {
                 continue;
             }
-            let key = (term.matcher, term.topology);
-            match self.delta.owners.iter_mut().find(|(m, t, _)| (*m, *t) == key) {
-                Some((.., n)) => *n += sign,
-                None => self.delta.owners.push((key.0, key.1, sign)),
+            let tally = Tally::one(sign, i64::from(signature.matches(*matcher)));
+            let key = (*matcher, *topology, limit);
+            match self.delta.owners.iter_mut().find(|(m, t, l, _)| (*m, *t, *l) == key) {
+                Some((.., known)) => *known = *known + tally,
+                None => self.delta.owners.push((key.0, key.1, key.2, tally)),
             }
         }
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::state::State;
-use crate::state::matcher::{ExistingTermKind, MatcherId};
+use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::state::topology::{DomainId, TopologyId};
@@ -31,7 +31,7 @@ pub(crate) type Witnesses = (Vec<Witness>, usize);
 #[derive(Default)]
 pub(crate) struct WitnessCache {
     matching: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), Witnesses>>,
-    owners: RefCell<FxHashMap<(MatcherId, TopologyId, DomainId), OwnersAndTerms>>,
+    owners: RefCell<FxHashMap<(MatcherId, u32, TopologyId, DomainId), OwnersAndTerms>>,
 }
 
 /// The pods that own terms, and the distinct terms with their paths.
@@ -48,19 +48,20 @@ impl WitnessCache {
         known.entry(key).or_insert_with(|| state.pods_matching(matcher, of)).clone()
     }
 
-    /// Pods in a domain that own a required anti-affinity term with this matcher, and the distinct terms.
+    /// Pods in a domain that own a required anti-affinity term with this matcher and limit, and the distinct terms.
     pub(crate) fn anti_affinity_owners(
         &self,
         state: &State,
         matcher: MatcherId,
+        limit: u32,
         of: DomainOf,
     ) -> OwnersAndTerms {
         if !state.topologies.is_shared(of.topology) {
-            return state.anti_affinity_owners(matcher, of);
+            return state.anti_affinity_owners(matcher, limit, of);
         }
         let mut known = self.owners.borrow_mut();
-        let key = (matcher, of.topology, of.domain);
-        known.entry(key).or_insert_with(|| state.anti_affinity_owners(matcher, of)).clone()
+        let key = (matcher, limit, of.topology, of.domain);
+        known.entry(key).or_insert_with(|| state.anti_affinity_owners(matcher, limit, of)).clone()
     }
 }
 
@@ -86,18 +87,17 @@ impl State {
     }
 
     fn pods_matching(&self, matcher: MatcherId, of: DomainOf) -> Witnesses {
-        let matches =
-            |p: &PodRecord| self.signatures.get(p.signature).matched.binary_search(&matcher).is_ok();
+        let matches = |p: &PodRecord| self.signatures.get(p.signature).matches(matcher);
         self.name_some(self.pods_in(of).filter(|(_, p)| matches(p)).map(|(id, _)| id))
     }
 
-    fn anti_affinity_owners(&self, matcher: MatcherId, of: DomainOf) -> OwnersAndTerms {
+    fn anti_affinity_owners(&self, matcher: MatcherId, limit: u32, of: DomainOf) -> OwnersAndTerms {
         let mut pods = Vec::new();
         let mut terms: Vec<(String, PodTerm)> = Vec::new();
         for (id, pod) in self.pods_in(of) {
             let rule_set = self.rule_sets.get(pod.rule_set);
             let owns_term = rule_set.existing_terms.iter().any(|c| {
-                c.kind == ExistingTermKind::RequiredAntiAffinity
+                c.kind.anti_affinity_limit() == Some(limit)
                     && c.matcher == matcher
                     && c.topology == of.topology
             });
@@ -105,7 +105,8 @@ impl State {
                 continue;
             }
             pods.push(id);
-            for required in rule_set.required_anti_affinity.iter().filter(|r| r.matcher == matcher) {
+            let own = rule_set.required_anti_affinity.iter();
+            for required in own.filter(|r| (r.matcher, r.limit) == (matcher, limit)) {
                 let term = &rule_set.rules().required_anti_affinity[required.index];
                 if !terms.iter().any(|(path, _)| *path == term.path) {
                     terms.push((term.path.clone(), term.clone()));

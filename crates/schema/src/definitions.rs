@@ -25,6 +25,9 @@ pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 /// The field of the proposals that Kubernetes' own types lack.
 const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
+/// The limit of anti-affinity, in pod affinity terms.
+const LIMIT: &str = "limit";
+const POD_AFFINITY_TERM: &str = "io.k8s.api.core.v1.PodAffinityTerm";
 
 /// A kind with a known type.
 pub(super) struct Kind {
@@ -170,18 +173,28 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
             "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept \
                 while the pod runs: a pod for which it stops being satisfied is evicted.",
             "type": "array",
-            "items": { "$ref": format!("{REFERENCE}io.k8s.api.core.v1.PodAffinityTerm") },
+            "items": { "$ref": format!("{REFERENCE}{POD_AFFINITY_TERM}") },
+        }),
+        POD_AFFINITY_TERM => json!({
+            "description": "In requiredDuringSchedulingRequiredDuringExecution of podAntiAffinity only: the number \
+                of other matching pods that may share the domain. Defaults to 0.",
+            "type": "integer",
+            "format": "int32",
         }),
         _ => return,
     };
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.insert(PROPOSED_FIELD.to_owned(), field);
+        properties.insert(proposed_field(definition).to_owned(), field);
     }
 }
 
-/// Removes the extension fields, for a server without the extensions.
-pub(super) fn remove_proposed_fields(schema: &mut Value) {
+fn proposed_field(definition: &str) -> &'static str {
+    if definition == POD_AFFINITY_TERM { LIMIT } else { PROPOSED_FIELD }
+}
+
+/// Removes the extension field of a definition, for a server without the extensions.
+pub(super) fn remove_proposed_fields(definition: &str, schema: &mut Value) {
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.remove(PROPOSED_FIELD);
+        properties.remove(proposed_field(definition));
     }
 }

@@ -143,9 +143,9 @@ fn make(group: &str, version: &str, extensions: bool, resources: &[&'static Reso
                 .any(|sub| (sub.group, sub.version, sub.kind) == (kind.group, kind.version, kind.kind))
     };
     let mut schemas = definitions::generate(is_used, true);
-    for schema in schemas.values_mut() {
+    for (name, schema) in &mut schemas {
         if !extensions {
-            definitions::remove_proposed_fields(schema);
+            definitions::remove_proposed_fields(name, schema);
         }
         as_openapi(schema);
     }

@@ -397,6 +397,7 @@ mod tests {
         at(pod, &format!("spec.affinity.nodeAffinity.{in_terms}.nodeSelectorTerms.matchExpressions.key"));
         at(pod, &format!("spec.affinity.podAffinity.{in_terms}.labelSelector.matchLabels"));
         at(pod, &format!("spec.affinity.podAntiAffinity.{in_terms}.topologyKey"));
+        at(pod, &format!("spec.affinity.podAntiAffinity.{in_terms}.limit"));
     }
 
     #[test]

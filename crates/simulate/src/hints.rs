@@ -59,6 +59,14 @@ fn hint(verdict: &Verdict) -> String {
                 "place matching pods in other domains first ({domain} has {matching}, the minimum is {minimum})"
             )
         }
+        (_, Some(Counts::AntiAffinity { matching, limit: limit @ 1.. })) => {
+            let n = matching - i64::from(*limit);
+            format!("move {n} of {} out of {domain}, or relax the rule: {detail}", pods(verdict))
+        }
+        (_, Some(Counts::ExistingLimit { .. })) => format!(
+            "move matching pods out of {domain}, or the pods with the rule ({}), or relax the rule: {detail}",
+            pods(verdict)
+        ),
         (Plugin::InterPodAffinity, _) if !verdict.witnesses.is_empty() => {
             format!("move {} out of {domain}, or relax the rule: {detail}", pods(verdict))
         }

@@ -56,7 +56,7 @@
 //! `nowhere`), `attachment NAME driver:NAME node:NAME volume:NAME`. A driver not named is `csi.example.com`.
 //!
 //! A TERM is requirements, `@KEY` for the topology (`@*` for the empty key), `ns=a,b` (or `ns=`) for
-//! `namespaces` and `ns:REQUIREMENT` for `namespaceSelector`. A requirement is `key=a,b`, `key!=a,b`, `key`,
+//! `namespaces`, `ns:REQUIREMENT` for `namespaceSelector` and `limit:N`. A requirement is `key=a,b`, `key!=a,b`, `key`,
 //! `!key`, `key>1`, `key<1`; `*` is the selector without requirements. In NODETERMs `metadata.name` is a field.
 //! The node label keys `hostname`, `zone`, `region` and `rack` are abbreviations of the standard keys.
 

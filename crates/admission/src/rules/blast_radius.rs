@@ -30,7 +30,12 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     for term in &radius.terms {
         if let Some(why) = beyond(term, limit) {
             let namespace = &asked.pod.metadata.namespace;
-            let message = format!("{}: {why} that the budget of namespace {namespace:?} allows", term.term);
+            let after = match term.limit {
+                0 => String::new(),
+                limit => format!(" once {limit} matching pods share a domain with the pod,"),
+            };
+            let message =
+                format!("{}:{after} {why} that the budget of namespace {namespace:?} allows", term.term);
             found.broken(action, Denial::forbidden(Rule::BlastRadius, asked.request, message));
         }
     }

@@ -101,22 +101,29 @@ pub fn extension_warnings(pod: &Pod) -> Vec<String> {
 /// stays.
 pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut dropped =
-        |rules: &str| warnings.push(format!("spec.affinity.{rules}.{REQUIRED_REQUIRED}: {OFF}"));
+    let mut dropped = |field: &str| warnings.push(format!("spec.affinity.{field}: {OFF}"));
     if let Some(affinity) = &mut pod.spec.affinity {
         if let Some(rules) = &mut affinity.node_affinity
             && rules.required_during_scheduling_required_during_execution.take().is_some()
         {
-            dropped("nodeAffinity");
+            dropped(&format!("nodeAffinity.{REQUIRED_REQUIRED}"));
         }
         for (name, rules) in [
             ("podAffinity", &mut affinity.pod_affinity),
             ("podAntiAffinity", &mut affinity.pod_anti_affinity),
         ] {
-            if let Some(rules) = rules
-                && !std::mem::take(&mut rules.required_during_scheduling_required_during_execution).is_empty()
-            {
-                dropped(name);
+            let Some(rules) = rules else { continue };
+            if !std::mem::take(&mut rules.required_during_scheduling_required_during_execution).is_empty() {
+                dropped(&format!("{name}.{REQUIRED_REQUIRED}"));
+            }
+            let required = rules.required_during_scheduling_ignored_during_execution.iter_mut();
+            for (i, _) in required.enumerate().filter_map(|(i, term)| Some((i, term.limit.take()?))) {
+                dropped(&format!("{name}.{REQUIRED_IGNORED}[{i}].limit"));
+            }
+            let preferred = rules.preferred_during_scheduling_ignored_during_execution.iter_mut();
+            let preferred = preferred.map(|weighted| &mut weighted.pod_affinity_term);
+            for (i, _) in preferred.enumerate().filter_map(|(i, term)| Some((i, term.limit.take()?))) {
+                dropped(&format!("{name}.{PREFERRED}[{i}].podAffinityTerm.limit"));
             }
         }
     }

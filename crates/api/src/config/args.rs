@@ -124,6 +124,11 @@ fn inter_pod_affinity(args: &mut Fields<'_>) -> InterPodAffinityArgs {
             .get("ignorePreferredTermsOfExistingPods")
             .and_then(|flag| flag.bool())
             .unwrap_or_default(),
+        ignore_preferred_anti_affinity_of_existing_pods: args
+            .get("ignorePreferredAntiAffinityOfExistingPods")
+            .filter(|flag| flag.is_extension_enabled())
+            .and_then(|flag| flag.bool())
+            .unwrap_or_default(),
     }
 }
 

@@ -48,9 +48,16 @@ impl fmt::Display for ConfigErrors {
 pub struct Report {
     errors: RefCell<Vec<ConfigMessage>>,
     warnings: RefCell<Vec<ConfigMessage>>,
+    /// Whether fields that kube-scheduler does not have are accepted.
+    extensions: bool,
 }
 
 impl Report {
+    /// Without extensions, fields that kube-scheduler does not have are errors.
+    pub fn new(extensions: bool) -> Report {
+        Report { extensions, ..Report::default() }
+    }
+
     /// Adds an error at this path.
     pub fn error(&self, path: impl Into<String>, text: impl Into<String>) {
         self.errors.borrow_mut().push(ConfigMessage { path: path.into(), text: text.into() });
@@ -104,6 +111,14 @@ impl<'a> Node<'a> {
             Value::Object(_) => "an object",
         };
         self.error(format!("must be {what}, not {is}"));
+    }
+
+    /// Whether extensions are enabled; reports an error if this value, which is one, is not allowed.
+    pub fn is_extension_enabled(&self) -> bool {
+        if !self.report.extensions {
+            self.error("Forbidden: an extension of Berth, and extensions are disabled");
+        }
+        self.report.extensions
     }
 
     /// The fields of an object.

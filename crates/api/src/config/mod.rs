@@ -231,11 +231,17 @@ pub struct InterPodAffinityArgs {
     pub hard_pod_affinity_weight: i64,
     /// Whether preferences of running pods are ignored for pods without inter-pod preferences of their own.
     pub ignore_preferred_terms_of_existing_pods: bool,
+    /// Extension: whether preferred anti-affinity of running pods is ignored, so that it is not symmetric.
+    pub ignore_preferred_anti_affinity_of_existing_pods: bool,
 }
 
 impl Default for InterPodAffinityArgs {
     fn default() -> Self {
-        InterPodAffinityArgs { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+        InterPodAffinityArgs {
+            hard_pod_affinity_weight: 1,
+            ignore_preferred_terms_of_existing_pods: false,
+            ignore_preferred_anti_affinity_of_existing_pods: false,
+        }
     }
 }
 

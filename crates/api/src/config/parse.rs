@@ -36,7 +36,18 @@ impl SchedulerConfig {
     /// # Errors
     /// As [`SchedulerConfig::from_value`].
     pub fn read(value: &Value) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
-        let report = Report::default();
+        SchedulerConfig::read_with(value, true)
+    }
+
+    /// The same; without `extensions`, arguments that kube-scheduler does not have are errors.
+    ///
+    /// # Errors
+    /// As [`SchedulerConfig::from_value`].
+    pub fn read_with(
+        value: &Value,
+        extensions: bool,
+    ) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
+        let report = Report::new(extensions);
         let root = Node { value, path: String::new(), report: &report }.fields();
         let config = root.and_then(|mut root| read_type(&mut root).then(|| read_root(root)));
         let warnings = report.finish()?;

@@ -88,15 +88,16 @@ fn arguments(profile: &Profile) -> Value {
         }
     };
     let affinity = profile.node_affinity.added_affinity.as_ref();
+    let pods = &profile.inter_pod_affinity;
+    let mut inter_pod_affinity = json!({
+        "hardPodAffinityWeight": pods.hard_pod_affinity_weight,
+        "ignorePreferredTermsOfExistingPods": pods.ignore_preferred_terms_of_existing_pods,
+    });
+    if pods.ignore_preferred_anti_affinity_of_existing_pods {
+        inter_pod_affinity["ignorePreferredAntiAffinityOfExistingPods"] = json!(true);
+    }
     let args = [
-        (
-            Plugin::InterPodAffinity,
-            json!({
-                "hardPodAffinityWeight": profile.inter_pod_affinity.hard_pod_affinity_weight,
-                "ignorePreferredTermsOfExistingPods":
-                    profile.inter_pod_affinity.ignore_preferred_terms_of_existing_pods,
-            }),
-        ),
+        (Plugin::InterPodAffinity, inter_pod_affinity),
         (Plugin::NodeAffinity, affinity.map_or_else(|| json!({}), |added| json!({"addedAffinity": added}))),
         (
             Plugin::NodeResourcesFit,

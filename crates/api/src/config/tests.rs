@@ -398,11 +398,18 @@ fn findings_about_added_affinity() {
 
 #[test]
 fn inter_pod_affinity_args() {
-    let set =
-        args("InterPodAffinity", "{hardPodAffinityWeight: 100, ignorePreferredTermsOfExistingPods: true}");
+    let set = args(
+        "InterPodAffinity",
+        "{hardPodAffinityWeight: 100, ignorePreferredTermsOfExistingPods: true,
+          ignorePreferredAntiAffinityOfExistingPods: true}",
+    );
     assert_eq!(
         set.inter_pod_affinity,
-        InterPodAffinityArgs { hard_pod_affinity_weight: 100, ignore_preferred_terms_of_existing_pods: true }
+        InterPodAffinityArgs {
+            hard_pod_affinity_weight: 100,
+            ignore_preferred_terms_of_existing_pods: true,
+            ignore_preferred_anti_affinity_of_existing_pods: true
+        }
     );
     assert_eq!(
         args("InterPodAffinity", "{hardPodAffinityWeight: null}").inter_pod_affinity.hard_pod_affinity_weight,
@@ -429,6 +436,21 @@ fn inter_pod_affinity_args() {
     ] {
         assert_eq!(arg_errors("InterPodAffinity", given), expected, "{given}");
     }
+}
+
+#[test]
+fn without_extensions_their_arguments_are_errors() {
+    let config = serde_json::json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [
+            {"name": "InterPodAffinity", "args": {"ignorePreferredAntiAffinityOfExistingPods": true}}]}]
+    });
+    let (read, _) = SchedulerConfig::read_with(&config, true).unwrap();
+    assert_eq!(SchedulerConfig::from_value(&read.to_value()).unwrap(), read);
+    let errors = SchedulerConfig::read_with(&config, false).unwrap_err().to_string();
+    let path = "profiles[0].pluginConfig[0].args.ignorePreferredAntiAffinityOfExistingPods";
+    assert_eq!(errors, format!("{path}: Forbidden: an extension of Berth, and extensions are disabled"));
 }
 
 #[test]

@@ -122,4 +122,7 @@ pub struct PodAffinityTerm {
     /// Pod label keys whose values are merged into `labelSelector` with `NotIn`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub mismatch_label_keys: Vec<String>,
+    /// Proposals' required anti-affinity only: how many other matching pods may share the domain. Absent means 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<i32>,
 }

@@ -9,7 +9,7 @@ mod dialect;
 mod features;
 mod node;
 mod pod_set;
-mod pod_term;
+pub(crate) mod pod_term;
 mod relation;
 mod resources;
 mod selector;
@@ -153,17 +153,16 @@ impl PodRules {
         if let Some(node) = &affinity.node_affinity {
             self.add_node_affinity(node, &format!("{path}.nodeAffinity"), dialect, extensions);
         }
-        let mut parse = |affinity: &Option<_>, name| {
+        let mut parse = |affinity: &Option<_>, anti, name| {
             let Some(affinity) = affinity else { return Default::default() };
-            pod_term::parse(affinity, &format!("{path}.{name}"), dialect, pod, extensions).unwrap_or_else(
-                |e| {
-                    self.pod_term_error.get_or_insert(e);
-                    Default::default()
-                },
-            )
+            let parsed = pod_term::parse(affinity, anti, &format!("{path}.{name}"), dialect, pod, extensions);
+            parsed.unwrap_or_else(|e| {
+                self.pod_term_error.get_or_insert(e);
+                Default::default()
+            })
         };
-        let (required, preferred) = parse(&affinity.pod_affinity, "podAffinity");
-        let (anti_required, anti_preferred) = parse(&affinity.pod_anti_affinity, "podAntiAffinity");
+        let (required, preferred) = parse(&affinity.pod_affinity, false, "podAffinity");
+        let (anti_required, anti_preferred) = parse(&affinity.pod_anti_affinity, true, "podAntiAffinity");
         self.required_affinity.extend(required);
         self.preferred_affinity.extend(preferred);
         self.required_anti_affinity.extend(anti_required);

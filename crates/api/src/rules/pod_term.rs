@@ -19,6 +19,8 @@ pub struct PodTerm {
     pub namespaces: NamespaceScope,
     /// The topology whose domains the term compares.
     pub topology: TopologyScope,
+    /// Of required anti-affinity: how many other matching pods may share a domain. 0 for all other terms.
+    pub limit: u32,
 }
 
 /// A preferred pod term.
@@ -90,9 +92,14 @@ pub enum TopologyScope {
     All,
 }
 
-/// The terms of one `podAffinity` or `podAntiAffinity`: the required ones and the preferred ones.
+/// Where `limit` is not allowed.
+pub(crate) const LIMIT_ELSEWHERE: &str = "may only be specified in required terms of podAntiAffinity in the annotation, and in \
+     requiredDuringSchedulingRequiredDuringExecution of spec.affinity.podAntiAffinity";
+
+/// The terms of one `podAffinity` or (`anti`) `podAntiAffinity`: the required ones and the preferred ones.
 pub(super) fn parse(
     affinity: &PodAffinity,
+    anti: bool,
     path: &str,
     dialect: Dialect,
     pod: &Pod,
@@ -100,34 +107,49 @@ pub(super) fn parse(
 ) -> Result<(Vec<PodTerm>, Vec<PreferredPodTerm>), String> {
     let own = pod.metadata.namespace.as_str();
     let comparison = if extensions { Comparison::Integers } else { Comparison::Refused };
-    let parse_term = |term: &PodAffinityTerm, path: String, dialect, required_during_execution| {
-        let in_path = |e: String| format!("{path}.{e}");
-        let selector = Selector::parse_with(term.label_selector.as_ref(), comparison);
-        let selector = selector.map_err(|e| in_path(format!("labelSelector.{e}")))?;
-        let namespaces = NamespaceScope::parse(term, dialect, own).map_err(in_path)?;
-        let topology = if term.topology_key.is_empty() && dialect == Dialect::Proposal {
-            TopologyScope::All
-        } else {
-            TopologyScope::Key(term.topology_key.clone())
+    let parse_term =
+        |term: &PodAffinityTerm, path: String, dialect, required_during_execution, limited: bool| {
+            let in_path = |e: String| format!("{path}.{e}");
+            let selector = Selector::parse_with(term.label_selector.as_ref(), comparison);
+            let selector = selector.map_err(|e| in_path(format!("labelSelector.{e}")))?;
+            let namespaces = NamespaceScope::parse(term, dialect, own).map_err(in_path)?;
+            let topology = if term.topology_key.is_empty() && dialect == Dialect::Proposal {
+                TopologyScope::All
+            } else {
+                TopologyScope::Key(term.topology_key.clone())
+            };
+            let limit = match term.limit.filter(|_| dialect == Dialect::Proposal) {
+                Some(_) if !limited => return Err(in_path(format!("limit: {LIMIT_ELSEWHERE}"))),
+                limit => {
+                    u32::try_from(limit.unwrap_or(0)).map_err(|_| in_path("limit: is negative".to_owned()))?
+                }
+            };
+            Ok::<_, String>(PodTerm {
+                path,
+                dialect,
+                required_during_execution,
+                selector,
+                namespaces,
+                topology,
+                limit,
+            })
         };
-        Ok::<_, String>(PodTerm { path, dialect, required_during_execution, selector, namespaces, topology })
-    };
     let ignored = &affinity.required_during_scheduling_ignored_during_execution;
     let executing = &affinity.required_during_scheduling_required_during_execution;
 
     let mut required = Vec::new();
     for (i, term) in ignored.iter().enumerate() {
         let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]");
-        required.push(parse_term(term, path, dialect, false)?);
+        required.push(parse_term(term, path, dialect, false, anti)?);
     }
     for (i, term) in executing.iter().enumerate().filter(|_| extensions) {
         let path = format!("{path}.requiredDuringSchedulingRequiredDuringExecution[{i}]");
-        required.push(parse_term(term, path, Dialect::Proposal, true)?);
+        required.push(parse_term(term, path, Dialect::Proposal, true, anti)?);
     }
     let mut preferred = Vec::new();
     for (i, weighted) in affinity.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
         let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]");
-        let term = parse_term(&weighted.pod_affinity_term, path, dialect, false)?;
+        let term = parse_term(&weighted.pod_affinity_term, path, dialect, false, false)?;
         preferred.push(PreferredPodTerm { weight: i64::from(weighted.weight), term });
     }
     Ok((required, preferred))

@@ -16,7 +16,7 @@ async fn pods_get_defaults_and_keep_set_fields() {
     )
     .await;
     let rule = json!([{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname",
-        "matchLabelKeys": ["pod-template-hash"]}]);
+        "matchLabelKeys": ["pod-template-hash"], "limit": 2}]);
     let annotation = "{\"nodeAffinity\": {}}";
     let pod = json!({"metadata": {"generateName": "web-", "labels": {"app": "x", "pod-template-hash": "1"},
             "annotations": {"scheduling.berth.dev/affinity": annotation}},
@@ -45,6 +45,7 @@ async fn pods_get_defaults_and_keep_set_fields() {
         kept["labelSelector"]["matchExpressions"],
         json!([{"key": "pod-template-hash", "operator": "In", "values": ["1"]}])
     );
+    assert_eq!(kept["limit"], 2);
     assert_eq!(
         (&created["status"]["phase"], &created["status"]["qosClass"]),
         (&json!("Pending"), &json!("Guaranteed"))

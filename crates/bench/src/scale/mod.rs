@@ -22,6 +22,8 @@ pub struct Scale {
     pub pods: usize,
     /// Determines the sizes, labels and taints of nodes, and the order of pods.
     pub seed: u64,
+    /// Whether pod terms use `Gt` and `Lt` instead of equal labels.
+    pub label_ranges: bool,
 }
 
 /// What was measured.
@@ -82,11 +84,11 @@ pub struct GeneratedCluster {
 }
 
 /// Generates a cluster.
-pub fn generate(n_nodes: usize, seed: u64) -> GeneratedCluster {
+pub fn generate(n_nodes: usize, seed: u64, label_ranges: bool) -> GeneratedCluster {
     let mut cluster = Cluster::new(Settings::default());
     namespaces().iter().for_each(|n| cluster.set_namespace(n));
     (0..n_nodes).for_each(|i| cluster.set_node(&nodes::node(seed, i)));
-    let templates = templates::templates();
+    let templates = templates::templates(label_ranges);
     let prepared = templates.iter().map(|t| cluster.prepare(&t.pod)).collect();
     GeneratedCluster { cluster, templates, prepared }
 }
@@ -94,8 +96,8 @@ pub fn generate(n_nodes: usize, seed: u64) -> GeneratedCluster {
 /// Decides all pods and checks the placement; `progress` is called with the number of decided pods.
 pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> Report {
     reset_peak_rss();
-    let Scale { nodes: n_nodes, pods: n_pods, seed } = scale;
-    let (generated, setup) = timed(|| generate(n_nodes, seed));
+    let Scale { nodes: n_nodes, pods: n_pods, seed, label_ranges } = scale;
+    let (generated, setup) = timed(|| generate(n_nodes, seed, label_ranges));
     let GeneratedCluster { mut cluster, templates, prepared } = generated;
     let mut order = Order::new(seed, templates.len());
     let mut samples = vec![Samples::default(); templates.len()];

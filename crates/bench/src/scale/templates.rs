@@ -16,6 +16,8 @@ use super::nodes::{DISK, HOSTNAME, INSTANCE_TYPE, ZONE};
 /// Number of templates.
 pub const N_TEMPLATES: usize = 40;
 const N_NAMESPACES: usize = 4;
+/// Pod label with the number of the template.
+const NUMBER: &str = "number";
 
 /// The rules of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +113,13 @@ pub struct PodTemplate {
     pub pod: Pod,
 }
 
-/// The templates, kinds interleaved; the first of each namespace is plain.
-pub fn templates() -> Vec<PodTemplate> {
+/// The templates, kinds interleaved; the first of each namespace is plain. With `label_ranges`, pod terms select the same
+/// pods by a number in a label, with `Gt` and `Lt`.
+pub fn templates(label_ranges: bool) -> Vec<PodTemplate> {
     let kinds: Vec<Kind> =
         Kind::ALL.iter().flat_map(|(kind, count)| std::iter::repeat_n(*kind, *count)).collect();
     // 3 and 40 have no common divisor: each kind occurs as often as `Kind::ALL` says.
-    (0..N_TEMPLATES).map(|i| template(i, kinds[i * 3 % N_TEMPLATES])).collect()
+    (0..N_TEMPLATES).map(|i| template(i, kinds[i * 3 % N_TEMPLATES], label_ranges)).collect()
 }
 
 /// The namespaces of the templates.
@@ -133,10 +136,13 @@ fn namespace_name(i: usize) -> String {
     format!("team-{}", i % N_NAMESPACES)
 }
 
-fn template(i: usize, kind: Kind) -> PodTemplate {
+fn template(i: usize, kind: Kind, label_ranges: bool) -> PodTemplate {
     let mut pod = Pod::default();
     pod.metadata.namespace = namespace_name(i);
     pod.metadata.labels = [("app".to_owned(), app(i)), ("tier".to_owned(), format!("tier-{}", i % 3))].into();
+    if label_ranges {
+        pod.metadata.labels.insert(NUMBER.to_owned(), i.to_string());
+    }
     let cpu = Quantity::from_millis([100, 200, 250, 400][i / 7 % 4]);
     let memory = Quantity::from_units([128 << 20, 256 << 20, 512 << 20, 1 << 30][i / 3 % 4]);
     let mut container = Container { name: "main".to_owned(), image: app(i), ..Container::default() };
@@ -149,6 +155,11 @@ fn template(i: usize, kind: Kind) -> PodTemplate {
         |pod_anti_affinity| Affinity { pod_anti_affinity: Some(pod_anti_affinity), ..Affinity::default() };
     // The first template of the same namespace: the first round is in order, so it has a pod by then.
     let other = i % N_NAMESPACES;
+    let term = |i, topology_key: &str| PodAffinityTerm {
+        label_selector: if label_ranges { range(i) } else { selector(i) },
+        topology_key: topology_key.to_owned(),
+        ..PodAffinityTerm::default()
+    };
     let spec = &mut pod.spec;
     match kind {
         Kind::Plain => {}
@@ -186,12 +197,15 @@ fn selector(i: usize) -> Option<LabelSelector> {
     Some(LabelSelector { match_labels: [("app".to_owned(), app(i))].into(), ..LabelSelector::default() })
 }
 
-fn term(i: usize, topology_key: &str) -> PodAffinityTerm {
-    PodAffinityTerm {
-        label_selector: selector(i),
-        topology_key: topology_key.to_owned(),
-        ..PodAffinityTerm::default()
-    }
+/// The pods of a template by their number.
+fn range(i: usize) -> Option<LabelSelector> {
+    let requirement = |operator: &str, bound: i64| SelectorRequirement {
+        key: NUMBER.to_owned(),
+        operator: operator.to_owned(),
+        values: vec![bound.to_string()],
+    };
+    let match_expressions = vec![requirement("Gt", i as i64 - 1), requirement("Lt", i as i64 + 1)];
+    Some(LabelSelector { match_expressions, ..LabelSelector::default() })
 }
 
 fn required(term: PodAffinityTerm) -> PodAffinity {
@@ -251,8 +265,8 @@ mod tests {
 
     #[test]
     fn every_template_is_valid_and_every_kind_there() {
-        let templates = templates();
-        for template in &templates {
+        let templates = templates(false);
+        for template in templates.iter().chain(&super::templates(true)) {
             let mut pod = template.pod.clone();
             let admission = admit(&mut pod, &AdmissionOptions::default());
             assert!(admission.is_accepted(), "{}: {:?}", template.kind, admission.errors);

@@ -6,7 +6,7 @@ use berth_bench::ops::{Bench, Op};
 use berth_bench::scale::{Report, Scale, run};
 
 fn scale(nodes: usize, pods: usize, seed: u64) -> Report {
-    run(Scale { nodes, pods, seed }, &mut |_| ())
+    run(Scale { nodes, pods, seed, label_ranges: false }, &mut |_| ())
 }
 
 #[test]
@@ -16,6 +16,13 @@ fn a_cluster_is_filled_and_keeps_every_rule() {
     assert_eq!((first.check.pods, &first.check.violations), (2000, &vec![]));
     assert_eq!(first.checksum, scale(200, 2000, 7).checksum);
     assert_ne!(first.checksum, scale(200, 2000, 8).checksum);
+}
+
+#[test]
+fn label_ranges_lead_to_the_same_decisions_as_equal_labels() {
+    let ranges = run(Scale { nodes: 200, pods: 2000, seed: 7, label_ranges: true }, &mut |_| ());
+    assert_eq!((ranges.check.pods, &ranges.check.violations), (2000, &vec![]));
+    assert_eq!(ranges.checksum, scale(200, 2000, 7).checksum);
 }
 
 #[test]

@@ -138,7 +138,7 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     create(&client, namespace_objects(), 1).await?;
     create(&client, node_objects(bind.seed, bind.n_nodes), N_CREATORS).await?;
 
-    let GeneratedCluster { mut cluster, templates, prepared } = generate(bind.n_nodes, bind.seed);
+    let GeneratedCluster { mut cluster, templates, prepared } = generate(bind.n_nodes, bind.seed, false);
     let with_rules: Vec<usize> = (0..templates.len()).filter(|i| has_rules(&templates[*i])).collect();
     let mut tasks = Vec::with_capacity(bind.n_pods);
     for i in 0..bind.n_pods {

@@ -115,7 +115,7 @@ pub async fn run(settle: Settle) -> Result<Report, ClusterBenchError> {
 
     create(&client, namespace_objects(), 1).await?;
     let (cpu, own_cpu, begin) = (server.cpu_time(), own_cpu_time(), Instant::now());
-    let templates = templates();
+    let templates = templates(false);
     let replicas =
         |i: usize| settle.n_pods / templates.len() + usize::from(i < settle.n_pods % templates.len());
     let deployments = templates.iter().enumerate().map(|(i, template)| {

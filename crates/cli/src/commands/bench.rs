@@ -154,6 +154,9 @@ struct ScaleArgs {
     /// Seed for node sizes, labels and taints, and for the order of pods
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Select pods by label ranges (Gt and Lt) instead of equal labels: the same decisions, for comparing the rates
+    #[arg(long)]
+    label_ranges: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -295,7 +298,12 @@ fn workloads(out: &mut impl Write, args: &Args, file: &WorkloadFile) -> Result<E
 }
 
 fn scale(out: &mut impl Write, args: &ScaleArgs) -> Result<ExitStatus, CliError> {
-    let scale = Scale { nodes: args.nodes as usize, pods: args.pods as usize, seed: args.seed };
+    let scale = Scale {
+        nodes: args.nodes as usize,
+        pods: args.pods as usize,
+        seed: args.seed,
+        label_ranges: args.label_ranges,
+    };
     let progress = progress::of_pods();
     progress.set_length(scale.pods as u64);
     let report = scale::run(scale, &mut |n_decided| progress.set_position(n_decided as u64));

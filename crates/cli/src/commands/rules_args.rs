@@ -55,7 +55,7 @@ impl RulesArgs {
         let Some(path) = &self.config else {
             return match in_input {
                 [] => Ok(SchedulerConfig::default()),
-                [one] => resolve(one),
+                [one] => self.resolve(one),
                 [first, second, ..] => Err(CliError::SeveralConfigs {
                     first: first.source.clone(),
                     second: second.source.clone(),
@@ -71,22 +71,22 @@ impl RulesArgs {
         let mut in_file = Inventory::default();
         read(&mut in_file, std::slice::from_ref(path))?;
         match in_file.scheduler_configurations.as_slice() {
-            [one] => resolve(one),
+            [one] => self.resolve(one),
             [first, second, ..] => {
                 Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
             }
             [] => Err(CliError::NoConfig { file: path.clone() }),
         }
     }
-}
 
-fn resolve(manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
-    let place: &SourceLocation = &manifest.source;
-    match SchedulerConfig::read(&manifest.value) {
-        Ok((config, warnings)) => {
-            warnings.iter().for_each(|w| output::warning(&format!("{place}: {w}")));
-            Ok(config)
+    fn resolve(&self, manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
+        let place: &SourceLocation = &manifest.source;
+        match SchedulerConfig::read_with(&manifest.value, !self.strict_v1) {
+            Ok((config, warnings)) => {
+                warnings.iter().for_each(|w| output::warning(&format!("{place}: {w}")));
+                Ok(config)
+            }
+            Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
         }
-        Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
     }
 }

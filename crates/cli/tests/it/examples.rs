@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::berth;
 use crate::expected::difference;
 
-const RUNS: [(&str, &[&str]); 18] = [
+const RUNS: &[(&str, &[&str])] = &[
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
@@ -32,6 +32,8 @@ const RUNS: [(&str, &[&str]); 18] = [
     ("label-range", &["simulate", "-f", "examples/label-range", "--strict-v1"]),
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3"]),
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
+    ("rack-limit", &["simulate", "-f", "examples/rack-limit", "--topology-key", "example.com/rack"]),
+    ("rack-limit", &["explain", "-f", "examples/rack-limit", "search-8"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
     ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),
     ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),

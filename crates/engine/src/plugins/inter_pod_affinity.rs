@@ -4,13 +4,17 @@ use berth_api::config::Plugin;
 use berth_api::rules::{PodTerm, Selector, TopologyScope};
 use smallvec::SmallVec;
 
-use super::{Filter, MAX_NODE_SCORE, PreFilter, Scorer, TermInfo};
+mod score;
+
+pub(super) use score::scorer;
+
+use super::{Filter, PreFilter, TermInfo};
 use crate::context::{Context, NodeRef};
 use crate::state::State;
-use crate::state::counter::Counter;
+use crate::state::counter::{Counter, Tally};
 use crate::state::matcher::{MatcherId, TermOwners};
 use crate::state::node::NodeId;
-use crate::state::rule_set::{PreferredTerm, RequiredTerm};
+use crate::state::rule_set::RequiredTerm;
 use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::{Counts, Rejection, Status, Verdict};
 use crate::witness::{DomainOf, WitnessCache};
@@ -40,7 +44,7 @@ struct InterPodAffinity<'a> {
     affinity: Vec<Term<'a>>,
     anti_affinity: Vec<Term<'a>>,
     /// Terms of existing pods that match the pod.
-    existing: Vec<(MatcherId, TopologyId, &'a Counter)>,
+    existing: Vec<Existing<'a>>,
     witnesses: WitnessCache,
 }
 
@@ -51,17 +55,34 @@ struct Term<'a> {
     counters: Vec<(TopologyId, &'a Counter)>,
 }
 
+/// Terms of anti-affinity of existing pods that match the pod, with one matcher, topology and limit.
+struct Existing<'a> {
+    matcher: MatcherId,
+    topology: TopologyId,
+    limit: u32,
+    owners: &'a Counter,
+    /// Pods that match; read only with a limit.
+    matching: Option<&'a Counter>,
+}
+
+/// Whether one more pod would exceed the limit of anti-affinity in a domain: that of the pod's own term (no `owners`), or
+/// that of owners there, which do not count themselves. The weight of `owners` is the number of those that match.
+pub(crate) fn exceeds_limit(limit: u32, owners: Option<Tally>, n_matching: i64) -> bool {
+    match owners {
+        None => n_matching > i64::from(limit),
+        Some(Tally { count: 0, .. }) => false,
+        Some(Tally { count, weight }) => n_matching + 1 - i64::from(weight == count) > i64::from(limit),
+    }
+}
+
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let Context { state, rule_set, cycle, .. } = context;
     let rules = rule_set.rules();
     let affinity = terms(state, &rule_set.required_affinity, &rules.required_affinity);
     let anti_affinity = terms(state, &rule_set.required_anti_affinity, &rules.required_anti_affinity);
-    let existing = state.existing_terms_against(context);
-    let existing: Vec<_> = existing
-        .map(|(matcher, topology, owners)| (matcher, topology, &owners.required_anti_affinity))
-        // The terms of nominated pods are not counted.
-        .filter(|(_, _, counter)| !counter.is_empty() || !cycle.nominated.is_empty())
-        .collect();
+    let existing = state.existing_anti_affinity_against(context);
+    // The terms of nominated pods are not counted.
+    let existing: Vec<_> = existing.filter(|e| !e.owners.is_empty() || !cycle.nominated.is_empty()).collect();
     if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
         return None;
     }
@@ -101,10 +122,49 @@ impl State {
             owners.map(|owners| (*matcher, owners.topology, &owners.counter))
         })
     }
+
+    fn existing_anti_affinity_against<'a>(
+        &'a self,
+        context: Context<'a>,
+    ) -> impl Iterator<Item = Existing<'a>> {
+        let unlimited = self.existing_terms_against(context).map(|(matcher, topology, owners)| Existing {
+            matcher,
+            topology,
+            limit: 0,
+            owners: &owners.required_anti_affinity,
+            matching: None,
+        });
+        let matched = &self.signatures.get(context.cycle.signature).matched_by_existing;
+        let limited = matched.iter().flat_map(|id| {
+            let matcher = self.matchers.get(*id);
+            matcher.limited_owners.iter().map(|owners| Existing {
+                matcher: *id,
+                topology: owners.topology,
+                limit: owners.limit,
+                owners: &owners.counter,
+                matching: matcher.matching_in(owners.topology),
+            })
+        });
+        unlimited.chain(limited)
+    }
+}
+
+impl Existing<'_> {
+    /// The domain of the node, the owners in it, and with a limit the matching pods; none if the terms hold for the pod.
+    fn violated(&self, state: &State, node: NodeRef<'_>) -> Option<(DomainId, Tally, i64)> {
+        let Existing { matcher, topology, limit, owners, matching } = *self;
+        let domain = state.topologies.domain(topology, node.id)?;
+        let owners = owners.get(domain) + node.more_owners(matcher, topology, limit);
+        if limit == 0 {
+            return (owners.count > 0).then_some((domain, owners, 0));
+        }
+        let n_matching = matching.map_or(0, |c| c.get(domain).count) + node.more_matching(matcher);
+        exceeds_limit(limit, Some(owners), n_matching).then_some((domain, owners, n_matching))
+    }
 }
 
 impl Term<'_> {
-    /// The domains of the node in which pods match.
+    /// The domains of the node in which more pods match than the limit of the term.
     fn matching_domains(
         &self,
         state: &State,
@@ -115,7 +175,8 @@ impl Term<'_> {
             let domain = state.topologies.domain(*topology, node.id)?;
             Some((*topology, domain, counter.get(domain).count + more))
         });
-        domains.filter(|(.., n_pods)| *n_pods > 0)
+        let limit = i64::from(self.term.limit);
+        domains.filter(move |(.., n_pods)| *n_pods > limit)
     }
 
     /// Whether no pod of the cluster matches; the pods of `node` are those of the [`NodeRef`].
@@ -171,14 +232,11 @@ impl InterPodAffinity<'_> {
     fn violated_existing(
         &self,
         node: NodeRef<'_>,
-    ) -> impl Iterator<Item = (MatcherId, TopologyId, DomainId, i64)> {
-        let topologies = &self.context.state.topologies;
-        let violated = self.existing.iter().filter_map(move |(matcher, topology, counter)| {
-            let domain = topologies.domain(*topology, node.id)?;
-            let more = node.more_owners(*matcher, *topology);
-            Some((*matcher, *topology, domain, counter.get(domain).count + more))
-        });
-        violated.filter(|(.., count)| *count > 0)
+    ) -> impl Iterator<Item = (&Existing<'_>, DomainId, Tally, i64)> {
+        self.existing.iter().filter_map(move |existing| {
+            let (domain, owners, n_matching) = existing.violated(self.context.state, node)?;
+            Some((existing, domain, owners, n_matching))
+        })
     }
 }
 
@@ -199,28 +257,36 @@ impl Filter for InterPodAffinity<'_> {
     /// Without the terms of existing pods, which appear in the verdicts of the nodes that they reject.
     fn shared_topologies(&self) -> SmallVec<[TopologyId; 2]> {
         let own = self.affinity.iter().chain(&self.anti_affinity).flat_map(|t| &t.counters).map(|(t, _)| *t);
-        let existing = self.existing.iter().map(|(_, topology, _)| *topology);
+        let existing = self.existing.iter().map(|e| e.topology);
         own.chain(existing).filter(|t| self.context.state.topologies.is_shared(*t)).collect()
     }
 
     fn inputs(&self, node: NodeId, max_pods: i64, inputs: &mut Vec<i64>) {
         let topologies = &self.context.state.topologies;
-        // More pods than may leave the node are as good as any number.
-        let count = |topology: TopologyId, counter: &Counter| {
+        let tally = |topology: TopologyId, counter: &Counter| {
             let domain = topologies.is_shared(topology).then(|| topologies.domain(topology, node))?;
-            Some(domain.map_or(-1, |domain| counter.get(domain).count.min(max_pods)))
+            Some(domain.map_or(Tally { count: -1, weight: -1 }, |domain| counter.get(domain)))
+        };
+        // More pods than may leave the node are as good as any number.
+        let count = |topology, counter, limit: u32| {
+            Some(tally(topology, counter)?.count.min(max_pods + i64::from(limit)))
         };
         for (topology, counter) in self.affinity.iter().flat_map(|t| &t.counters) {
             // Whether no pod matches, or those of one domain only: the node may be in it.
             inputs.push(counter.n_domains().min(2) as i64);
-            inputs.extend(count(*topology, counter));
+            inputs.extend(count(*topology, counter, 0));
         }
-        inputs.extend(
-            self.anti_affinity.iter().flat_map(|t| &t.counters).filter_map(|(t, counter)| count(*t, counter)),
-        );
-        for (matcher, topology, counter) in &self.existing {
-            if let Some(count) = count(*topology, counter).filter(|count| *count > 0) {
-                inputs.extend([matcher.number() as i64, topology.number() as i64, count]);
+        for term in &self.anti_affinity {
+            inputs
+                .extend(term.counters.iter().filter_map(|(t, counter)| count(*t, counter, term.term.limit)));
+        }
+        for Existing { matcher, topology, limit, owners, matching } in &self.existing {
+            let Some(owners) = tally(*topology, owners).filter(|owners| owners.count > 0) else { continue };
+            inputs.extend([matcher.number() as i64, topology.number() as i64, owners.count.min(max_pods)]);
+            if let Some(matching) = matching {
+                let not_themselves = (owners.count - owners.weight).min(max_pods);
+                inputs.extend([i64::from(*limit), not_themselves]);
+                inputs.extend(count(*topology, matching, *limit));
             }
         }
     }
@@ -270,7 +336,7 @@ impl Filter for InterPodAffinity<'_> {
                     )
                     .term(&term.term.path)
                     .topology(state.topology_pair(topology, Some(domain)))
-                    .counts(Counts::AntiAffinity { matching: n_pods })
+                    .counts(Counts::AntiAffinity { matching: n_pods, limit: term.term.limit })
                     .witnesses(self.witnesses.pods_matching(
                         state,
                         term.matcher,
@@ -279,16 +345,21 @@ impl Filter for InterPodAffinity<'_> {
                 );
             }
         }
-        for (matcher, topology, domain, count) in self.violated_existing(node) {
+        for (existing, domain, owners, matching) in self.violated_existing(node) {
+            let Existing { matcher, topology, limit, .. } = *existing;
             let of = DomainOf { topology, domain, node: node.id };
-            let (witnesses, terms) = self.witnesses.anti_affinity_owners(state, matcher, of);
+            let (witnesses, terms) = self.witnesses.anti_affinity_owners(state, matcher, limit, of);
+            let counts = match (limit, owners.count) {
+                (0, owners) => Counts::ExistingAntiAffinity { owners },
+                (limit, owners) => Counts::ExistingLimit { owners, matching, limit },
+            };
             for (path, term) in terms {
                 let detail = format!("an existing pod's anti-affinity {}", rejects(&term));
                 verdicts.push(
                     Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
                         .term(path)
                         .topology(state.topology_pair(topology, Some(domain)))
-                        .counts(Counts::ExistingAntiAffinity { owners: count })
+                        .counts(counts.clone())
                         .witnesses(witnesses.clone()),
                 );
             }
@@ -304,14 +375,20 @@ pub(crate) fn requires(term: &PodTerm) -> String {
 
 /// An anti-affinity term in words.
 pub(crate) fn rejects(term: &PodTerm) -> String {
-    format!("rejects {}", pods_of(term))
+    let verb = if term.limit == 0 { "rejects" } else { "allows" };
+    format!("{verb} {}", pods_of(term))
 }
 
 fn pods_of(term: &PodTerm) -> String {
-    let pods = match &term.selector {
-        Selector::Nothing => "no pods (null label selector)".to_owned(),
-        selector if selector.is_everything() => "any pod".to_owned(),
-        selector => format!("pods with `{selector}`"),
+    let pods = match (&term.selector, term.limit) {
+        (Selector::Nothing, _) => "no pods (null label selector)".to_owned(),
+        (selector, 0) if selector.is_everything() => "any pod".to_owned(),
+        (selector, 0) => format!("pods with `{selector}`"),
+        (selector, limit) => {
+            let pods = if limit == 1 { "pod" } else { "pods" };
+            let which = if selector.is_everything() { String::new() } else { format!(" with `{selector}`") };
+            format!("at most {limit} other {pods}{which}")
+        }
     };
     let namespaces = match (&term.namespaces.selector, term.namespaces.names.as_slice()) {
         (selector, _) if selector.is_everything() => "in all namespaces".to_owned(),
@@ -325,104 +402,4 @@ fn pods_of(term: &PodTerm) -> String {
         TopologyScope::All => "domain of any topology",
     };
     format!("{pods} {namespaces} in the same {topology}")
-}
-
-struct Preferences<'a> {
-    context: Context<'a>,
-    parts: Vec<Part<'a>>,
-}
-
-/// A counter that contributes to the score.
-struct Part<'a> {
-    topology: TopologyId,
-    counter: &'a Counter,
-    value: Value,
-    source: Source<'a>,
-}
-
-/// The contribution of a counter to the score.
-enum Value {
-    /// Number of pods times this.
-    Count(i64),
-    /// Sum of the weights times this.
-    Weight(i64),
-}
-
-enum Source<'a> {
-    Own(&'a PodTerm),
-    ExistingPreferred,
-    ExistingRequired,
-}
-
-impl Part<'_> {
-    fn score(&self, state: &State, node: NodeId) -> i64 {
-        let Some(domain) = state.topologies.domain(self.topology, node) else { return 0 };
-        let tally = self.counter.get(domain);
-        match self.value {
-            Value::Count(factor) => tally.count * factor,
-            Value::Weight(factor) => tally.weight * factor,
-        }
-    }
-}
-
-/// None if no preference concerns the pod: kube-scheduler then skips the plugin.
-pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
-    let Context { state, rule_set, profile, .. } = context;
-    let args = &profile.profile.inter_pod_affinity;
-    if rule_set.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods {
-        return None;
-    }
-    let rules = rule_set.rules();
-    let terms = rules.preferred_affinity.iter().chain(&rules.preferred_anti_affinity).map(|p| &p.term);
-    let mut parts = Vec::new();
-    for (preferred, term) in rule_set.preferred.iter().zip(terms) {
-        let PreferredTerm { weight, matcher, topologies } = preferred;
-        let matcher = state.matchers.get(*matcher);
-        for (topology, sign) in topologies {
-            if let Some(counter) = matcher.matching_in(*topology) {
-                let value = Value::Count(weight * sign);
-                parts.push(Part { topology: *topology, counter, value, source: Source::Own(term) });
-            }
-        }
-    }
-    for (_, topology, owners) in state.existing_terms_against(context) {
-        let mut part = |counter, factor, source| {
-            parts.push(Part { topology, counter, value: Value::Weight(factor), source });
-        };
-        part(&owners.preferred, 1, Source::ExistingPreferred);
-        if args.hard_pod_affinity_weight > 0 {
-            part(&owners.required_affinity, args.hard_pod_affinity_weight, Source::ExistingRequired);
-        }
-    }
-    parts.retain(|p| !p.counter.is_empty());
-    (!parts.is_empty()).then(|| Box::new(Preferences { context, parts }) as Box<dyn Scorer>)
-}
-
-impl Scorer for Preferences<'_> {
-    fn score(&self, node: NodeRef<'_>) -> i64 {
-        self.parts.iter().map(|p| p.score(self.context.state, node.id)).sum()
-    }
-
-    /// The lowest becomes 0, the highest 100.
-    fn normalize(&self, _nodes: &[NodeId], scores: &mut [i64]) {
-        let min = scores.iter().copied().min().unwrap_or(0);
-        let max = scores.iter().copied().max().unwrap_or(0);
-        for score in scores {
-            let share = if max > min { (*score - min) as f64 / (max - min) as f64 } else { 0.0 };
-            *score = (MAX_NODE_SCORE as f64 * share) as i64;
-        }
-    }
-
-    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
-        let part = |p: &Part<'_>| {
-            let score = p.score(self.context.state, node.id);
-            let text = match &p.source {
-                Source::Own(term) => term.path.clone(),
-                Source::ExistingPreferred => "preferred terms of existing pods".to_owned(),
-                Source::ExistingRequired => "required affinity of existing pods".to_owned(),
-            };
-            (score != 0).then_some((text, score))
-        };
-        self.parts.iter().filter_map(part).collect()
-    }
 }

@@ -29,7 +29,9 @@ mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 
-pub(crate) use inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
+pub(crate) use inter_pod_affinity::{
+    REASON_AFFINITY, REASON_ANTI_AFFINITY, exceeds_limit, rejects, requires,
+};
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
 pub(crate) use node_resources::{Shortage, is_extended_resource, shortages};
 pub(crate) use pod_topology_spread::HOSTNAME;

@@ -97,8 +97,8 @@ pub(crate) enum TrackedChange {
     Detached(PodId, Uid),
     /// The labels of the pod's node changed.
     Relocated(PodId),
-    /// The number of matching pods in a domain crossed from none to one or from one to two, or back. A pod counts at
-    /// most once itself: where the number stays higher, there is another one in any case.
+    /// The number of matching pods in a domain crossed from none to one or from one to two, or back; the same for a limit
+    /// instead of none. A pod counts at most once itself: where the number stays higher, there is another one in any case.
     Count {
         matcher: MatcherId,
         topology: TopologyId,
@@ -119,10 +119,13 @@ impl TrackedChange {
         domain: DomainId,
         counter: &Counter,
         sign: i64,
+        mut limits: impl Iterator<Item = u32>,
     ) -> Option<TrackedChange> {
         let now = counter.get(domain).count;
         let few_domains = counter.n_domains() <= 2;
-        (now.min(now - sign) <= 1).then_some(TrackedChange::Count { matcher, topology, domain, few_domains })
+        let lower = now.min(now - sign);
+        let matters = lower <= 1 || limits.any(|limit| (0..=1).contains(&(lower - i64::from(limit))));
+        matters.then_some(TrackedChange::Count { matcher, topology, domain, few_domains })
     }
 }
 

@@ -135,7 +135,7 @@ impl State {
             return Box::default();
         }
         let matcher = self.matcher(queries, topologies.iter().flatten().copied(), [], &mut draft.uses);
-        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
+        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies, limit: 0 };
         topologies.into_iter().enumerate().map(term).collect()
     }
 
@@ -155,7 +155,7 @@ impl State {
             .collect();
         let matcher =
             self.matcher(queries, topologies.iter().flat_map(|(_, t)| t).copied(), [], &mut draft.uses);
-        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies };
+        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies, limit: 0 };
         topologies.into_iter().map(term).collect()
     }
 
@@ -173,17 +173,19 @@ impl State {
             }
             let query = self.query(term, exempting);
             let topologies = self.single_topologies(&term.topology, &mut draft.uses);
-            let matcher = {
-                let topologies = || topologies.iter().copied();
-                self.matcher(smallvec![query], topologies(), topologies(), &mut draft.uses)
-            };
+            let limit = term.limit;
+            let owners = topologies.iter().copied().filter(|_| limit == 0);
+            let matcher = self.matcher(smallvec![query], topologies.iter().copied(), owners, &mut draft.uses);
+            if limit > 0 {
+                self.count_limited_owners(matcher, &topologies, limit, &mut draft.uses);
+            }
             draft.existing_terms.extend(topologies.iter().map(|topology| ExistingTerm {
                 matcher,
                 topology: *topology,
-                kind: ExistingTermKind::RequiredAntiAffinity,
+                kind: ExistingTermKind::anti_affinity(limit),
                 weight: 1,
             }));
-            compiled.push(RequiredTerm { index, matcher, topologies });
+            compiled.push(RequiredTerm { index, matcher, topologies, limit });
         }
         compiled.into()
     }
@@ -193,13 +195,24 @@ impl State {
         let topologies = self.combined_topologies(&term.topology, &mut draft.uses);
         let ids = topologies.iter().map(|(t, _)| *t);
         let matcher = self.matcher(smallvec![query], ids.clone(), ids, &mut draft.uses);
+        let kind = match weight < 0 && self.counts_preferred_anti_affinity_apart() {
+            true => ExistingTermKind::PreferredAntiAffinity,
+            false => ExistingTermKind::Preferred,
+        };
         draft.existing_terms.extend(topologies.iter().map(|(topology, sign)| ExistingTerm {
             matcher,
             topology: *topology,
-            kind: ExistingTermKind::Preferred,
+            kind,
             weight: weight * sign,
         }));
         PreferredTerm { weight, matcher, topologies }
+    }
+
+    /// Whether a profile ignores preferred anti-affinity of existing pods: its owners then have a counter of their own.
+    pub(crate) fn counts_preferred_anti_affinity_apart(&self) -> bool {
+        self.profiles
+            .iter()
+            .any(|p| p.profile.inter_pod_affinity.ignore_preferred_anti_affinity_of_existing_pods)
     }
 
     /// Whether exempt namespaces are outside a term of anti-affinity.

@@ -18,6 +18,14 @@ impl Tally {
     }
 }
 
+impl std::ops::Add for Tally {
+    type Output = Tally;
+
+    fn add(self, other: Tally) -> Tally {
+        Tally { count: self.count + other.count, weight: self.weight + other.weight }
+    }
+}
+
 /// Tallies by domain; a domain without pods takes no room.
 #[derive(Default)]
 pub(crate) struct Counter {
@@ -27,8 +35,7 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn add(&mut self, domain: DomainId, tally: Tally) {
         let entry = self.by_domain.entry(domain).or_default();
-        entry.count += tally.count;
-        entry.weight += tally.weight;
+        *entry = *entry + tally;
         debug_assert!(entry.count >= 0, "a pod left a domain it was never counted in");
         if entry.count == 0 {
             self.by_domain.remove(&domain);

@@ -8,7 +8,7 @@ use super::change::TrackedChange;
 use super::counter::{Counter, Tally};
 use super::intern::Symbol;
 use super::lease::Use;
-use super::matcher::{Candidate, Direction, MatcherId, PodQuery, TermOwners, retain_counter};
+use super::matcher::{Candidate, Direction, ExistingTermKind, Matcher, MatcherId, PodQuery, retain_counter};
 use super::node::NodeId;
 use super::rule_set::RuleSetId;
 use super::selector::LabelRequirement;
@@ -32,21 +32,52 @@ impl State {
         let signature = self.signatures.table.get_mut(signature);
         signature.place(node, sign);
         for matcher in &signature.matched {
-            for matching in &mut self.matchers.table.get_mut(*matcher).matching {
+            let Matcher { matching, limited_owners, .. } = self.matchers.table.get_mut(*matcher);
+            for matching in matching {
                 let (topology, counter) = (matching.topology, &mut matching.counter);
                 if let Some(domain) = self.topologies.domain(topology, node) {
                     counter.add(domain, Tally::one(sign, 1));
                     if let Some(tracked) = &mut self.tracked {
-                        tracked.extend(TrackedChange::count(*matcher, topology, domain, counter, sign));
+                        let limits =
+                            limited_owners.iter().filter(|o| o.topology == topology).map(|o| o.limit);
+                        tracked
+                            .extend(TrackedChange::count(*matcher, topology, domain, counter, sign, limits));
                     }
                 }
             }
         }
         for term in &self.rule_sets.get(rule_set).existing_terms {
             let Some(domain) = self.topologies.domain(term.topology, node) else { continue };
-            let owners = &mut self.matchers.table.get_mut(term.matcher).owners;
-            if let Some(owners) = owners.iter_mut().find(|o| o.topology == term.topology) {
-                owners.counter.of(term.kind).add(domain, Tally::one(sign, term.weight));
+            if let Some(owners) =
+                self.matchers.table.get_mut(term.matcher).owners_mut(term.kind, term.topology)
+            {
+                let weight = match term.kind {
+                    ExistingTermKind::LimitedAntiAffinity(_) => i64::from(signature.matches(term.matcher)),
+                    _ => term.weight,
+                };
+                owners.add(domain, Tally::one(sign, weight));
+            }
+        }
+    }
+
+    /// Counts that owners of limited anti-affinity with a signature match their own term (1) or no longer do (−1).
+    pub(super) fn count_self_matches(&mut self, matcher: MatcherId, signature: SignatureId, sign: i64) {
+        if self.matchers.get(matcher).limited_owners.is_empty() {
+            return;
+        }
+        for node in self.signatures.get(signature).placed.keys() {
+            let pods = self.nodes.get(*node).pods.iter().map(|pod| self.pods.get(*pod));
+            for pod in pods.filter(|pod| pod.signature == signature) {
+                for term in self.rule_sets.get(pod.rule_set).existing_terms.iter() {
+                    if term.matcher == matcher
+                        && matches!(term.kind, ExistingTermKind::LimitedAntiAffinity(_))
+                        && let Some(domain) = self.topologies.domain(term.topology, *node)
+                        && let Some(owners) =
+                            self.matchers.table.get_mut(matcher).owners_mut(term.kind, term.topology)
+                    {
+                        owners.add(domain, Tally { count: 0, weight: sign });
+                    }
+                }
             }
         }
     }
@@ -121,8 +152,7 @@ impl State {
         uses.push(Use::Matcher(id));
         for topology in matching {
             uses.push(Use::Matching(id, topology));
-            let new = Counter::default;
-            if retain_counter(&mut self.matchers.table.get_mut(id).matching, topology, new) {
+            if retain_counter(&mut self.matchers.table.get_mut(id).matching, topology, 0) {
                 self.topologies.table.retain(topology);
                 let mut counter = Counter::default();
                 for signature in self.signatures.candidates(self.matchers.get(id).anchor()) {
@@ -139,12 +169,29 @@ impl State {
         for topology in owners {
             uses.push(Use::Owners(id, topology));
             let owners = &mut self.matchers.table.get_mut(id).owners;
-            if retain_counter(owners, topology, TermOwners::default) {
+            if retain_counter(owners, topology, 0) {
                 self.topologies.table.retain(topology);
                 self.changes.epochs.terms += 1;
             }
         }
         id
+    }
+
+    /// A matcher's counters of owners of anti-affinity with a limit. What is used is added to `uses`.
+    pub(super) fn count_limited_owners(
+        &mut self,
+        id: MatcherId,
+        topologies: &[TopologyId],
+        limit: u32,
+        uses: &mut Vec<Use>,
+    ) {
+        for topology in topologies {
+            uses.push(Use::LimitedOwners(id, *topology, limit));
+            if retain_counter(&mut self.matchers.table.get_mut(id).limited_owners, *topology, limit) {
+                self.topologies.table.retain(*topology);
+                self.changes.epochs.terms += 1;
+            }
+        }
     }
 
     fn add_matcher(&mut self, queries: SmallVec<[PodQuery; 1]>) -> MatcherId {
@@ -230,11 +277,8 @@ impl State {
     pub(crate) fn n_counted(&self) -> usize {
         let matchers = self.matchers.table.iter().map(|(_, m)| {
             let matching = m.matching.iter().map(|m| m.counter.iter().count());
-            let owners = m.owners.iter().flat_map(|o| {
-                let owners = &o.counter;
-                [&owners.required_anti_affinity, &owners.required_affinity, &owners.preferred]
-                    .map(|c| c.iter().count())
-            });
+            let owners = m.owners.iter().flat_map(|o| o.counter.all());
+            let owners = owners.chain(m.limited_owners.iter().map(|o| &o.counter)).map(|c| c.iter().count());
             matching.sum::<usize>() + owners.sum::<usize>()
         });
         let placed = self.signatures.table.iter().map(|(_, signature)| signature.placed.len());

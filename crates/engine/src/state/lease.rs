@@ -26,6 +26,8 @@ pub(crate) enum Use {
     Matching(MatcherId, TopologyId),
     /// A matcher's counters of term owners; besides the matcher.
     Owners(MatcherId, TopologyId),
+    /// A matcher's counter of owners of anti-affinity with a limit; besides the matcher.
+    LimitedOwners(MatcherId, TopologyId, u32),
 }
 
 /// A value that has been removed, by which those above the state keep something.
@@ -104,12 +106,19 @@ impl State {
             }
             Use::Matcher(id) => self.release_matcher(id),
             Use::Matching(matcher, topology) => {
-                if release_counter(&mut self.matchers.table.get_mut(matcher).matching, topology) {
+                if release_counter(&mut self.matchers.table.get_mut(matcher).matching, topology, 0) {
                     self.release(Use::Topology(topology));
                 }
             }
             Use::Owners(matcher, topology) => {
-                if release_counter(&mut self.matchers.table.get_mut(matcher).owners, topology) {
+                if release_counter(&mut self.matchers.table.get_mut(matcher).owners, topology, 0) {
+                    self.changes.epochs.terms += 1;
+                    self.release(Use::Topology(topology));
+                }
+            }
+            Use::LimitedOwners(matcher, topology, limit) => {
+                let owners = &mut self.matchers.table.get_mut(matcher).limited_owners;
+                if release_counter(owners, topology, limit) {
                     self.changes.epochs.terms += 1;
                     self.release(Use::Topology(topology));
                 }

@@ -99,12 +99,34 @@ impl PodQuery {
 }
 
 /// The kinds of terms that running pods act on others with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ExistingTermKind {
     RequiredAntiAffinity,
+    /// Required anti-affinity with this limit, which is not 0.
+    LimitedAntiAffinity(u32),
     RequiredAffinity,
     /// Preferred affinity, and with a negative weight preferred anti-affinity.
     Preferred,
+    /// Preferred anti-affinity, if a profile ignores that of existing pods.
+    PreferredAntiAffinity,
+}
+
+impl ExistingTermKind {
+    pub(crate) fn anti_affinity(limit: u32) -> ExistingTermKind {
+        match limit {
+            0 => ExistingTermKind::RequiredAntiAffinity,
+            limit => ExistingTermKind::LimitedAntiAffinity(limit),
+        }
+    }
+
+    /// The limit of required anti-affinity; none for other kinds.
+    pub(crate) fn anti_affinity_limit(self) -> Option<u32> {
+        match self {
+            ExistingTermKind::RequiredAntiAffinity => Some(0),
+            ExistingTermKind::LimitedAntiAffinity(limit) => Some(limit),
+            _ => None,
+        }
+    }
 }
 
 /// Pods that carry a term, per domain of its topology.
@@ -113,46 +135,56 @@ pub(crate) struct TermOwners {
     pub(crate) required_anti_affinity: Counter,
     pub(crate) required_affinity: Counter,
     pub(crate) preferred: Counter,
+    pub(crate) preferred_anti_affinity: Counter,
 }
 
 impl TermOwners {
-    pub(crate) fn of(&mut self, kind: ExistingTermKind) -> &mut Counter {
-        match kind {
-            ExistingTermKind::RequiredAntiAffinity => &mut self.required_anti_affinity,
-            ExistingTermKind::RequiredAffinity => &mut self.required_affinity,
-            ExistingTermKind::Preferred => &mut self.preferred,
-        }
+    pub(crate) fn all(&self) -> [&Counter; 4] {
+        [
+            &self.required_anti_affinity,
+            &self.required_affinity,
+            &self.preferred,
+            &self.preferred_anti_affinity,
+        ]
     }
 }
 
 /// A counter in a topology, and the number of rules that read it. A user of the topology.
 pub(crate) struct TopologyCounter<C> {
     pub(crate) topology: TopologyId,
+    /// Of [`Matcher::limited_owners`]; 0 for other counters.
+    pub(crate) limit: u32,
     pub(crate) counter: C,
     n_users: u32,
 }
 
-/// The counters of one kind, one for each topology.
+/// The counters of one kind, one for each topology and limit.
 pub(crate) type TopologyCounters<C> = SmallVec<[TopologyCounter<C>; 1]>;
 
 /// Counts one more user of a counter; adds it, with one user, if it is the first.
-pub(super) fn retain_counter<C>(
+pub(super) fn retain_counter<C: Default>(
     counters: &mut TopologyCounters<C>,
     topology: TopologyId,
-    new: impl FnOnce() -> C,
+    limit: u32,
 ) -> bool {
-    let known = counters.iter_mut().find(|c| c.topology == topology);
+    let known = counters.iter_mut().find(|c| (c.topology, c.limit) == (topology, limit));
     let is_new = known.is_none();
     match known {
         Some(counter) => counter.n_users += 1,
-        None => counters.push(TopologyCounter { topology, counter: new(), n_users: 1 }),
+        None => counters.push(TopologyCounter { topology, limit, counter: C::default(), n_users: 1 }),
     }
     is_new
 }
 
 /// Counts one user fewer; returns whether that was the last one, and the counter is removed.
-pub(super) fn release_counter<C>(counters: &mut TopologyCounters<C>, topology: TopologyId) -> bool {
-    let Some(i) = counters.iter().position(|c| c.topology == topology) else { return false };
+pub(super) fn release_counter<C>(
+    counters: &mut TopologyCounters<C>,
+    topology: TopologyId,
+    limit: u32,
+) -> bool {
+    let Some(i) = counters.iter().position(|c| (c.topology, c.limit) == (topology, limit)) else {
+        return false;
+    };
     counters[i].n_users -= 1;
     let is_unused = counters[i].n_users == 0;
     if is_unused {
@@ -168,6 +200,8 @@ pub(crate) struct Matcher {
     pub(crate) matching: TopologyCounters<Counter>,
     /// Pods that own a term with this matcher, per domain of the term's topology.
     pub(crate) owners: TopologyCounters<TermOwners>,
+    /// The owners of anti-affinity with a limit. The weight is the number of those that match the term themselves.
+    pub(crate) limited_owners: TopologyCounters<Counter>,
 }
 
 impl Keyed for Matcher {
@@ -222,6 +256,31 @@ impl Matcher {
         self.owners.iter().find(|c| c.topology == topology).map(|c| &c.counter)
     }
 
+    /// The counter of owners of a kind of term in a topology; none if no rule set has one.
+    pub(super) fn owners_mut(
+        &mut self,
+        kind: ExistingTermKind,
+        topology: TopologyId,
+    ) -> Option<&mut Counter> {
+        if let ExistingTermKind::LimitedAntiAffinity(limit) = kind {
+            let mut owners = self.limited_owners.iter_mut();
+            return owners.find(|o| (o.topology, o.limit) == (topology, limit)).map(|o| &mut o.counter);
+        }
+        let owners = &mut self.owners.iter_mut().find(|o| o.topology == topology)?.counter;
+        Some(match kind {
+            ExistingTermKind::RequiredAntiAffinity => &mut owners.required_anti_affinity,
+            ExistingTermKind::RequiredAffinity => &mut owners.required_affinity,
+            ExistingTermKind::PreferredAntiAffinity => &mut owners.preferred_anti_affinity,
+            ExistingTermKind::Preferred | ExistingTermKind::LimitedAntiAffinity(_) => &mut owners.preferred,
+        })
+    }
+
+    /// The counter of owners of anti-affinity with a limit.
+    pub(crate) fn limited_owners_in(&self, topology: TopologyId, limit: u32) -> Option<&Counter> {
+        let mut owners = self.limited_owners.iter();
+        owners.find(|o| (o.topology, o.limit) == (topology, limit)).map(|o| &o.counter)
+    }
+
     pub(super) fn requirements(&self) -> impl Iterator<Item = &LabelRequirement> {
         self.queries.iter().flat_map(|q| q.labels.requirements())
     }
@@ -265,7 +324,8 @@ impl Matchers {
     }
 
     pub(super) fn insert(&mut self, queries: SmallVec<[PodQuery; 1]>) -> MatcherId {
-        let matcher = Matcher { queries, matching: SmallVec::new(), owners: SmallVec::new() };
+        let (matching, owners, limited_owners) = Default::default();
+        let matcher = Matcher { queries, matching, owners, limited_owners };
         self.n_with_namespace_labels += usize::from(matcher.looks_at_namespace_labels());
         let id = self.table.insert(matcher);
         match self.table.get(id).anchor() {

@@ -32,6 +32,8 @@ pub(crate) struct RequiredTerm {
     pub(crate) index: usize,
     pub(crate) matcher: MatcherId,
     pub(crate) topologies: SmallVec<[TopologyId; 1]>,
+    /// Of anti-affinity: how many other matching pods may share a domain.
+    pub(crate) limit: u32,
 }
 
 /// A preferred pod term. A term over all topologies counts each pod once, however many domains the pod

@@ -57,6 +57,11 @@ pub(crate) struct LabelSignature {
 }
 
 impl LabelSignature {
+    /// Whether its pods match, as running pods.
+    pub(crate) fn matches(&self, matcher: MatcherId) -> bool {
+        self.matched.binary_search(&matcher).is_ok()
+    }
+
     pub(super) fn place(&mut self, node: NodeId, sign: i64) {
         let placed = self.placed.entry(node).or_default();
         *placed = placed.wrapping_add_signed(sign as i32);

@@ -68,6 +68,7 @@ impl State {
                     let (topology, counter) = (matching.topology, &mut matching.counter);
                     count_placed(&self.topologies, topology, counter, signature, sign);
                 }
+                self.count_self_matches(matcher, id, sign);
                 self.track(|| TrackedChange::Matches(matcher, id));
             }
         }

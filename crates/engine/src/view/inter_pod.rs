@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::cells::Features;
 use crate::context::Context;
+use crate::plugins::exceeds_limit;
 use crate::state::State;
 use crate::state::counter::{Counter, Tally};
 use crate::state::matcher::MatcherId;
@@ -24,22 +25,25 @@ struct Source {
 enum Kind {
     Matching,
     RequiredAntiAffinity,
+    /// Owners of anti-affinity with this limit.
+    LimitedAntiAffinity(u32),
     RequiredAffinity,
     Preferred,
+    PreferredAntiAffinity,
 }
 
 impl Source {
     fn counter<'a>(&self, state: &'a State) -> Option<&'a Counter> {
         let matcher = state.matchers.get(self.matcher);
-        if self.kind == Kind::Matching {
-            return matcher.matching_in(self.topology);
+        let owners = || matcher.owners_by(self.topology);
+        match self.kind {
+            Kind::Matching => matcher.matching_in(self.topology),
+            Kind::LimitedAntiAffinity(limit) => matcher.limited_owners_in(self.topology, limit),
+            Kind::RequiredAntiAffinity => Some(&owners()?.required_anti_affinity),
+            Kind::RequiredAffinity => Some(&owners()?.required_affinity),
+            Kind::Preferred => Some(&owners()?.preferred),
+            Kind::PreferredAntiAffinity => Some(&owners()?.preferred_anti_affinity),
         }
-        let owners = matcher.owners_by(self.topology)?;
-        Some(match self.kind {
-            Kind::RequiredAntiAffinity => &owners.required_anti_affinity,
-            Kind::RequiredAffinity => &owners.required_affinity,
-            Kind::Preferred | Kind::Matching => &owners.preferred,
-        })
     }
 
     fn is_empty(&self, state: &State) -> bool {
@@ -65,6 +69,15 @@ impl Preference {
     }
 }
 
+/// Required anti-affinity with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    limit: u32,
+    /// Of terms of existing pods; none for a term of the pod.
+    owners: Option<Source>,
+    matching: Source,
+}
+
 /// Required affinity terms are bits of [`Features::affinity_terms`].
 pub(super) const MAX_AFFINITY_TERMS: usize = 63;
 
@@ -74,8 +87,9 @@ pub(super) struct InterPod {
     /// Required affinity. One of the topologies of each term has to match.
     affinity: Vec<SmallVec<[Source; 1]>>,
     matches_itself: bool,
-    /// Required anti-affinity, the pod's own and that of existing pods: all of these have to be zero.
+    /// Required anti-affinity without a limit, the pod's own and that of existing pods: all of these have to be zero.
     anti_affinity: Vec<Source>,
+    limits: Vec<Limit>,
     preferences: Vec<Preference>,
 }
 
@@ -99,10 +113,24 @@ impl InterPod {
             let first = rule_set.required_affinity.first();
             rules.matches_itself = first.is_some_and(|t| signature.matched.binary_search(&t.matcher).is_ok());
             for term in &rule_set.required_anti_affinity {
-                let topologies = term.topologies.iter();
-                rules.anti_affinity.extend(topologies.map(|t| source(Kind::Matching, term.matcher, *t)));
+                let counted = term.topologies.iter().map(|t| source(Kind::Matching, term.matcher, *t));
+                match term.limit {
+                    0 => rules.anti_affinity.extend(counted),
+                    limit => {
+                        let limit = |matching| Limit { limit, owners: None, matching };
+                        rules.limits.extend(counted.map(limit));
+                    }
+                }
             }
             rules.anti_affinity.extend(against().map(|(m, t)| source(Kind::RequiredAntiAffinity, m, t)));
+            for matcher in &signature.matched_by_existing {
+                let owners = state.matchers.get(*matcher).limited_owners.iter();
+                rules.limits.extend(owners.map(|owners| Limit {
+                    limit: owners.limit,
+                    owners: Some(source(Kind::LimitedAntiAffinity(owners.limit), *matcher, owners.topology)),
+                    matching: source(Kind::Matching, *matcher, owners.topology),
+                }));
+            }
         }
         let args = &profile.profile.inter_pod_affinity;
         let scores = profile.profile.score.iter().any(|(p, _)| *p == Plugin::InterPodAffinity);
@@ -115,9 +143,15 @@ impl InterPod {
                 rules.preferences.push(Preference { source, by_count: true, factor: term.weight * sign });
             }
         }
+        let reads_anti_affinity = state.counts_preferred_anti_affinity_apart()
+            && !args.ignore_preferred_anti_affinity_of_existing_pods;
         for (matcher, topology) in against() {
             let preferred = source(Kind::Preferred, matcher, topology);
             rules.preferences.push(Preference { source: preferred, by_count: false, factor: 1 });
+            if reads_anti_affinity {
+                let preferred = source(Kind::PreferredAntiAffinity, matcher, topology);
+                rules.preferences.push(Preference { source: preferred, by_count: false, factor: 1 });
+            }
             if args.hard_pod_affinity_weight > 0 {
                 let required = source(Kind::RequiredAffinity, matcher, topology);
                 let factor = args.hard_pod_affinity_weight;
@@ -138,6 +172,10 @@ impl InterPod {
         self.affinity == before.affinity
             && self.matches_itself == before.matches_itself
             && self.anti_affinity.iter().all(|s| before.anti_affinity.contains(s) || harmless(s))
+            && self
+                .limits
+                .iter()
+                .all(|l| before.limits.contains(l) || l.owners.is_some_and(|owners| harmless(&owners)))
             && self.preferences.iter().all(|p| before.preferences.contains(p) || harmless(&p.source))
     }
 
@@ -145,7 +183,8 @@ impl InterPod {
     pub(super) fn topologies(&self) -> impl Iterator<Item = TopologyId> + '_ {
         let affinity = self.affinity.iter().flatten();
         let preferences = self.preferences.iter().map(|p| &p.source);
-        affinity.chain(&self.anti_affinity).chain(preferences).map(|s| s.topology)
+        let limits = self.limits.iter().map(|limit| &limit.matching);
+        affinity.chain(&self.anti_affinity).chain(limits).chain(preferences).map(|s| s.topology)
     }
 
     /// The counters of topologies with one node per domain.
@@ -162,6 +201,17 @@ impl InterPod {
                 .map(|t| (&t[..], t.iter().filter_map(counter).collect()))
                 .collect(),
             anti_affinity: self.anti_affinity.iter().filter_map(counter).collect(),
+            limits: self
+                .limits
+                .iter()
+                .filter_map(|limit| {
+                    let owners = match &limit.owners {
+                        Some(owners) => Some(counter(owners)?.1),
+                        None => None,
+                    };
+                    Some((limit.limit, owners, counter(&limit.matching)?))
+                })
+                .collect(),
             preferences: self.preferences.iter().filter_map(|p| Some((counter(&p.source)?, p))).collect(),
         }
     }
@@ -184,9 +234,12 @@ impl InterPod {
             let satisfied = term.iter().filter(shared).any(|s| tally(s).count > 0);
             affinity_terms |= u64::from(satisfied) << i;
         }
+        let mut limits = self.limits.iter().filter(|limit| shared(&&limit.matching));
         let preferences = self.preferences.iter().filter(|p| shared(&&p.source));
         CellRules {
-            allowed: self.anti_affinity.iter().filter(shared).all(|s| tally(s).count == 0),
+            allowed: self.anti_affinity.iter().filter(shared).all(|s| tally(s).count == 0)
+                && !limits
+                    .any(|l| exceeds_limit(l.limit, l.owners.as_ref().map(tally), tally(&l.matching).count)),
             affinity_terms,
             score: preferences.map(|p| p.score(tally(&p.source))).sum(),
         }
@@ -218,6 +271,8 @@ pub(super) struct NodeRules<'a> {
     /// Per required affinity term, its topologies and its counters.
     affinity: SmallVec<[(&'a [Source], CountedTopologies<'a>); 1]>,
     anti_affinity: SmallVec<[Counted<'a>; 2]>,
+    /// Limits, each with its owners and the pods that match.
+    limits: Vec<(u32, Option<&'a Counter>, Counted<'a>)>,
     preferences: SmallVec<[(Counted<'a>, &'a Preference); 2]>,
 }
 
@@ -238,5 +293,9 @@ impl NodeRules<'_> {
         }
         features.inter_pod = self.preferences.iter().map(|(counted, p)| p.score(tally(counted))).sum();
         self.anti_affinity.iter().all(|c| tally(c).count == 0)
+            && !self.limits.iter().any(|(limit, owners, matching)| {
+                let owners = owners.map(|owners| tally(&(matching.0, owners)));
+                exceeds_limit(*limit, owners, tally(matching).count)
+            })
     }
 }

@@ -39,7 +39,7 @@ impl State {
         self.signatures.get(pod.signature).matched.binary_search(&matcher).is_ok()
     }
 
-    /// The domains of a node in which other pods match a term, and how many.
+    /// The domains of a node in which more other pods match a term than its limit, and how many.
     fn conflicts<'a>(
         &'a self,
         pod: &PodRecord,
@@ -53,7 +53,7 @@ impl State {
             let n_pods = matcher.matching_in(*topology)?.get(domain).count - itself;
             Some((*topology, domain, n_pods))
         });
-        in_domains.filter(|(.., n_pods)| *n_pods > 0)
+        in_domains.filter(|(.., n_pods)| *n_pods > i64::from(term.limit))
     }
 
     /// Whether a term of affinity holds for a pod: there is a domain of the topology, and in it another pod that
@@ -143,7 +143,7 @@ impl State {
         let matching = cache.pods_matching(self, compiled.matcher, DomainOf { topology, domain, node });
         verdict
             .topology(self.topology_pair(topology, Some(domain)))
-            .counts(Counts::AntiAffinity { matching: n_pods })
+            .counts(Counts::AntiAffinity { matching: n_pods, limit: compiled.limit })
             .witnesses(self.without(id, self.is_matched(pod, compiled.matcher), matching))
     }
 

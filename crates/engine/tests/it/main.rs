@@ -5,6 +5,7 @@ mod common;
 mod documentation;
 mod explanation;
 mod groups;
+mod limits;
 mod node_admission;
 mod preemption;
 mod properties;

@@ -115,7 +115,7 @@ fn a_verdict_names_the_term_the_domain_and_the_pods_in_the_way() {
         verdict.topology.as_ref().map(ToString::to_string).as_deref(),
         Some("topology.kubernetes.io/zone=a")
     );
-    assert_eq!(verdict.counts, Some(Counts::AntiAffinity { matching: 2 }));
+    assert_eq!(verdict.counts, Some(Counts::AntiAffinity { matching: 2, limit: 0 }));
     assert_eq!(verdict.more_witnesses, 0);
     let witnesses: Vec<_> = verdict.witnesses.iter().map(|w| format!("{}@{}", w.name, w.node)).collect();
     assert_eq!(witnesses, ["q@a2", "r@a2"]);

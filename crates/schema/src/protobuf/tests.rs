@@ -119,6 +119,7 @@ fn every_field_has_a_number() {
         "ImageVolumeStatus.imageRef",
         "NodeAffinity.requiredDuringSchedulingRequiredDuringExecution",
         "PodAffinity.requiredDuringSchedulingRequiredDuringExecution",
+        "PodAffinityTerm.limit",
         "PodAntiAffinity.requiredDuringSchedulingRequiredDuringExecution",
         "PodSpec.schedulingGroup",
         "PodStatus.nodeAllocatableResourceClaimStatuses",

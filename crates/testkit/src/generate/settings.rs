@@ -22,6 +22,7 @@ pub fn profile(seed: u64) -> Profile {
     let affinity = &mut profile.inter_pod_affinity;
     affinity.hard_pod_affinity_weight = random.pick(&[0, 1, 1, 50, 100]).copied().unwrap_or(1);
     affinity.ignore_preferred_terms_of_existing_pods = random.chance(25);
+    affinity.ignore_preferred_anti_affinity_of_existing_pods = random.chance(25);
     if random.chance(25) {
         profile.node_affinity.added_affinity = Some(added_affinity(&mut random));
     }

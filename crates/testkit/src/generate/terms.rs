@@ -68,7 +68,17 @@ fn draw_affinity(random: &mut Random, affinity: &mut Affinity, carrier: Carrier)
         affinity.pod_affinity = Some(pod_affinity(random, carrier));
     }
     if random.chance(45) {
-        affinity.pod_anti_affinity = Some(pod_affinity(random, carrier));
+        let mut anti_affinity = pod_affinity(random, carrier);
+        let PodAffinity {
+            required_during_scheduling_required_during_execution: executing,
+            required_during_scheduling_ignored_during_execution: required,
+            ..
+        } = &mut anti_affinity;
+        let required = required.iter_mut().filter(|_| carrier.is_proposal());
+        for term in executing.iter_mut().chain(required) {
+            term.limit = random.chance(40).then(|| random.below(4) as i32);
+        }
+        affinity.pod_anti_affinity = Some(anti_affinity);
     }
 }
 

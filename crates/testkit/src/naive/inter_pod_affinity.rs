@@ -71,21 +71,29 @@ fn satisfies_anti_affinity(q: Question, node: &Node) -> bool {
     !required_anti_affinity(q.pod, q.options).iter().any(|term| breaks_anti_affinity(q, node, term))
 }
 
-/// Whether one term of required anti-affinity does not hold on a node, in a world without the pod itself.
+/// Whether one term of required anti-affinity does not hold on a node, in a world without the pod itself: more pods
+/// than its limit match in one of the node's domains.
 pub fn breaks_anti_affinity(q: Question, node: &Node, term: &PodTerm) -> bool {
-    q.running().any(|(pod, at)| {
-        term.of_incoming_matches(q, pod)
-            && !term.is_exempt(q, pod)
-            && share_domain(&term.topology_keys(q), node, at)
-    })
+    term.topology_keys(q).iter().any(|key| n_matching(q, node, term, key) > term.limit)
 }
 
+/// The number of pods in the domain of a node that match a term of anti-affinity.
+fn n_matching(q: Question, node: &Node, term: &PodTerm, key: &str) -> usize {
+    let matches = |pod: &Pod| term.of_incoming_matches(q, pod) && !term.is_exempt(q, pod);
+    q.running().filter(|(pod, at)| matches(pod) && share_domain(&[key], node, at)).count()
+}
+
+/// Of every running pod whose term matches the pod, the other matching pods are at most its limit with the pod.
 fn satisfies_existing_anti_affinity(q: Question, node: &Node) -> bool {
-    !q.running().any(|(pod, at)| {
-        required_anti_affinity(pod, q.options).iter().any(|term| {
+    !q.running().any(|(owner, at)| {
+        required_anti_affinity(owner, q.options).iter().any(|term| {
+            let itself = term.of_incoming_matches(q, owner) && !term.is_exempt(q, owner);
             term.of_existing_matches_incoming(q)
                 && !term.is_exempt(q, q.pod)
-                && share_domain(&term.topology_keys(q), node, at)
+                && term.topology_keys(q).iter().any(|key| {
+                    share_domain(&[key], node, at)
+                        && n_matching(q, node, term, key) - usize::from(itself) + 1 > term.limit
+                })
         })
     })
 }
@@ -126,6 +134,9 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
 /// The preferences of a running pod, including its required affinity with the configured weight.
 fn preferences_on_others(q: Question, pod: &Pod) -> Vec<(i64, PodTerm)> {
     let mut all = preferences(pod, q.options);
+    if q.profile.inter_pod_affinity.ignore_preferred_anti_affinity_of_existing_pods {
+        all.retain(|(weight, _)| *weight > 0);
+    }
     let hard = q.profile.inter_pod_affinity.hard_pod_affinity_weight;
     if hard > 0 {
         all.extend(required_affinity(pod, q.options).into_iter().map(|term| (hard, term)));

@@ -28,6 +28,8 @@ pub struct PodTerm {
     pub path: String,
     /// Whether it is required during execution.
     pub executing: bool,
+    /// The number of other matching pods that may share a domain.
+    pub limit: usize,
 }
 
 /// A required node selector with its context.
@@ -152,7 +154,8 @@ fn required(pod: &Pod, options: &Options, field: &str, pick: Pick) -> Vec<PodTer
 impl PodTerm {
     fn new(dialect: Dialect, term: PodAffinityTerm, carrier: &Pod) -> Self {
         let carrier_namespace = carrier.metadata.namespace.clone();
-        PodTerm { dialect, term, carrier_namespace, path: String::new(), executing: false }
+        let limit = term.limit.filter(|_| dialect == Dialect::Proposal).unwrap_or(0) as usize;
+        PodTerm { dialect, term, carrier_namespace, path: String::new(), executing: false, limit }
     }
 
     /// Whether a term of the pod to be placed matches a running pod (or the pod itself).

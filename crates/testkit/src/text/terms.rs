@@ -109,6 +109,8 @@ fn pod_term(line: &str, content: &str) -> PodAffinityTerm {
             term.namespaces = Some(names.split(',').filter(|n| !n.is_empty()).map(str::to_owned).collect());
         } else if let Some(requirement) = word.strip_prefix("ns:") {
             add_requirement(&mut term.namespace_selector, requirement);
+        } else if let Some(n) = word.strip_prefix("limit:") {
+            term.limit = Some(number_first(line, n).0);
         } else {
             add_requirement(&mut term.label_selector, word);
         }

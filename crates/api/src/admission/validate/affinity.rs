@@ -10,6 +10,7 @@ use crate::object::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
     PreferredSchedulingTerm, SelectorRequirement,
 };
+use crate::rules::pod_term::LIMIT_ELSEWHERE;
 
 const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";
@@ -50,7 +51,8 @@ fn validate(
         [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)]
     {
         if let Some(rules) = rules {
-            validate_pod_affinity(rules, dialect, enforced, &path.child(name), errors);
+            let anti = name == "podAntiAffinity";
+            validate_pod_affinity(rules, anti, dialect, enforced, &path.child(name), errors);
         }
     }
 }
@@ -181,6 +183,7 @@ fn validate_node_field(requirement: &SelectorRequirement, path: &Path<'_>, error
 
 fn validate_pod_affinity(
     rules: &PodAffinity,
+    anti: bool,
     dialect: Dialect,
     enforced: Option<Dialect>,
     path: &Path<'_>,
@@ -189,18 +192,39 @@ fn validate_pod_affinity(
     if let Some(dialect) = enforced {
         let enforced_path = path.child(REQUIRED_REQUIRED);
         for (i, term) in rules.required_during_scheduling_required_during_execution.iter().enumerate() {
+            validate_limit(term, enforced, anti, &enforced_path.index(i), errors);
             validate_pod_term(term, dialect, &enforced_path.index(i), errors);
         }
     }
     let required_path = path.child(REQUIRED_IGNORED);
     for (i, term) in rules.required_during_scheduling_ignored_during_execution.iter().enumerate() {
+        validate_limit(term, enforced, anti && dialect == Dialect::Proposal, &required_path.index(i), errors);
         validate_pod_term(term, dialect, &required_path.index(i), errors);
     }
     let preferred_path = path.child(PREFERRED);
     for (i, weighted) in rules.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
         let term_path = preferred_path.index(i);
         validate_weight(weighted.weight, &term_path, errors);
-        validate_pod_term(&weighted.pod_affinity_term, dialect, &term_path.child("podAffinityTerm"), errors);
+        let (term, term_path) = (&weighted.pod_affinity_term, term_path.child("podAffinityTerm"));
+        validate_limit(term, enforced, false, &term_path, errors);
+        validate_pod_term(term, dialect, &term_path, errors);
+    }
+}
+
+/// Without extensions (`enforced`), a limit is dropped.
+fn validate_limit(
+    term: &PodAffinityTerm,
+    enforced: Option<Dialect>,
+    allowed: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    match term.limit.filter(|_| enforced.is_some()) {
+        Some(_) if !allowed => errors.forbidden(&path.child("limit"), LIMIT_ELSEWHERE),
+        Some(limit @ ..0) => {
+            errors.invalid(&path.child("limit"), limit, "must be greater than or equal to 0")
+        }
+        _ => {}
     }
 }
 

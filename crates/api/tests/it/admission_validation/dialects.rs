@@ -219,3 +219,60 @@ podAffinity:
         )],
     );
 }
+
+#[test]
+fn limits_are_for_required_anti_affinity_of_the_proposals() {
+    let term = |limit: i64| json!({"topologyKey": "rack", "labelSelector": {}, "limit": limit});
+    let rules = |limit: i64| {
+        json!({
+            "requiredDuringSchedulingRequiredDuringExecution": [term(limit)],
+            "requiredDuringSchedulingIgnoredDuringExecution": [term(limit)],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term(limit)}]})
+    };
+    let affinity = |limit: i64| json!({"podAffinity": rules(limit), "podAntiAffinity": rules(limit)});
+    let annotated = |limit: i64| json!({"annotations": {AFFINITY_ANNOTATION: affinity(limit).to_string()}});
+    let errors_of = |metadata: Value, spec: Value| -> Vec<String> {
+        let errors = admitted(metadata, spec, true).1.errors.into_iter().map(|e| e.error);
+        errors.map(|e| e.split(": may only").next().unwrap_or_default().to_owned()).collect()
+    };
+    let lists = |root: &str, lists: &[&str]| -> Vec<String> {
+        lists.iter().map(|list| format!("{root}.{list}.limit: Forbidden")).collect()
+    };
+    let (enforced, ignored, preferred) = (
+        "requiredDuringSchedulingRequiredDuringExecution[0]",
+        "requiredDuringSchedulingIgnoredDuringExecution[0]",
+        "preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm",
+    );
+    let path = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
+    let mut in_annotation = lists(&format!("{path}.podAffinity"), &[enforced, ignored, preferred]);
+    in_annotation.extend(lists(&format!("{path}.podAntiAffinity"), &[preferred]));
+    for limit in [0, 3] {
+        assert_eq!(errors_of(annotated(limit), json!({})), in_annotation);
+    }
+    let mut in_spec = lists("spec.affinity.podAffinity", &[enforced, ignored, preferred]);
+    in_spec.extend(lists("spec.affinity.podAntiAffinity", &[ignored, preferred]));
+    assert_eq!(errors_of(json!({}), json!({"affinity": affinity(3)})), in_spec);
+
+    let negative =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [term(-1)]}});
+    assert_eq!(
+        errors_of(json!({}), json!({"affinity": negative})),
+        [format!(
+            "spec.affinity.podAntiAffinity.{enforced}.limit: Invalid value: -1: must be greater than or equal to 0"
+        )]
+    );
+
+    let (pod, admission) = admitted(json!({}), json!({"affinity": affinity(3)}), false);
+    assert_eq!(admission.errors, []);
+    let off =
+        |field: &str| format!("spec.affinity.{field}: ignored because Berth's extensions are switched off");
+    let expected = ["podAffinity", "podAntiAffinity"].iter().flat_map(|rules| {
+        [
+            off(&format!("{rules}.requiredDuringSchedulingRequiredDuringExecution")),
+            off(&format!("{rules}.{ignored}.limit")),
+            off(&format!("{rules}.{preferred}.limit")),
+        ]
+    });
+    assert_eq!(admission.warnings, expected.collect::<Vec<_>>());
+    assert!(!serde_json::to_string(&pod.spec.affinity).expect("JSON").contains("limit"));
+}

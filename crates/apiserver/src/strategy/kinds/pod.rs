@@ -17,6 +17,8 @@ use crate::strategy::{Context, Strategy, metadata, now, refuse, template};
 /// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
+const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 pub(super) struct Pod;
 
@@ -224,10 +226,16 @@ pub(super) fn validate_containers(spec: &Value, path: &str, causes: &mut Causes)
 
 fn drop_extensions(pod: &mut Value) {
     for rules in ["nodeAffinity", "podAffinity", "podAntiAffinity"] {
-        if let Some(rules) =
-            pod.pointer_mut(&format!("/spec/affinity/{rules}")).and_then(Value::as_object_mut)
-        {
+        let Some(rules) = pod.pointer_mut(&format!("/spec/affinity/{rules}")) else { continue };
+        if let Some(rules) = rules.as_object_mut() {
             rules.remove(ENFORCED);
+        }
+        for (list, term) in [(IGNORED, ""), (PREFERRED, "/podAffinityTerm")] {
+            for item in items_mut(rules, list) {
+                if let Some(term) = item.pointer_mut(term).and_then(Value::as_object_mut) {
+                    term.remove("limit");
+                }
+            }
         }
     }
 }
@@ -272,10 +280,7 @@ fn write_back(pod: &mut Value, typed: &typed::Pod) {
         let raw = &mut spec["affinity"][name];
         let required = [
             (ENFORCED, &rules.required_during_scheduling_required_during_execution),
-            (
-                "requiredDuringSchedulingIgnoredDuringExecution",
-                &rules.required_during_scheduling_ignored_during_execution,
-            ),
+            (IGNORED, &rules.required_during_scheduling_ignored_during_execution),
         ];
         for (list, terms) in required {
             for (raw, term) in items_mut(raw, list).iter_mut().zip(terms) {
@@ -283,9 +288,7 @@ fn write_back(pod: &mut Value, typed: &typed::Pod) {
             }
         }
         let preferred = &rules.preferred_during_scheduling_ignored_during_execution;
-        for (raw, term) in
-            items_mut(raw, "preferredDuringSchedulingIgnoredDuringExecution").iter_mut().zip(preferred)
-        {
+        for (raw, term) in items_mut(raw, PREFERRED).iter_mut().zip(preferred) {
             if let Some(raw) = raw.get_mut("podAffinityTerm") {
                 append_requirements(raw, term.pod_affinity_term.label_selector.as_ref());
             }

@@ -1,8 +1,9 @@
 //! Victim selection for broken anti-affinity.
 //!
-//! For every broken term its owner is evicted, unless all pods that conflict with it have lower priority: then they are
-//! evicted. Owners are considered in eviction order. A pod that turns out to be unnecessary, because other evictions
-//! are enough, stays.
+//! For every broken term its owner is evicted, unless enough of the pods that conflict with it have lower priority: then
+//! those are evicted, the first in eviction order, that exceed the limit of the term in a domain. Without a limit these
+//! are all. Owners are considered in eviction order. A pod that turns out to be unnecessary, because other evictions are
+//! enough, stays.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -121,12 +122,27 @@ impl<'a> Conflicts<'a> {
         pods.into_iter().map(|pod| name_of(self.state, pod)).collect()
     }
 
-    /// Pods that conflict with a term and stay.
-    fn others<'b>(&'b self, term: usize, victims: &'b FxHashSet<PodId>) -> impl Iterator<Item = PodId> + 'b {
+    /// The groups that conflict with a term, one for each domain.
+    fn groups_of(&self, term: usize) -> impl Iterator<Item = &ConflictingPods> {
+        self.of_term.get(&term).into_iter().flatten().map(|group| &self.groups[*group])
+    }
+
+    /// Pods of a group that conflict with a term and stay, the most important first.
+    fn others<'b>(
+        &'b self,
+        group: &'b ConflictingPods,
+        term: usize,
+        victims: &'b FxHashSet<PodId>,
+    ) -> impl Iterator<Item = PodId> + 'b {
         let owner = self.pending[term].pod;
-        let groups = self.of_term.get(&term).into_iter().flatten();
-        let pods = groups.flat_map(|group| self.groups[*group].pods.iter().copied());
-        pods.filter(move |pod| *pod != owner && !victims.contains(pod))
+        group.pods.iter().copied().filter(move |pod| *pod != owner && !victims.contains(pod))
+    }
+
+    /// How many pods of a group may stay.
+    fn limit(&self, term: usize) -> usize {
+        let Pending { pod, rule, .. } = &self.pending[term];
+        let rule_set = self.state.rule_sets.get(self.state.pods.get(*pod).rule_set);
+        rule.anti_affinity(rule_set).map_or(0, |compiled| compiled.limit as usize)
     }
 
     /// Selects the victims; `terms` are in the order of their owners' ranks.
@@ -150,8 +166,7 @@ impl<'a> Conflicts<'a> {
         ranked.retain(|pod| victims.contains(pod));
         for term in terms.iter().filter(|t| !victims.contains(&self.pending[**t].pod)) {
             answers.entry(*term).or_insert_with(|| {
-                let groups = self.of_term.get(term).into_iter().flatten();
-                let pods = groups.flat_map(|group| self.groups[*group].pods.iter().copied());
+                let pods = self.groups_of(*term).flat_map(|group| group.pods.iter().copied());
                 let mut gone: Vec<PodId> = pods.filter(|pod| victims.contains(pod)).collect();
                 gone.sort_unstable();
                 gone.dedup();
@@ -161,30 +176,20 @@ impl<'a> Conflicts<'a> {
         Choice { victims: ranked, answers }
     }
 
-    /// Selects the owner of a term, or the pods that conflict with it; returns what it is if none can be evicted.
+    /// Selects the owner of a term, or pods that conflict with it; returns what it is if none can be evicted.
     fn choose_for(&self, term: usize, victims: &mut FxHashSet<PodId>) -> Option<Answer> {
         let owner = self.pending[term].pod;
-        let priority = |id: PodId| self.state.pods.get(id).precedence.priority;
-        // The most important come first: one of them decides it nearly always.
-        if self.others(term, victims).all(|other| priority(other) < priority(owner)) {
-            let mut others: Vec<PodId> = self.others(term, victims).collect();
-            others.sort_unstable();
-            others.dedup();
-            if others.is_empty() {
-                let groups = self.of_term.get(&term).into_iter().flatten();
-                let mut leaving = groups.filter_map(|group| self.groups[*group].leaving);
+        match self.excess(term, victims) {
+            Excess::Evict(pods) if pods.is_empty() => {
+                let mut leaving = self.groups_of(term).filter_map(|group| group.leaving);
                 return leaving.next().map(|pod| Answer::Waits(name_of(self.state, pod)));
             }
-            let stuck: Vec<_> =
-                others.iter().filter_map(|other| Some((*other, (self.stuck)(*other)?))).collect();
-            if stuck.is_empty() {
-                victims.extend(others);
+            Excess::Evict(pods) => {
+                victims.extend(pods);
                 return None;
             }
-            // A pod that is never evicted stays in conflict; one without a feasible node may have one later.
-            if stuck.iter().all(|(_, why)| matches!(why, Stuck::Nowhere)) {
-                return Some(Answer::Blocked(self.names(stuck.into_iter().map(|(pod, _)| pod))));
-            }
+            Excess::Blocked(pods) => return Some(Answer::Blocked(self.names(pods))),
+            Excess::OfOwner => {}
         }
         match (self.stuck)(owner) {
             None => {
@@ -196,18 +201,70 @@ impl<'a> Conflicts<'a> {
         }
     }
 
+    /// Which of the pods that conflict with a term exceed its limit.
+    fn excess(&self, term: usize, victims: &FxHashSet<PodId>) -> Excess {
+        let priority = |id: PodId| self.state.pods.get(id).precedence.priority;
+        let is_lower = |pod: &PodId| priority(*pod) < priority(self.pending[term].pod);
+        let limit = self.limit(term);
+        let (mut evicted, mut blocked) = (FxHashSet::default(), Vec::new());
+        for group in self.groups_of(term) {
+            // The most important come first: one of them decides it nearly always.
+            if self.others(group, term, victims).take_while(|pod| !is_lower(pod)).nth(limit).is_some() {
+                return Excess::OfOwner;
+            }
+            let others: Vec<PodId> =
+                self.others(group, term, victims).filter(|pod| !evicted.contains(pod)).collect();
+            let mut n_excess = others.len().saturating_sub(limit);
+            let mut nowhere = Vec::new();
+            for pod in others.into_iter().rev().filter(is_lower) {
+                match (n_excess, (self.stuck)(pod)) {
+                    (0, _) => break,
+                    (_, None) => {
+                        evicted.insert(pod);
+                        n_excess -= 1;
+                    }
+                    // It may have a feasible node later.
+                    (_, Some(Stuck::Nowhere)) => nowhere.push(pod),
+                    (_, Some(Stuck::Never(_))) => {}
+                }
+            }
+            if n_excess > nowhere.len() {
+                return Excess::OfOwner;
+            }
+            if n_excess > 0 {
+                blocked.extend(nowhere);
+            }
+        }
+        blocked.sort_unstable();
+        blocked.dedup();
+        if blocked.is_empty() { Excess::Evict(evicted) } else { Excess::Blocked(blocked) }
+    }
+
     /// Whether a term would stay broken if the pod stayed.
     fn is_needed(&self, pod: PodId, victims: &FxHashSet<PodId>, answers: &FxHashMap<usize, Answer>) -> bool {
-        let owned = self.of_owner.get(&pod).into_iter().flatten();
-        let mut own = owned.flat_map(|term| self.others(*term, victims));
-        let of_others = || {
-            let groups = self.of_pod.get(&pod).into_iter().flatten();
-            let mut terms = groups.flat_map(|group| &self.groups[*group].terms);
-            terms.any(|term| {
+        let mut owned = self.of_owner.get(&pod).into_iter().flatten();
+        owned.any(|term| {
+            let mut groups = self.groups_of(*term);
+            groups.any(|group| self.others(group, *term, victims).nth(self.limit(*term)).is_some())
+        }) || self.of_pod.get(&pod).into_iter().flatten().any(|group| {
+            let group = &self.groups[*group];
+            group.terms.iter().any(|term| {
                 let owner = self.pending[*term].pod;
-                owner != pod && !victims.contains(&owner) && !answers.contains_key(term)
+                let is_kept = owner != pod && !victims.contains(&owner) && !answers.contains_key(term);
+                // With it, one more than the others would conflict.
+                let limit = self.limit(*term);
+                is_kept && (limit == 0 || self.others(group, *term, victims).nth(limit - 1).is_some())
             })
-        };
-        own.next().is_some() || of_others()
+        })
     }
+}
+
+/// What exceeds the limit of a broken term, besides earlier victims.
+enum Excess {
+    /// These, or none.
+    Evict(FxHashSet<PodId>),
+    /// Pods some of which would have to be evicted, and have no feasible node.
+    Blocked(Vec<PodId>),
+    /// Pods that are not evicted for it: only the owner can be.
+    OfOwner,
 }

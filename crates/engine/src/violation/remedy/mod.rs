@@ -6,7 +6,7 @@
 //!    affinity are evaluated again after each eviction, since a replacement may match their terms: of two pods of a group
 //!    with affinity to itself, in two domains, only one is evicted.
 //! 2. For anti-affinity, the pod that owns the broken term, unless all pods that conflict with it have lower priority:
-//!    then all of these.
+//!    then all of these. With a limit, unless enough of them have lower priority: then those that exceed the limit.
 //! 3. A pod is not evicted if its eviction fixes nothing, or if other evictions are enough.
 //! 4. Where any of several pods would do: lower priority first, then the younger (the later `status.startTime`; a pod
 //!    that has not started is the youngest), then by namespace and name.
