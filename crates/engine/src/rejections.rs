@@ -51,6 +51,7 @@ const MAX_VIEW_NODES: usize = 1 << 19;
 pub(crate) struct Rejections {
     /// Positions in the logs of changes up to which the entries are current.
     seen: u64,
+    seen_relabelled: u64,
     seen_nominations: u64,
     layout: u64,
     /// No node has more pods, the nominated ones included.
@@ -161,6 +162,7 @@ impl Rejections {
         let filters = plugins::filters(context);
         let mut rejections = Rejections {
             seen: state.changes.end(),
+            seen_relabelled: state.relabelled.end(),
             seen_nominations: nominations.end(),
             layout: state.changes.epochs.layout,
             max_pods: 2 * most.unwrap_or(0) as i64 + 16,
@@ -183,9 +185,11 @@ impl Rejections {
     /// Evaluates what changed. Returns false if the view has to be made again.
     fn catch_up(&mut self, context: Context<'_>, nominations: &Nominations, pod: &PreparedPod) -> bool {
         let state = context.state;
-        let (Some(changed), Some(nominated)) =
-            (state.changes.since(self.seen), nominations.changed_since(self.seen_nominations))
-        else {
+        let (Some(changed), Some(relabelled), Some(nominated)) = (
+            state.changes.since(self.seen),
+            state.relabelled.since(self.seen_relabelled),
+            nominations.changed_since(self.seen_nominations),
+        ) else {
             return false;
         };
         if self.layout != state.changes.epochs.layout {
@@ -193,10 +197,11 @@ impl Rejections {
         }
         let of_this_pod = context.node_nominated_to(nominations, pod);
         let of_last_pod = std::mem::replace(&mut self.of_last_pod, of_this_pod);
-        let mut nodes: Vec<NodeId> = changed.to_vec();
+        let mut nodes: Vec<NodeId> = [changed, relabelled].concat();
         nodes.extend(nominated.iter().filter_map(|name| state.nodes.find(*name)));
         nodes.extend(of_last_pod.into_iter().chain(of_this_pod));
         self.seen = state.changes.end();
+        self.seen_relabelled = state.relabelled.end();
         self.seen_nominations = nominations.end();
         if nodes.is_empty() {
             return true;

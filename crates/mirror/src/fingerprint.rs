@@ -36,8 +36,31 @@ impl Fingerprints {
     }
 
     /// The fingerprint of the pod fields relevant to placement, without the node.
-    pub(crate) fn of_pod(&self, pod: &Pod) -> Fingerprint {
-        self.of(&pod.placement_fields())
+    pub(crate) fn of_pod(&self, pod: &Pod) -> PodFingerprint {
+        let (fields, added_labels) = pod.placement_fields();
+        PodFingerprint { fields: self.of(&fields), added_labels: self.of_labels(added_labels) }
+    }
+
+    /// The fingerprint of labels in the order of their keys.
+    pub(crate) fn of_labels<'a>(
+        &self,
+        labels: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) -> Fingerprint {
+        Fingerprint(self.key.hash_one(labels.into_iter().collect::<Vec<_>>()))
+    }
+}
+
+/// Of a pod, apart from its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PodFingerprint {
+    /// Without the labels that a binding adds.
+    pub(crate) fields: Fingerprint,
+    pub(crate) added_labels: Fingerprint,
+}
+
+impl PodFingerprint {
+    pub(crate) fn bits(self) -> (u64, u64) {
+        (self.fields.bits(), self.added_labels.bits())
     }
 }
 

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use berth_api::object::placement;
+use berth_api::object::{TOPOLOGY_LABELS, placement};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::pod_delta::PodRef;
 
-/// Reads the identity and the node of the pod in a line of a watch. The other fields relevant to placement go to
+/// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to placement go to
 /// `bytes`: equal bytes mean equal values.
 ///
 /// # Errors
@@ -19,6 +19,7 @@ pub(crate) fn digest_line(line: &[u8], bytes: &mut Vec<u8>) -> Result<PodRef, se
     let mut deserializer = serde_json::Deserializer::from_slice(line);
     Part { section: Section::Line, digest: &mut digest }.deserialize(&mut deserializer)?;
     deserializer.end()?;
+    digest.pod.added_labels.sort_unstable();
     if digest.has_object { Ok(digest.pod) } else { Err(Error::custom("there is no object")) }
 }
 
@@ -28,11 +29,12 @@ struct PlacementDigest<'b> {
     bytes: &'b mut Vec<u8>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Section {
     Line,
     Pod,
     Metadata,
+    Labels,
     Spec,
     Status,
 }
@@ -84,6 +86,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
                     Some(Section::Pod)
                 }
                 (Section::Pod, "metadata") => Some(Section::Metadata),
+                (Section::Metadata, "labels") => Some(Section::Labels),
                 (Section::Pod, "spec") => Some(Section::Spec),
                 (Section::Pod, "status") => Some(Section::Status),
                 _ => None,
@@ -103,6 +106,10 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
             };
             if let Some(field) = field {
                 *field = map.next_value::<Option<String>>()?.unwrap_or_default();
+                continue;
+            }
+            if section == Section::Labels && TOPOLOGY_LABELS.contains(&&*key) {
+                pod.added_labels.push((key.into_owned(), map.next_value()?));
                 continue;
             }
             let bytes = &mut *digest.bytes;
@@ -143,6 +150,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
 fn matters(section: Section, field: &str) -> bool {
     match section {
         Section::Line | Section::Pod => false,
+        Section::Labels => true,
         Section::Metadata => placement::METADATA_FIELDS.contains(&field),
         Section::Spec => placement::SPEC_FIELDS.contains(&field),
         Section::Status => placement::STATUS_FIELDS.contains(&field),

@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::Pod;
+use berth_api::object::{Pod, TOPOLOGY_LABELS};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 
@@ -19,7 +19,7 @@ use berth_client::watch::{KubeObject, Line, read_object};
 pub(crate) enum PodDelta {
     /// New, or a field relevant to placement may have changed.
     Pod(Arc<Pod>),
-    /// It has a node now, and is otherwise unchanged.
+    /// It has a node now and maybe the labels that bindings add, and is otherwise unchanged.
     Bound(PodRef),
     /// No field relevant to placement changed; or deleted.
     Same(PodRef),
@@ -38,18 +38,22 @@ pub struct PodRef {
     pub node: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// The labels that a binding adds ([`TOPOLOGY_LABELS`]), sorted.
+    pub added_labels: Vec<(String, String)>,
 }
 
 impl PodRef {
     /// The reference of a pod.
     pub fn of(pod: &Pod) -> PodRef {
         let metadata = &pod.metadata;
+        let label = |key: &str| Some((key.to_owned(), metadata.labels.get(key)?.clone()));
         PodRef {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
             node: pod.spec.node_name.clone(),
             resource_version: metadata.resource_version.clone(),
+            added_labels: TOPOLOGY_LABELS.into_iter().filter_map(label).collect(),
         }
     }
 }
@@ -77,7 +81,7 @@ impl<'de> Deserialize<'de> for PodDelta {
     }
 }
 
-/// Reads the events of one watch of pods, and remembers a digest of each pod, in 24 bytes a pod.
+/// Reads the events of one watch of pods, and remembers a digest of each pod, in 32 bytes a pod.
 pub(crate) struct PodReader {
     key: RandomState,
     keeps: Box<dyn Fn(&Pod) -> bool + Send + Sync>,
@@ -95,8 +99,10 @@ struct Memory {
 
 /// What was last reported of a pod.
 struct Digest {
-    /// The digest of the fields relevant to placement, except for the node.
+    /// The digest of the fields relevant to placement, except for the node and the next field.
     value: u64,
+    /// The digest of the labels that bindings add; 0 without any.
+    added_labels: u64,
     is_bound: bool,
     /// Whether the receiver keeps the pod, so that a reference is enough to report its binding.
     is_kept: bool,
@@ -131,20 +137,25 @@ impl PodReader {
         }
         let value = self.key.hash_one((&pod.uid, &text[..]));
         let is_bound = !pod.node.is_empty();
+        let added_labels = match &pod.added_labels[..] {
+            [] => 0,
+            labels => self.key.hash_one(labels) | 1,
+        };
         if kind == Line::Changed
             && let Some(before) = digests.get_mut(&uid).filter(|before| before.value == value)
         {
+            let has_labels = before.added_labels == added_labels;
             match (before.is_bound, is_bound) {
-                (false, false) | (true, true) => return Ok(PodDelta::Same(pod)),
-                (false, true) if before.is_kept => {
-                    before.is_bound = true;
+                (false, false) | (true, true) if has_labels => return Ok(PodDelta::Same(pod)),
+                (false, true) if before.is_kept && (has_labels || before.added_labels == 0) => {
+                    (before.is_bound, before.added_labels) = (true, added_labels);
                     return Ok(PodDelta::Bound(pod));
                 }
                 _ => {}
             }
         }
         let pod: Arc<Pod> = Arc::new(read_object(line)?);
-        digests.insert(uid, Digest { value, is_bound, is_kept: (self.keeps)(&pod) });
+        digests.insert(uid, Digest { value, added_labels, is_bound, is_kept: (self.keeps)(&pod) });
         Ok(PodDelta::Pod(pod))
     }
 }
@@ -175,6 +186,7 @@ mod tests {
             uid: "u".into(),
             node: node.into(),
             resource_version: version.into(),
+            added_labels: Vec::new(),
         }
     }
 
@@ -193,11 +205,33 @@ mod tests {
     }
 
     #[test]
+    fn labels_that_a_binding_adds_are_part_of_the_reference() {
+        let (reader, mut object) = (PodReader::new(|_| true), pod());
+        read(&reader, Line::Initial, &object);
+        object["spec"]["nodeName"] = json!("node-1");
+        let [region, zone] = TOPOLOGY_LABELS;
+        object["metadata"]["labels"] = json!({zone: "z", "x": "1", region: "r"});
+        let added_labels = vec![(region.to_owned(), "r".to_owned()), (zone.to_owned(), "z".to_owned())];
+        let bound = PodRef { added_labels, ..reference("node-1", "1") };
+        assert_eq!(read(&reader, Line::Changed, &object), PodDelta::Bound(bound.clone()));
+        assert_eq!(read(&reader, Line::Changed, &object), PodDelta::Same(bound));
+        object["metadata"]["labels"][zone] = json!("other");
+        assert!(matches!(read(&reader, Line::Changed, &object), PodDelta::Pod(_)));
+        // A reference cannot say that a label is no longer there.
+        object["spec"]["nodeName"] = Value::Null;
+        read(&reader, Line::Changed, &object);
+        object["spec"]["nodeName"] = json!("node-1");
+        object["metadata"]["labels"] = json!({"x": "1"});
+        assert!(matches!(read(&reader, Line::Changed, &object), PodDelta::Pod(_)));
+    }
+
+    #[test]
     fn every_change_that_placement_sees_is_reported() {
         for (path, value) in [
             ("/metadata/labels", json!({"x": "2"})),
             ("/metadata/labels", json!({"x": "1", "y": ""})),
             ("/metadata/labels", Value::Null),
+            ("/metadata/labels", json!({"x": "1", TOPOLOGY_LABELS[1]: "z"})),
             ("/metadata/annotations", json!({"scheduling.berth.dev/affinity": "{}"})),
             ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
             ("/metadata/ownerReferences", json!([{"kind": "Job", "controller": true}])),

@@ -7,7 +7,7 @@ use berth_engine::{Cluster, PreparedPod};
 
 use crate::cache::CacheSync;
 use crate::entries::Entries;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::PodFingerprint;
 use crate::mirror::Change;
 use crate::pod_delta::PodRef;
 use crate::uid::Uid;
@@ -27,7 +27,7 @@ pub(crate) enum Placement {
 pub(crate) struct PodEntry {
     pub(crate) uid: Uid,
     pub(crate) placement: Placement,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: PodFingerprint,
 }
 
 #[derive(Debug, Default)]
@@ -110,16 +110,22 @@ impl CacheSync {
         changes.push(Change::PodApplied { pod, is_changed });
     }
 
-    /// A pod has a node and is otherwise unchanged. Returns false if the state does not have it there.
-    pub(crate) fn confirm_pod(&mut self, cluster: &Cluster, pod: &PodRef) -> bool {
+    /// A pod has a node and the labels that its binding added, and is otherwise unchanged. Returns false if the state does
+    /// not have it there.
+    pub(crate) fn confirm_pod(&mut self, cluster: &mut Cluster, pod: &PodRef) -> bool {
         let key = NamespacedName::new(&pod.namespace, &pod.name);
         let is_there = |known: &&PodEntry| {
             known.placement != Placement::Pending
                 && known.uid == Uid::from(pod.uid.as_str())
                 && cluster.node_of(&pod.namespace, &pod.name) == Some(&pod.node)
         };
-        let Some(known) = self.pods.entries.get(&key).filter(is_there).cloned() else { return false };
+        let Some(mut known) = self.pods.entries.get(&key).filter(is_there).cloned() else { return false };
+        let labels = pod.added_labels.iter().map(|(key, value)| (key, value));
+        known.fingerprint.added_labels = self.fingerprints.of_labels(labels);
         self.pods.insert(key, PodEntry { placement: Placement::Assigned, ..known });
+        if !pod.added_labels.is_empty() {
+            cluster.add_pod_labels(&pod.namespace, &pod.name, &pod.added_labels);
+        }
         true
     }
 
@@ -180,6 +186,8 @@ impl CacheSync {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::object::TOPOLOGY_LABELS;
+    use berth_api::object::TOPOLOGY_LABELS;
     use berth_client::StreamEvent;
     use berth_engine::Settings;
     use serde_json::{Value, json};
@@ -225,10 +233,40 @@ mod tests {
         assert_eq!((cache.pods.n_placed, cache.pods.n_assumed), (1, 1), "its binding is not confirmed");
         let other = cluster.prepare(&pod("other", json!({})));
         assert!(!cluster.fits_on(&other, "a"));
-        assert!(!cache.confirm_pod(&cluster, &bound(&changed, "b")), "it was bound elsewhere");
-        assert!(cache.confirm_pod(&cluster, &bound(&changed, "a")));
-        assert!(cache.confirm_pod(&cluster, &bound(&changed, "a")));
+        assert!(!cache.confirm_pod(&mut cluster, &bound(&changed, "b")), "it was bound elsewhere");
+        assert!(cache.confirm_pod(&mut cluster, &bound(&changed, "a")));
+        assert!(cache.confirm_pod(&mut cluster, &bound(&changed, "a")));
         assert_eq!((cache.pods.n_placed, cache.pods.n_assumed), (1, 0));
+    }
+
+    #[test]
+    fn labels_that_a_binding_adds_count_and_are_no_drift() {
+        let (mut cache, mut cluster) = (CacheSync::default(), Cluster::new(Settings::default()));
+        let changes = &mut Vec::new();
+        let node = json!({"metadata": {"name": "a", "labels": {"host": "a"}},
+            "status": {"allocatable": {"pods": "10"}}});
+        let node = StreamEvent::Apply(serde_json::from_value(node).unwrap());
+        cache.apply_node(&mut cluster, node, changes);
+        let mut other = pod("other", json!({}));
+        let zone = json!({TOPOLOGY_LABELS[1]: "z"});
+        other.spec.affinity = serde_json::from_value(json!({"podAntiAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution":
+                [{"labelSelector": {"matchLabels": zone}, "topologyKey": "host"}]}}))
+        .unwrap();
+        let other = cluster.prepare(&other);
+        let mut pending = pod("p", json!({}));
+        cache.apply_pod(&mut cluster, Arc::new(pending.clone()), changes);
+        let prepared = cluster.prepare(&pending);
+        cache.assume(&mut cluster, &pending, &prepared, "a");
+        assert!(cluster.fits_on(&other, "a"));
+        pending.metadata.labels.insert(TOPOLOGY_LABELS[1].to_owned(), "z".to_owned());
+        let bound = bound(&pending, "a");
+        for _ in 0..2 {
+            assert!(cache.confirm_pod(&mut cluster, &bound));
+            assert!(!cluster.fits_on(&other, "a"));
+            pending.spec.node_name = "a".to_owned();
+            assert_eq!(cache.pod_drift(&cluster, &pending, false), None);
+        }
     }
 
     #[test]

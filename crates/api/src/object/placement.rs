@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Pod;
+use super::{Pod, TOPOLOGY_LABELS};
 use crate::admission::AFFINITY_ANNOTATION;
 
 /// The fields of `metadata` that placement or the scheduling queue reads, besides those that name the pod.
@@ -51,12 +51,17 @@ impl Pod {
     /// one namespace with equal values are interchangeable for placement.
     ///
     /// The values depend only on fields that this module lists. They are coarser than those: `creationTimestamp` and
-    /// `nominatedNodeName` matter to the scheduling queue alone, other annotations to nothing.
-    pub fn placement_fields(&self) -> impl Serialize + PartialEq + std::fmt::Debug + '_ {
+    /// `nominatedNodeName` matter to the scheduling queue alone, other annotations to nothing. The second part has the
+    /// labels that a binding adds ([`TOPOLOGY_LABELS`]).
+    pub fn placement_fields(
+        &self,
+    ) -> (impl Serialize + PartialEq + std::fmt::Debug + '_, Vec<(&String, &String)>) {
         let Pod { metadata, spec, status } = self;
         let volumes: Vec<_> = spec.volumes.iter().filter(|volume| volume.matters()).collect();
-        (
-            (&metadata.labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
+        let is_added = |(key, _): &(&String, _)| TOPOLOGY_LABELS.contains(&key.as_str());
+        let (added, labels): (Vec<_>, Vec<_>) = metadata.labels.iter().partition(is_added);
+        let fields = (
+            (labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
@@ -65,7 +70,8 @@ impl Pod {
             (spec.host_network, spec.host_users, !spec.resource_claims.is_empty(), &spec.scheduling_group),
             (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
             (&status.resources, &status.allocated_resources),
-        )
+        );
+        (fields, added)
     }
 }
 
@@ -141,6 +147,7 @@ mod tests {
         let pod = |value: &Value| serde_json::from_value::<Pod>(value.clone()).unwrap();
         for (path, value, matters) in [
             ("/metadata/labels", json!({"a": "c"}), true),
+            ("/metadata/labels", json!({"a": "b", TOPOLOGY_LABELS[0]: "r"}), true),
             ("/metadata/annotations", json!({AFFINITY_ANNOTATION: "{}"}), true),
             ("/metadata/annotations", json!({"other": "{}"}), false),
             ("/metadata/ownerReferences", json!([{"kind": "Job", "controller": true}]), true),

@@ -83,6 +83,12 @@ impl Cluster {
         counts
     }
 
+    /// Adds labels to an assigned or assumed pod, if it exists; they replace those with the same keys.
+    pub fn add_pod_labels(&mut self, namespace: &str, name: &str, labels: &[(String, String)]) {
+        self.state.add_pod_labels(namespace, name, labels);
+        self.updated();
+    }
+
     /// Removes a pod, if it exists.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         self.state.remove_pod(namespace, name);

@@ -116,6 +116,21 @@ impl Labels {
         Labels(pairs.into())
     }
 
+    /// These labels and others, which replace those with the same keys; each symbol with one more user.
+    pub(crate) fn with(&self, symbols: &mut Symbols, others: &[(String, String)]) -> Labels {
+        let intern = |(key, value): &(String, String)| (symbols.intern(key), symbols.intern(value));
+        let mut pairs: Vec<_> = others.iter().map(intern).collect();
+        for (key, value) in self.iter() {
+            if pairs.iter().all(|(other, _)| *other != key) {
+                symbols.retain(key);
+                symbols.retain(value);
+                pairs.push((key, value));
+            }
+        }
+        pairs.sort_unstable();
+        Labels(pairs.into())
+    }
+
     pub(crate) fn get(&self, key: Symbol) -> Option<Symbol> {
         self.0.binary_search_by_key(&key, |(k, _)| *k).ok().map(|i| self.0[i].1)
     }

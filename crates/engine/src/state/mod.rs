@@ -83,6 +83,8 @@ pub(crate) struct State {
     workloads: WorkloadSelectors,
     pub(crate) volumes: Volumes,
     pub(crate) changes: ChangeLog,
+    /// The nodes of pods whose labels changed in a way that no rule sees. Disruption budgets may.
+    pub(crate) relabelled: ChangeLog,
     pub(crate) name_order: NameOrder,
     /// Changes since they were last taken, if they are recorded at all.
     recorded: Option<Vec<Change>>,
@@ -127,6 +129,7 @@ impl State {
             allocatables: Table::default(),
             workloads: WorkloadSelectors::default(),
             changes: ChangeLog::default(),
+            relabelled: ChangeLog::default(),
             name_order: NameOrder::default(),
             recorded: None,
             tracked: None,

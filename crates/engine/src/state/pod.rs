@@ -47,6 +47,7 @@ impl Precedence {
 }
 
 /// An assigned pod. A user of its rule set, its label set and its node name.
+#[derive(Clone)]
 pub(crate) struct PodRecord {
     pub(crate) name: Box<str>,
     pub(crate) uid: Uid,
@@ -80,8 +81,8 @@ pub(crate) struct Pods {
 impl PodRecord {
     /// Whether a pod of the same name differs in nothing that rules look at.
     pub(super) fn is_as(&self, other: &PodRecord) -> bool {
-        (self.rule_set, self.label_set, self.node_name, self.precedence)
-            == (other.rule_set, other.label_set, other.node_name, other.precedence)
+        (self.rule_set, self.signature, self.node_name, self.precedence)
+            == (other.rule_set, other.signature, other.node_name, other.precedence)
             && self.volumes == other.volumes
     }
 }

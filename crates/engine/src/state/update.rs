@@ -294,14 +294,33 @@ impl State {
         self.assign_record(record)
     }
 
-    fn assign_record(&mut self, record: PodRecord) -> bool {
+    /// Adds labels to an assigned pod, if it exists; they replace those with the same keys.
+    pub(crate) fn add_pod_labels(&mut self, namespace: &str, name: &str, labels: &[(String, String)]) {
+        let Some(id) = self.find_pod(namespace, name) else { return };
+        let record = self.pods.get(id).clone();
+        let of = &self.label_sets.get(record.label_set).of;
+        let of = PodLabels { labels: of.labels.with(&mut self.symbols, labels), ..*of };
+        for symbol in [record.namespace, record.node_name] {
+            self.symbols.retain(symbol);
+        }
+        self.rule_sets.retain(record.rule_set);
+        let label_set = self.label_set(of);
+        let signature = self.label_sets.get(label_set).signature;
+        self.assign_record(PodRecord { label_set, signature, node: None, ..record });
+    }
+
+    fn assign_record(&mut self, mut record: PodRecord) -> bool {
         if let Some(there) = self.pods.find(record.namespace, &record.name) {
             let before = self.pods.get_mut(there);
             if before.is_as(&record) {
-                let counts = before.node.is_some();
+                let node = before.node;
                 before.uid = record.uid.clone();
+                if before.label_set != record.label_set {
+                    std::mem::swap(&mut before.label_set, &mut record.label_set);
+                    node.into_iter().for_each(|node| self.relabelled.push(node));
+                }
                 self.release_pod(&record);
-                return counts;
+                return node.is_some();
             }
             self.remove_record(there);
         }

@@ -95,6 +95,17 @@ fn budgets_are_respected_where_possible() {
 }
 
 #[test]
+fn a_budget_protects_a_pod_from_when_it_has_the_label() {
+    let text = "node a cpu=1\nnode b cpu=1\npod default/x on a cpu=1\npod default/y on b cpu=1 priority:5
+        pdb default/z tier=z\npod default/p cpu=1 priority:10";
+    let world = text::world(text);
+    let mut cluster = cluster(&world, Settings::default());
+    assert_eq!(preempt(&mut cluster, &world), "a: x");
+    cluster.add_pod_labels("default", "x", &[("tier".to_owned(), "z".to_owned())]);
+    assert_eq!(preempt(&mut cluster, &world), "b: y");
+}
+
+#[test]
 fn rules_between_pods_are_asked_without_the_victims() {
     let zones = "node a1 zone=a cpu=2\nnode a2 zone=a cpu=2\nnode b1 zone=b cpu=2";
     for (pods, expected) in [

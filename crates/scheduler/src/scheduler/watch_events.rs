@@ -119,6 +119,7 @@ impl Scheduler {
                 let mut pod = Pod::clone(&queued.pod);
                 pod.spec.node_name = bound.node;
                 pod.metadata.resource_version = bound.resource_version;
+                pod.metadata.labels.extend(bound.added_labels);
                 self.apply_pod(Arc::new(pod));
             }
             None => {

@@ -90,6 +90,13 @@ pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
             let selector = Selector::parse(Some(&workload.selector)).ok();
             cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
         }
+        // Labels that are added later count as labels that the pod had from the start.
+        Operation::AddPod(pod) if pod.metadata.name.len() % 2 == 0 => {
+            let mut unlabelled = Pod::clone(pod);
+            let labels: Vec<_> = std::mem::take(&mut unlabelled.metadata.labels).into_iter().collect();
+            cluster.set_pod(&unlabelled);
+            cluster.add_pod_labels(&pod.metadata.namespace, &pod.metadata.name, &labels);
+        }
         Operation::AddPod(pod) => _ = cluster.set_pod(pod),
         Operation::RelabelPod(key, _) | Operation::TerminatePod(key) => {
             if let Some(pod) = pod(key) {
