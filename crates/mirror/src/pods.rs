@@ -187,7 +187,6 @@ impl CacheSync {
 #[cfg(test)]
 mod tests {
     use berth_api::object::TOPOLOGY_LABELS;
-    use berth_api::object::TOPOLOGY_LABELS;
     use berth_client::StreamEvent;
     use berth_engine::Settings;
     use serde_json::{Value, json};

@@ -72,12 +72,19 @@ fn a_pod_that_lacks_room_wakes_when_there_is_some() {
             // Labels, namespaces, services and other pods make no room.
             "node a cpu=2 zone=z2",
             "pod default/w on b app=w",
-            "pod default/z on b cpu=1 app=other",
+            "pod default/z on b cpu=1 priority:1",
             "ns default team=data",
             "svc default/web app=web",
             "-a",
         ],
     );
+}
+
+#[test]
+fn labels_that_no_rule_sees_are_no_change() {
+    let mut waiting = Waiting::new("node a cpu=2\npod default/z on a cpu=1\npod default/p cpu=2");
+    waiting.cluster.set_pod(&admitted(&text::world("pod default/z on a cpu=1 app=z").pods[0], true));
+    assert!(waiting.cluster.take_changes().is_empty());
 }
 
 #[test]
