@@ -203,6 +203,10 @@ resources! {
     RESOURCE_SLICES = cluster_scoped(resource("resource.k8s.io", "ResourceSlice", "resourceslices"));
     /// `scheduling.k8s.io/v1` PriorityClass.
     PRIORITY_CLASSES = cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses"));
+    /// `scheduling.k8s.io/v1alpha2` PodGroup.
+    POD_GROUPS = version("v1alpha2", resource("scheduling.k8s.io", "PodGroup", "podgroups"));
+    /// `scheduling.k8s.io/v1alpha2` Workload.
+    WORKLOADS = version("v1alpha2", resource("scheduling.k8s.io", "Workload", "workloads"));
     /// `storage.k8s.io/v1` CSIDriver.
     CSI_DRIVERS = cluster_scoped(resource(STORAGE, "CSIDriver", "csidrivers"));
     /// `storage.k8s.io/v1` CSINode.
@@ -217,6 +221,10 @@ resources! {
     VOLUME_ATTRIBUTES_CLASSES =
         cluster_scoped(resource(STORAGE, "VolumeAttributesClass", "volumeattributesclasses"));
 }
+
+/// `scheduling.x-k8s.io/v1alpha1` PodGroup, a custom resource.
+pub const COSCHEDULING_POD_GROUPS: Resource =
+    version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
 
 /// The characters that RFC 3986 leaves as they are, and `:`, which is valid in segments and queries.
 const UNRESERVED: &AsciiSet =

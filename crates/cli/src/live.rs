@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
-    CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS,
+    COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS,
     NAMESPACES, NETWORK_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
+    POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
     SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
@@ -25,11 +25,13 @@ const MAX_RESTARTS: usize = 3;
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 21] = [
+const RESOURCES: [(Resource, bool); 23] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
     (POD_DISRUPTION_BUDGETS, false),
+    (POD_GROUPS, false),
+    (COSCHEDULING_POD_GROUPS, false),
     (SERVICES, false),
     (NETWORK_POLICIES, false),
     (REPLICATION_CONTROLLERS, false),
@@ -48,6 +50,8 @@ const RESOURCES: [(Resource, bool); 21] = [
     (VOLUME_ATTACHMENTS, false),
     (PODS, true),
 ];
+
+const OFTEN_MISSING: [Resource; 3] = [DEVICE_CLASSES, POD_GROUPS, COSCHEDULING_POD_GROUPS];
 
 /// Why a live cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -121,8 +125,8 @@ impl LiveCluster {
         for (resource, required) in &RESOURCES {
             let objects = match list(&client, resource, progress).await {
                 Ok(objects) => objects,
-                // Without dynamic resource allocation there are none.
-                Err(error) if *resource == DEVICE_CLASSES && error.code() == Some(404) => continue,
+                // Many clusters do not have these resources.
+                Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => continue,
                 Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
                     warnings.push(format!("{server}: {error}: continuing without these objects"));
                     continue;

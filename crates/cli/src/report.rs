@@ -1,6 +1,6 @@
 //! The JSON form of a simulation. Its schema is stable: docs/simulate-json.md.
 
-use berth_simulate::{SimulatedPod, Simulation};
+use berth_simulate::{GroupPlacement, SimulatedPod, Simulation};
 use serde::Serialize;
 
 use crate::summary::{Failure, Summary};
@@ -11,6 +11,8 @@ use crate::summary::{Failure, Summary};
 pub struct Report<'a> {
     pods: Vec<PodReport<'a>>,
     summary: Summary,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<&'a GroupPlacement>,
     failures: Vec<Failure>,
     warnings: &'a [String],
 }
@@ -32,6 +34,8 @@ struct PodReport<'a> {
     unsupported: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     victims: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     preempted_by: Option<String>,
 }
@@ -66,10 +70,12 @@ impl<'a> Report<'a> {
                 message: p.outcome.message().into_owned(),
                 unsupported: &p.unsupported,
                 victims: p.victims.iter().map(ToString::to_string).collect(),
+                group: p.group.as_ref().map(|group| group.name.name()),
                 preempted_by: p.preempted_by.as_ref().map(ToString::to_string),
             }
         };
         let pods = simulation.pods().iter().map(pod).collect();
-        Report { pods, summary, failures, warnings: simulation.warnings() }
+        let groups = simulation.groups().collect();
+        Report { pods, summary, groups, failures, warnings: simulation.warnings() }
     }
 }

@@ -113,17 +113,18 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
         simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();
     let mut failures: Vec<Failure> = Vec::new();
     let mut n_explained = 0;
-    for Unplaced { namespace, name, workload, message } in unplaced {
+    for Unplaced { namespace, name, workload, message, in_group } in unplaced {
         let key = format!("{namespace}/{name}");
         let alike = |f: &&mut Failure| f.workload == workload && f.message == message;
-        if workload.is_some()
+        // The message of a group is that of all its pods, and no pod alone is the reason.
+        if (workload.is_some() || in_group)
             && let Some(failure) = failures.iter_mut().find(alike)
         {
             failure.pods.push(key);
             continue;
         }
         let mut bottleneck = None;
-        if n_explained < MAX_EXPLAINED {
+        if n_explained < MAX_EXPLAINED && !in_group {
             n_explained += 1;
             let explanation = simulation.explain(&namespace, &name, None);
             bottleneck = explanation.and_then(|e| e.explanation.bottleneck().cloned());
@@ -144,6 +145,7 @@ struct Unplaced {
     name: String,
     workload: Option<String>,
     message: String,
+    in_group: bool,
 }
 
 impl Unplaced {
@@ -153,6 +155,7 @@ impl Unplaced {
             name: pod.pod.metadata.name.clone(),
             workload: pod.workload.clone(),
             message: pod.outcome.message().into_owned(),
+            in_group: pod.group.is_some(),
         }
     }
 }

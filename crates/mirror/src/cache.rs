@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::object::group::{GroupKey, GroupKind, PodGroup};
 use berth_api::object::{
     DeviceClass, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service,
     VolumeKind, Workload,
@@ -31,6 +32,7 @@ pub(crate) struct CacheSync {
     replication_controllers: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
     device_classes: Entries<Fingerprint>,
+    pod_groups: BTreeMap<GroupKind, Entries<Fingerprint>>,
     pub(crate) volumes: BTreeMap<VolumeKind, Entries<Fingerprint>>,
 }
 
@@ -176,6 +178,26 @@ impl CacheSync {
             changes.push(match sync {
                 Sync::Set(class) => Change::DeviceClassApplied(class),
                 Sync::Unset(key) => Change::DeviceClassDeleted(key.name().to_owned()),
+            });
+        });
+    }
+
+    /// Pod groups are not part of the engine's state: they are an argument of decisions.
+    pub(crate) fn apply_pod_group(
+        &mut self,
+        kind: GroupKind,
+        event: StreamEvent<PodGroup>,
+        changes: &mut Vec<Change>,
+    ) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |group: &PodGroup| fingerprints.of(&group.metadata.resource_version);
+        self.pod_groups.entry(kind).or_default().apply(event, fingerprint, |sync| {
+            changes.push(match sync {
+                Sync::Set(group) => Change::PodGroupApplied(
+                    GroupKey { kind, name: group.metadata.namespaced_name() },
+                    group.into(),
+                ),
+                Sync::Unset(name) => Change::PodGroupDeleted(GroupKey { kind, name }),
             });
         });
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::group::{GroupKey, GroupKind, PodGroup};
 use berth_api::object::{
     DeviceClass, Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, ReplicationController, Service,
     VolumeKind, Workload,
@@ -38,6 +39,7 @@ pub(crate) enum Payload {
     ReplicationController(StreamEvent<ReplicationController>),
     Budget(StreamEvent<PodDisruptionBudget>),
     DeviceClass(StreamEvent<DeviceClass>),
+    PodGroup(GroupKind, StreamEvent<PodGroup>),
     Volume(VolumeKind, StreamEvent<VolumeEntry>),
     /// With the number of the drift check.
     Check(u32, FullList),
@@ -75,6 +77,10 @@ pub enum Change {
     DeviceClassApplied(DeviceClass),
     /// A DeviceClass was deleted.
     DeviceClassDeleted(String),
+    /// A PodGroup was added or changed.
+    PodGroupApplied(GroupKey, Box<PodGroup>),
+    /// A PodGroup was deleted.
+    PodGroupDeleted(GroupKey),
     /// A claim was added or changed.
     ClaimApplied(NamespacedName, ClaimState),
     /// A claim was deleted.
@@ -227,6 +233,7 @@ impl Mirror {
             Payload::ReplicationController(event) => cache.apply_replication_controller(cluster, event),
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
             Payload::DeviceClass(event) => cache.apply_device_class(event, &mut changes),
+            Payload::PodGroup(kind, event) => cache.apply_pod_group(kind, event, &mut changes),
             Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {
                 self.check(cluster, object, is_missing, &mut changes);
@@ -359,6 +366,7 @@ impl Payload {
             Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
             Payload::Budget(event) => edge(Source::Budgets, event),
             Payload::DeviceClass(event) => edge(Source::DeviceClasses, event),
+            Payload::PodGroup(kind, event) => edge(Source::PodGroups(*kind), event),
             Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
             Payload::Check(..) => None,
         }

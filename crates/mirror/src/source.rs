@@ -1,9 +1,10 @@
 //! The resources that are watched, each by a task of its own.
 
 use berth_api::object::VolumeKind;
+use berth_api::object::group::GroupKind;
 use berth_api::resource::{
-    DEVICE_CLASSES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
-    Resource, SERVICES, STATEFUL_SETS,
+    DEVICE_CLASSES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS,
+    REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
 };
 use berth_client::{KubeObject, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
 use serde::de::DeserializeOwned;
@@ -38,6 +39,8 @@ pub enum Source {
     Budgets,
     /// `deviceclasses`.
     DeviceClasses,
+    /// `podgroups` of an API group.
+    PodGroups(GroupKind),
     /// Objects that decide where pods with volumes may run.
     Volumes(VolumeKind),
 }
@@ -60,12 +63,14 @@ impl Source {
         Source::Volumes(VolumeKind::CsiStorageCapacity),
         Source::Volumes(VolumeKind::VolumeAttachment),
         Source::DeviceClasses,
+        Source::PodGroups(GroupKind::Scheduling),
+        Source::PodGroups(GroupKind::Coscheduling),
         Source::Budgets,
     ];
 
-    /// What placement depends on: all but PodDisruptionBudgets.
+    /// What the placement of a single pod depends on: all but PodGroups and PodDisruptionBudgets.
     pub const PLACEMENT: &'static [Source] = match Source::ALL {
-        [placement @ .., Source::Budgets] => placement,
+        [placement @ .., Source::PodGroups(_), Source::PodGroups(_), Source::Budgets] => placement,
         all => all,
     };
 
@@ -85,6 +90,7 @@ impl Source {
             Source::ReplicationControllers => REPLICATION_CONTROLLERS,
             Source::Budgets => POD_DISRUPTION_BUDGETS,
             Source::DeviceClasses => DEVICE_CLASSES,
+            Source::PodGroups(kind) => kind.resource().unwrap_or(POD_GROUPS),
             Source::Volumes(kind) => kind.resource(),
         }
     }
@@ -116,6 +122,7 @@ impl Watches {
             Source::ReplicationControllers => self.watch(source, Payload::ReplicationController),
             Source::Budgets => self.watch(source, Payload::Budget),
             Source::DeviceClasses => self.watch(source, Payload::DeviceClass),
+            Source::PodGroups(kind) => self.watch(source, move |e| Payload::PodGroup(kind, e)),
             Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
         }
     }

@@ -21,6 +21,11 @@ pub(crate) struct AttemptLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct QueueLabels {
     queue: &'static str,
 }
@@ -111,6 +116,7 @@ pub(crate) struct Metrics {
     extension_point_duration: Histograms<ExtensionPointLabels>,
     plugin_duration: Histograms<PluginLabels>,
     evaluations: Family<EvaluationLabels, Counter>,
+    pod_group_attempts: Family<ResultLabels, Counter>,
     pub(crate) preemption_attempts: Counter,
     pub(crate) preemption_victims: Histogram,
     cache_size: Family<TypeLabels, Gauge>,
@@ -163,6 +169,7 @@ impl Metrics {
             extension_point_duration: Family::new_with_constructor(extension_points),
             plugin_duration: Family::new_with_constructor(plugins),
             evaluations: Family::default(),
+            pod_group_attempts: Family::default(),
             preemption_attempts: Counter::default(),
             preemption_victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             cache_size: Family::default(),
@@ -253,6 +260,11 @@ impl Metrics {
             m.volume_errors.clone(),
         );
         registry.register(
+            "berth_scheduler_pod_group_attempts",
+            "Attempts to schedule pod groups, by result",
+            m.pod_group_attempts.clone(),
+        );
+        registry.register(
             "berth_scheduler_bind_lookups",
             "Lookups of pods whose binding had an unknown result",
             m.bind_lookups.clone(),
@@ -279,6 +291,10 @@ impl Metrics {
         let labels = AttemptLabels { result: result.name(), profile: profile.to_owned() };
         self.attempts.get_or_create(&labels).inc();
         self.attempt_duration.get_or_create(&labels).observe(duration.as_secs_f64());
+    }
+
+    pub(crate) fn pod_group_attempted(&self, result: AttemptResult) {
+        self.pod_group_attempts.get_or_create(&ResultLabels { result: result.name() }).inc();
     }
 
     pub(crate) fn scheduled(&self, attempts: u32, waited: Duration) {

@@ -99,12 +99,20 @@ pub(crate) async fn patch_status(
     patch: &Value,
 ) -> Result<Option<u64>, CallError> {
     let path = format!("{}/status", PODS.object_path(namespace, name));
-    let body = patch.to_string().into_bytes();
-    let request =
-        || call::with_body(Method::PATCH, &path, "application/strategic-merge-patch+json", body.clone());
-    let answer = with_retries(client, request).await?;
+    let answer = patch_object(client, &path, "application/strategic-merge-patch+json", patch).await?;
     let pod: Option<Value> = answer.and_then(|answer| serde_json::from_slice(&answer).ok());
     Ok(pod.and_then(|pod| pod["metadata"]["resourceVersion"].as_str()?.parse().ok()))
+}
+
+/// Patches an object. One that was deleted is no error, and gives no answer.
+pub(crate) async fn patch_object(
+    client: &kube::Client,
+    path: &str,
+    patch_type: &'static str,
+    patch: &Value,
+) -> Result<Option<Bytes>, CallError> {
+    let body = patch.to_string().into_bytes();
+    with_retries(client, || call::with_body(Method::PATCH, path, patch_type, body.clone())).await
 }
 
 /// A pod that is preempted.

@@ -9,7 +9,8 @@ use k8s_openapi::api::{
     autoscaling::v2 as autoscaling_v2, batch::v1 as batch, certificates::v1 as certificates,
     coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
     flowcontrol::v1 as flowcontrol, networking::v1 as networking, node::v1 as node, policy::v1 as policy,
-    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling, storage::v1 as storage,
+    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
+    scheduling::v1alpha2 as scheduling_v1alpha2, storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -118,6 +119,8 @@ pub(super) static KINDS: &[Kind] = &[
     kind::<resource::ResourceClaimTemplate>(),
     kind::<resource::ResourceSlice>(),
     kind::<scheduling::PriorityClass>(),
+    kind::<scheduling_v1alpha2::PodGroup>(),
+    kind::<scheduling_v1alpha2::Workload>(),
     kind::<storage::CSIDriver>(),
     kind::<storage::CSINode>(),
     kind::<storage::CSIStorageCapacity>(),

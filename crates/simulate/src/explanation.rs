@@ -5,6 +5,7 @@ use berth_api::rules::dialect_notes;
 use berth_engine::{Explanation, Victims};
 use serde::Serialize;
 
+use crate::GroupPlacement;
 use crate::hints::nearest_hints;
 use crate::rolling_update::blocked_by_own_update;
 
@@ -24,6 +25,9 @@ pub struct PodExplanation {
     /// The preemption that makes a pending pod fit; none if it fits without, or if preemption does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PodPreemption>,
+    /// The group that a pending pod is placed with; the explanation is that of the pod alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupPlacement>,
     /// Changes that would let a pending pod fit; empty if it fits, and for running pods.
     pub hints: Vec<String>,
 }
@@ -64,6 +68,6 @@ impl PodExplanation {
         }
         let dialect_notes = dialect_notes(pod, extensions);
         let dialect_notes = dialect_notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect();
-        PodExplanation { explanation, dialect_notes, unsupported: Vec::new(), preemption, hints }
+        PodExplanation { explanation, dialect_notes, unsupported: Vec::new(), preemption, group: None, hints }
     }
 }

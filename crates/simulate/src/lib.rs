@@ -14,4 +14,6 @@ pub mod sets;
 mod simulation;
 
 pub use explanation::{PodExplanation, PodPreemption};
-pub use simulation::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};
+pub use simulation::{
+    GroupPlacement, InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions,
+};

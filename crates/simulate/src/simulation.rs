@@ -7,6 +7,7 @@
 mod build;
 mod created_claims;
 mod error;
+mod groups;
 mod preemption;
 mod volumes;
 pub(crate) mod workloads;
@@ -14,9 +15,9 @@ pub(crate) mod workloads;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::{DeviceResources, NamespacedName, Pod};
+use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Pod};
 use berth_api::simulated_nodes::SimulatedNodes;
-use berth_engine::{Cluster, DisruptionBudget, Outcome, Settings};
+use berth_engine::{Cluster, DisruptionBudget, Outcome, PreparedPod, Settings};
 use serde_json::Value;
 
 use self::created_claims::CreatedClaim;
@@ -24,6 +25,7 @@ use self::preemption::preempt;
 use crate::PodExplanation;
 
 pub use error::{InvalidObject, SimulationError};
+pub use groups::GroupPlacement;
 
 /// The options of a simulation.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +55,8 @@ pub struct SimulatedPod {
     pub victims: Vec<NamespacedName>,
     /// The pod that it was evicted for.
     pub preempted_by: Option<NamespacedName>,
+    /// The group that it is placed with.
+    pub group: Option<GroupKey>,
 }
 
 impl SimulatedPod {
@@ -123,6 +127,15 @@ pub struct Simulation {
     node_labels: BTreeMap<String, BTreeMap<String, String>>,
     device_resources: DeviceResources,
     created_claims: Vec<CreatedClaim>,
+    /// The PodGroups; without rules, their pods are placed one by one.
+    pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
+    group_placements: BTreeMap<GroupKey, GroupPlacement>,
+}
+
+/// What is placed at once.
+enum Unit {
+    Pod(usize, PreparedPod),
+    Group(GroupKey, Vec<(usize, PreparedPod)>),
 }
 
 impl Simulation {
@@ -142,7 +155,24 @@ impl Simulation {
         let mut n_placed = 0;
         loop {
             let (n_before, mut unplaced) = (n_placed, Vec::new());
-            for (i, pod) in pending {
+            for unit in self.units(pending) {
+                let (i, pod) = match unit {
+                    Unit::Pod(i, pod) => (i, pod),
+                    Unit::Group(key, members) => {
+                        for i in self.place_group(&key, &members) {
+                            unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
+                        }
+                        for (i, pod) in members {
+                            if self.pods[i].node().is_some() {
+                                n_placed += 1;
+                                progress(n_placed.min(n_pending), n_pending);
+                            } else {
+                                unplaced.push((i, pod));
+                            }
+                        }
+                        continue;
+                    }
+                };
                 let equivalence = self.cluster.equivalence(&pod);
                 let mut outcome = match failures.get(&equivalence) {
                     Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
@@ -182,7 +212,8 @@ impl Simulation {
 
     /// Places the pods that come before this pod in the queue; explain the pod afterwards.
     pub fn run_before(&mut self, namespace: &str, name: &str) {
-        if let Some(position) = self.queue.iter().position(|i| self.pods[*i].is_named(namespace, name)) {
+        let with = self.placed_with(namespace, name);
+        if let Some(position) = self.queue.iter().position(|i| with.contains(i)) {
             self.queue.truncate(position);
             self.run(|_, _| ());
         }
@@ -190,8 +221,8 @@ impl Simulation {
 
     /// Places all other pending pods; explain the pod afterwards.
     pub fn run_others(&mut self, namespace: &str, name: &str) {
-        let pods = &self.pods;
-        self.queue.retain(|i| !pods[*i].is_named(namespace, name));
+        let with = self.placed_with(namespace, name);
+        self.queue.retain(|i| !with.contains(i));
         self.run(|_, _| ());
     }
 
@@ -252,9 +283,10 @@ impl Simulation {
             victims = preempt(&mut self.cluster, &self.budgets, &prepared, &mut explanation.outcome)
                 .map(Into::into);
         }
-        let unsupported = unsupported.clone();
+        let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
+        let SimulatedPod { pod, .. } = self.pod(namespace, name)?;
         let pods = self.pods.iter().map(|p| &p.pod);
         let explained = PodExplanation::new(explanation, victims, pod, pods, self.extensions);
-        Some(PodExplanation { unsupported, ..explained })
+        Some(PodExplanation { unsupported, group, ..explained })
     }
 }

@@ -1,6 +1,6 @@
 //! Checks that the engine can read the annotation `scheduling.berth.dev/affinity`.
 
-use berth_api::admission::{extension_warnings, validate_affinity_annotation};
+use berth_api::admission::{extension_warnings, validate_annotations};
 
 use super::AskedPod;
 use crate::answer::Denial;
@@ -15,8 +15,7 @@ pub(super) fn is_valid(asked: &AskedPod<'_>, found: &mut Findings) {
         return;
     }
     extension_warnings(asked.pod).into_iter().for_each(|warning| found.warn(warning));
-    let errors: Vec<_> =
-        validate_affinity_annotation(asked.pod).into_iter().map(|error| error.error).collect();
+    let errors: Vec<_> = validate_annotations(asked.pod).into_iter().map(|error| error.error).collect();
     let message = match errors.as_slice() {
         [] => return,
         [one] => one.clone(),

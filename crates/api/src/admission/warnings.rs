@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::annotation::{AFFINITY_ANNOTATION, annotation_affinity};
 use super::field::Path;
 use super::syntax;
+use crate::object::group::GROUP_ANNOTATION;
 use crate::object::{
     Affinity, ContainerPort, NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, PodSpec,
     ResourceList, SelectorRequirement,
@@ -127,8 +128,10 @@ pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
             }
         }
     }
-    if pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION) {
-        warnings.push(format!("metadata.annotations[{AFFINITY_ANNOTATION}]: {OFF}"));
+    for annotation in [AFFINITY_ANNOTATION, GROUP_ANNOTATION] {
+        if pod.metadata.annotations.contains_key(annotation) {
+            warnings.push(format!("metadata.annotations[{annotation}]: {OFF}"));
+        }
     }
     warnings
 }

@@ -4,11 +4,13 @@
 //! `scheduling.k8s.io`), the label of the coscheduling plugin (a PodGroup of `scheduling.x-k8s.io`), or annotations, for a
 //! group without an object.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Condition, NamespacedName, ObjectMeta, Pod, nullable};
-use crate::resource::group_of;
+use crate::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource, group_of};
 
 /// The API group of Kubernetes' PodGroup.
 pub const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
@@ -36,6 +38,17 @@ pub enum GroupKind {
     Annotation,
 }
 
+impl GroupKind {
+    /// The resource of such groups, if they have objects.
+    pub fn resource(self) -> Option<Resource> {
+        match self {
+            GroupKind::Scheduling => Some(POD_GROUPS),
+            GroupKind::Coscheduling => Some(COSCHEDULING_POD_GROUPS),
+            GroupKind::Annotation => None,
+        }
+    }
+}
+
 /// The group of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
@@ -46,16 +59,22 @@ pub struct GroupKey {
 }
 
 impl GroupKey {
-    /// The group of a pod, if it belongs to one.
-    pub fn of(pod: &Pod) -> Option<GroupKey> {
-        let annotation = || pod.metadata.annotations.get(GROUP_ANNOTATION);
-        let label = || pod.metadata.labels.get(POD_GROUP_LABEL);
+    /// The group of a pod, if it belongs to one. Without `extensions`, only `spec.schedulingGroup` counts.
+    pub fn of(pod: &Pod, extensions: bool) -> Option<GroupKey> {
+        let annotation = || pod.metadata.annotations.get(GROUP_ANNOTATION).filter(|_| extensions);
+        let label = || pod.metadata.labels.get(POD_GROUP_LABEL).filter(|_| extensions);
         let named = pod.spec.scheduling_group.as_ref().map(|group| &group.pod_group_name);
         let (kind, name) = named
             .map(|name| (GroupKind::Scheduling, name))
             .or_else(|| Some((GroupKind::Coscheduling, label()?)))
             .or_else(|| Some((GroupKind::Annotation, annotation()?)))?;
         Some(GroupKey { kind, name: NamespacedName::new(&pod.metadata.namespace, name) })
+    }
+}
+
+impl fmt::Display for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pod group {}", self.name)
     }
 }
 
@@ -91,6 +110,13 @@ impl SharedTopology {
 }
 
 impl GroupRules {
+    /// The rules of a group without an object, by the annotations of its members: the stricter ones hold. None for a group
+    /// that has to have an object.
+    pub fn of_members<'a>(key: &GroupKey, members: impl Iterator<Item = &'a Pod>) -> Option<GroupRules> {
+        let rules = members.map(GroupRules::of_annotations).reduce(GroupRules::and);
+        rules.filter(|_| key.kind == GroupKind::Annotation)
+    }
+
     /// The rules in the annotations of one member; those of several are [combined](GroupRules::and).
     pub fn of_annotations(pod: &Pod) -> GroupRules {
         let min = pod.metadata.annotations.get(GROUP_MIN_ANNOTATION).and_then(|min| min.parse().ok());
@@ -179,7 +205,7 @@ pub struct GangPolicy {
 pub struct PodGroupConstraints {
     /// At most one is allowed.
     #[serde(deserialize_with = "nullable")]
-    pub topology_constraints: Vec<TopologyConstraint>,
+    pub topology: Vec<TopologyConstraint>,
 }
 
 /// A topology whose domain the members share.
@@ -188,7 +214,7 @@ pub struct PodGroupConstraints {
 pub struct TopologyConstraint {
     /// The node label key.
     #[serde(deserialize_with = "nullable")]
-    pub topology_key: String,
+    pub key: String,
 }
 
 /// `status` of a PodGroup: the fields of both API groups.
@@ -218,8 +244,8 @@ impl PodGroup {
         let spec = &self.spec;
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
         let min = gang.map(|gang| gang.min_count).or(spec.min_member)?;
-        let constraints = spec.scheduling_constraints.iter().flat_map(|c| &c.topology_constraints);
-        let mut own = constraints.map(|c| SharedTopology { key: c.topology_key.clone(), required: true });
+        let constraints = spec.scheduling_constraints.iter().flat_map(|c| &c.topology);
+        let mut own = constraints.map(|c| SharedTopology { key: c.key.clone(), required: true });
         Some(GroupRules {
             min: min as usize,
             topology: own.next().or_else(|| SharedTopology::of_annotations(&self.metadata)),
@@ -240,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_pod_names_its_group_in_one_way() {
-        let text = |value| GroupKey::of(&pod(value)).map(|key| format!("{:?} {}", key.kind, key.name));
+        let text = |value| GroupKey::of(&pod(value), true).map(|key| format!("{:?} {}", key.kind, key.name));
         let metadata = json!({"namespace": "team", "labels": {POD_GROUP_LABEL: "b"}, "annotations": {GROUP_ANNOTATION: "c"}});
         let spec = json!({"schedulingGroup": {"podGroupName": "a"}});
         assert_eq!(text(json!({"metadata": metadata, "spec": spec})).unwrap(), "Scheduling team/a");
@@ -248,6 +274,7 @@ mod tests {
         let annotated = json!({"metadata": {"namespace": "team", "annotations": {GROUP_ANNOTATION: "c"}}});
         assert_eq!(text(annotated).unwrap(), "Annotation team/c");
         assert_eq!(text(json!({"metadata": {"name": "p"}})), None);
+        assert_eq!(GroupKey::of(&pod(json!({"metadata": metadata})), false), None);
     }
 
     #[test]
@@ -255,7 +282,7 @@ mod tests {
         let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules();
         let zone = |required| Some(SharedTopology { key: "zone".to_owned(), required });
         let gang = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
-            "schedulingConstraints": {"topologyConstraints": [{"topologyKey": "zone"}]}}});
+            "schedulingConstraints": {"topology": [{"key": "zone"}]}}});
         assert_eq!(rules(gang), Some(GroupRules { min: 4, topology: zone(true), timeout_seconds: None }));
         assert_eq!(rules(json!({"spec": {"schedulingPolicy": {"basic": {}}}})), None);
         let coscheduling = json!({"spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},

@@ -2,6 +2,10 @@
 
 use serde::Serialize;
 
+use super::group::{
+    GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
+    GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+};
 use super::{Pod, TOPOLOGY_LABELS};
 use crate::admission::AFFINITY_ANNOTATION;
 
@@ -57,11 +61,16 @@ impl Pod {
         &self,
     ) -> (impl Serialize + PartialEq + std::fmt::Debug + '_, Vec<(&String, &String)>) {
         let Pod { metadata, spec, status } = self;
+        let annotation = |key| metadata.annotations.get(key);
+        let group = annotation(GROUP_ANNOTATION).map(|group| {
+            let topology = [GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION];
+            (group, annotation(GROUP_MIN_ANNOTATION), topology.map(annotation))
+        });
         let volumes: Vec<_> = spec.volumes.iter().filter(|volume| volume.matters()).collect();
         let is_added = |(key, _): &(&String, _)| TOPOLOGY_LABELS.contains(&key.as_str());
         let (added, labels): (Vec<_>, Vec<_>) = metadata.labels.iter().partition(is_added);
         let fields = (
-            (labels, metadata.annotations.get(AFFINITY_ANNOTATION), metadata.controller()),
+            (labels, annotation(AFFINITY_ANNOTATION), group, metadata.controller()),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
@@ -149,6 +158,7 @@ mod tests {
             ("/metadata/labels", json!({"a": "c"}), true),
             ("/metadata/labels", json!({"a": "b", TOPOLOGY_LABELS[0]: "r"}), true),
             ("/metadata/annotations", json!({AFFINITY_ANNOTATION: "{}"}), true),
+            ("/metadata/annotations", json!({GROUP_ANNOTATION: "g", GROUP_MIN_ANNOTATION: "2"}), true),
             ("/metadata/annotations", json!({"other": "{}"}), false),
             ("/metadata/ownerReferences", json!([{"kind": "Job", "controller": true}]), true),
             ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), true),

@@ -10,10 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Container, ObjectMeta, PodSpec, nullable};
 
 /// The fields of a pod, and whether a pod uses them.
-const FIELDS: [(&str, IsUsed); 2] = [
-    ("spec.resourceClaims", |spec| !spec.resource_claims.is_empty()),
-    ("spec.schedulingGroup", |spec| spec.scheduling_group.is_some()),
-];
+const FIELDS: [(&str, IsUsed); 1] = [("spec.resourceClaims", |spec| !spec.resource_claims.is_empty())];
 
 type IsUsed = fn(&PodSpec) -> bool;
 
@@ -135,7 +132,6 @@ mod tests {
             (json!({"containers": [{"name": "c"}]}), vec![]),
             (json!({"resourceClaims": []}), vec![]),
             (json!({"resourceClaims": [{"name": "gpu"}]}), vec!["spec.resourceClaims"]),
-            (json!({"schedulingGroup": {"podGroupName": "g"}}), vec!["spec.schedulingGroup"]),
             (requests("example.com/gpu", "1"), vec![gpu]),
             (requests("example.com/gpu", "0"), vec![]),
             (requests("example.com/fpga", "1"), vec![]),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::manifest::{DEFAULT_NAMESPACE, display_name};
 use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
+use crate::object::group::PodGroup;
 use crate::object::{
     CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget,
     PriorityClass, ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
@@ -155,6 +156,8 @@ pub struct Inventory {
     pub priority_classes: Vec<Entry<PriorityClass>>,
     /// Pod disruption budgets.
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
+    /// Pod groups of both API groups.
+    pub pod_groups: Vec<Entry<PodGroup>>,
     /// Device classes.
     pub device_classes: Vec<Entry<DeviceClass>>,
     /// Objects that decide where pods with volumes may run.
@@ -241,6 +244,10 @@ impl Inventory {
             Kind::PodDisruptionBudget => {
                 let entry = self.take(kind, manifest, |o: &mut PodDisruptionBudget| &mut o.metadata)?;
                 self.pod_disruption_budgets.push(entry);
+            }
+            Kind::PodGroup | Kind::CoschedulingPodGroup => {
+                let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;
+                self.pod_groups.push(entry);
             }
             Kind::DeviceClass => {
                 let entry = self.take(kind, manifest, |o: &mut DeviceClass| &mut o.metadata)?;

@@ -1,6 +1,7 @@
 //! The kinds that Berth reads from manifests.
 
 use crate::object::VolumeKind;
+use crate::object::group::{COSCHEDULING_GROUP, SCHEDULING_GROUP};
 use crate::resource::{self, Resource, group_of};
 
 /// A kind that Berth reads, identified by group and name: a Knative `Service` is not one of them.
@@ -32,6 +33,10 @@ pub enum Kind {
     CronJob,
     /// `scheduling.k8s.io` PriorityClass.
     PriorityClass,
+    /// `scheduling.k8s.io` PodGroup.
+    PodGroup,
+    /// `scheduling.x-k8s.io` PodGroup.
+    CoschedulingPodGroup,
     /// `policy` PodDisruptionBudget.
     PodDisruptionBudget,
     /// An object that decides where pods with volumes may run.
@@ -61,6 +66,8 @@ impl Kind {
             ("batch", "Job") => Kind::Job,
             ("batch", "CronJob") => Kind::CronJob,
             ("scheduling.k8s.io", "PriorityClass") => Kind::PriorityClass,
+            (SCHEDULING_GROUP, "PodGroup") => Kind::PodGroup,
+            (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
             ("resource.k8s.io", "DeviceClass") => Kind::DeviceClass,
             ("", "PersistentVolume") => Kind::Volume(VolumeKind::PersistentVolume),
@@ -91,6 +98,8 @@ impl Kind {
             Kind::Job => resource::JOBS,
             Kind::CronJob => resource::CRON_JOBS,
             Kind::PriorityClass => resource::PRIORITY_CLASSES,
+            Kind::PodGroup => resource::POD_GROUPS,
+            Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
             Kind::DeviceClass => resource::DEVICE_CLASSES,
             Kind::Volume(kind) => kind.resource(),

@@ -129,6 +129,7 @@ pub(super) fn printer(group: &str, kind: &str) -> &'static Printer {
         ("resource.k8s.io", "ResourceClaim") => &extension::RESOURCE_CLAIM,
         ("resource.k8s.io", "ResourceSlice") => &extension::RESOURCE_SLICE,
         ("scheduling.k8s.io", "PriorityClass") => &config::PRIORITY_CLASS,
+        ("scheduling.k8s.io", "PodGroup") => &config::POD_GROUP,
         ("storage.k8s.io", "CSIDriver") => &storage::CSI_DRIVER,
         ("storage.k8s.io", "CSINode") => &storage::CSI_NODE,
         ("storage.k8s.io", "CSIStorageCapacity") => &storage::CSI_STORAGE_CAPACITY,

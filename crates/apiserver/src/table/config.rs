@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::columns::{AGE, Column, NAME, Printer};
-use super::row::Row;
+use super::row::{Row, UNSET};
 
 pub(super) static CONFIG_MAP: Printer =
     Printer::new(&[NAME, Column::integer("Data", "How many entries it has."), AGE], |row| {
@@ -34,6 +34,24 @@ pub(super) static LEASE: Printer =
     Printer::new(&[NAME, Column::text("Holder", "Who holds the lease."), AGE], |row| {
         vec![row.name(), row.text_or("/spec/holderIdentity", ""), row.age()]
     });
+
+pub(super) static POD_GROUP: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Policy", "How its pods are scheduled."),
+        Column::text("Workload", "The Workload with its template."),
+        Column::text("Status", "Whether its required pods are scheduled."),
+        AGE,
+    ],
+    |row| {
+        let policy = row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang");
+        let workload = row.text_or("/spec/podGroupTemplateRef/workload/workloadName", UNSET);
+        let is_scheduled = |condition: &&Value| condition["type"] == "PodGroupScheduled";
+        let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
+        let reason = scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone());
+        vec![row.name(), policy.into(), workload, reason, row.age()]
+    },
+);
 
 pub(super) static PRIORITY_CLASS: Printer = Printer::new(
     &[

@@ -82,7 +82,10 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     out.flush()?;
     let is_good = match &explanation.running_on {
         Some(_) => is_node_known && explanation.broken.is_empty(),
-        None => explanation.outcome.node().is_some() || explained.preemption.is_some(),
+        None => match &explained.group {
+            Some(group) => group.message.is_none(),
+            None => explanation.outcome.node().is_some() || explained.preemption.is_some(),
+        },
     };
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }

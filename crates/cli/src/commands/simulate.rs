@@ -87,6 +87,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 &rows(&simulation, &summary.topology_key),
                 columns,
                 &summary,
+                &simulation.groups().collect::<Vec<_>>(),
                 &failures,
                 &preemptions(&simulation),
             )?;

@@ -327,7 +327,7 @@ async fn show(
     let preemptions = preemptions(overview.observed());
     let Outcome { rows, summary, failures } = &outcome;
     let mut out = output::stdout();
-    placement::write(&mut out, rows, Columns::Narrow, summary, failures, &preemptions)?;
+    placement::write(&mut out, rows, Columns::Narrow, summary, &[], failures, &preemptions)?;
     out.flush()?;
     if let SettleResult::TimedOut(why) = result {
         output::warning(&format!("timed out before the cluster settled: {why}"));

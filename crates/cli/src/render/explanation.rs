@@ -7,7 +7,7 @@ use berth_engine::{
     Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
     Verdict, Witness,
 };
-use berth_simulate::{PodExplanation, PodPreemption};
+use berth_simulate::{GroupPlacement, PodExplanation, PodPreemption};
 
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
@@ -28,9 +28,10 @@ pub fn write(
     only: Option<&str>,
     is_node_known: bool,
 ) -> io::Result<()> {
-    let PodExplanation { explanation, dialect_notes, unsupported, preemption, hints } = explained;
+    let PodExplanation { explanation, dialect_notes, unsupported, preemption, group, hints } = explained;
     write_outcome(out, explanation)?;
     write_preemption(out, preemption.as_ref())?;
+    write_group(out, group.as_ref())?;
     if !unsupported.is_empty() {
         writeln!(
             out,
@@ -90,6 +91,17 @@ fn write_preemption(out: &mut impl Write, preemption: Option<&PodPreemption>) ->
         n => format!(", which violates PodDisruptionBudgets for {}", counted(*n, "pod")),
     };
     writeln!(out, "It preempts {} on {GOOD}{node}{GOOD:#}{budgets}: it fits there then", victims.join(", "))
+}
+
+fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>) -> io::Result<()> {
+    let Some(GroupPlacement { namespace, name, domain, message, .. }) = group else { return Ok(()) };
+    write!(out, "{BOLD}Pod group {namespace}/{name}{BOLD:#} ")?;
+    match (message, domain) {
+        (Some(message), _) => writeln!(out, "is {BAD}not placed{BAD:#}: {message}")?,
+        (None, Some(domain)) => writeln!(out, "is placed in {GOOD}{domain}{GOOD:#}")?,
+        (None, None) => writeln!(out, "is placed")?,
+    }
+    writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}")
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {

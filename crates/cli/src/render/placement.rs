@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use berth_simulate::GroupPlacement;
+
 use super::explanation;
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
@@ -50,12 +52,13 @@ pub struct PreemptionRow {
     pub victims: Vec<String>,
 }
 
-/// Writes pods, summary, preemptions and failures.
+/// Writes pods, summary, groups, preemptions and failures.
 pub fn write(
     out: &mut impl Write,
     rows: &[Row],
     columns: Columns,
     summary: &Summary,
+    groups: &[&GroupPlacement],
     failures: &[Failure],
     preemptions: &[PreemptionRow],
 ) -> io::Result<()> {
@@ -65,6 +68,10 @@ pub fn write(
     }
     if !summary.workloads.is_empty() {
         workloads(summary).write(out, "")?;
+        writeln!(out)?;
+    }
+    if !groups.is_empty() {
+        group_table(groups).write(out, "")?;
         writeln!(out)?;
     }
     if !preemptions.is_empty() {
@@ -100,6 +107,16 @@ fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
             row.domain.as_deref().unwrap_or("<none>").into(),
             row.workload.as_deref().unwrap_or("<none>").into(),
         ]);
+    }
+    table
+}
+
+fn group_table(groups: &[&GroupPlacement]) -> Table {
+    let mut table = Table::new(["NAMESPACE", "POD GROUP", "REQUIRED", "PODS", "PLACED", "DOMAIN"]);
+    for GroupPlacement { namespace, name, min, n_pods, n_placed, domain, message: _ } in groups {
+        let placed = Cell::styled(n_placed.to_string(), if n_placed < min { BAD } else { GOOD });
+        let domain = domain.as_deref().unwrap_or("<none>");
+        table.row([namespace.into(), name.into(), (*min).into(), (*n_pods).into(), placed, domain.into()]);
     }
     table
 }

@@ -21,6 +21,8 @@ const RUNS: &[(&str, &[&str])] = &[
         &["explain", "-f", "examples/zone-anti-affinity", "quorum-2", "--nodes", "2", "--zones", "2"],
     ),
     ("zone-volumes", &["simulate", "-f", "examples/zone-volumes", "--nodes", "6", "--zones", "3"]),
+    ("pod-group", &["simulate", "-f", "examples/pod-group", "-o", "wide"]),
+    ("pod-group", &["explain", "-f", "examples/pod-group", "--after-others", "rendering-0"]),
     ("node-affinity", &["simulate", "-f", "examples/node-affinity", "-o", "wide"]),
     (
         "namespace-selector",

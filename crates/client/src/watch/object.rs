@@ -35,7 +35,8 @@ versioned!(
     object::Job,
     object::PriorityClass,
     object::PodDisruptionBudget,
-    object::DeviceClass
+    object::DeviceClass,
+    object::PodGroup
 );
 
 impl KubeObject for serde_json::Value {

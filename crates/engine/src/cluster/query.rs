@@ -24,6 +24,13 @@ impl Cluster {
         self.state.find_node(name).is_some()
     }
 
+    /// The value of a label of a node.
+    pub fn node_label(&self, node: &str, key: &str) -> Option<&str> {
+        let node = self.state.nodes.get(self.state.find_node(node)?);
+        let value = node.labels.get(self.state.symbols.get(key)?)?;
+        Some(self.state.symbols.text(value))
+    }
+
     /// Number of assigned pods, those on unknown nodes included.
     pub fn n_pods(&self) -> usize {
         self.state.pods.len()

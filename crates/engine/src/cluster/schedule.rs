@@ -55,15 +55,21 @@ impl Cluster {
         }
     }
 
+    /// Decides about a group. The cluster is not changed.
+    pub fn decide_group(&mut self, group: &Group<'_>) -> GroupOutcome {
+        let outcome = self.trying(|by| group::decide(by, group));
+        self.updated();
+        outcome
+    }
+
     /// Decides about a group, and if its members find nodes assigns them as [`Cluster::place`] does.
     pub fn place_group(&mut self, group: &Group<'_>) -> GroupOutcome {
-        let outcome = self.trying(|by| group::decide(by, group));
+        let outcome = self.decide_group(group);
         if let GroupOutcome::Placed { members, .. } = &outcome {
             for (pod, outcome) in group.members.iter().zip(members) {
                 self.take(pod, outcome);
             }
         }
-        self.updated();
         outcome
     }
 
@@ -202,6 +208,14 @@ impl Cluster {
     /// node if the pod has rules about other pods.
     pub fn wake_conditions(&self, pod: &PreparedPod) -> WakeConditions {
         WakeConditions::of(&self.state, pod)
+    }
+
+    /// As [`Cluster::wake_conditions`] for the members of a group, without the rules that other members may satisfy.
+    /// A change that could help one of them could help the group.
+    pub fn wake_conditions_of_group(&mut self, members: &[PreparedPod]) -> Vec<WakeConditions> {
+        let conditions = group::wake_conditions(&mut self.state, members);
+        self.updated();
+        conditions
     }
 
     /// Whether a change may have made a node feasible for a pod that fitted nowhere when its conditions were

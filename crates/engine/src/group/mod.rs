@@ -18,12 +18,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 pub use self::preemption::GroupVictims;
 pub(crate) use self::preemption::preempt;
 
 use self::search::{Member, Search};
 use crate::context::{Context, CycleState};
 use crate::decision::{Outcome, Run};
+use crate::equivalence::Equivalence;
 use crate::nomination::Nominations;
 use crate::preemption::Candidates;
 use crate::rejections::RejectionViews;
@@ -32,6 +35,7 @@ use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
 use crate::view::Views;
+use crate::wake::WakeConditions;
 
 /// Pods to be placed as one unit.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,16 @@ pub struct MemberFailure {
     pub n_placed: usize,
     /// Why it fits nowhere, with those placed.
     pub outcome: Outcome,
+}
+
+impl MemberFailure {
+    /// Why the group is not placed: the member and the domain that fail.
+    pub fn message(&self, group: &Group<'_>) -> String {
+        let name = group.members.get(self.member).map_or("", PreparedPod::name);
+        let domain = self.domain.as_ref().map(|domain| format!(" in {domain}")).unwrap_or_default();
+        let (n, min, why) = (group.members.len(), group.min, self.outcome.message());
+        format!("{} of {n} pods fit{domain}, {min} have to; pod {name} does not: {why}", self.n_placed)
+    }
 }
 
 /// What a group is decided by.
@@ -134,6 +148,20 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
         };
         GroupOutcome::Unplaced(furthest.unwrap_or_else(no_domain))
     })
+}
+
+/// What could make members fit, one of each kind.
+pub(crate) fn wake_conditions(state: &mut State, members: &[PreparedPod]) -> Vec<WakeConditions> {
+    let mut kinds = FxHashSet::default();
+    let mut conditions = Vec::new();
+    for (at, pod) in members.iter().enumerate() {
+        if kinds.insert(Equivalence::of(state, pod)) {
+            let others = members[..at].iter().chain(&members[at + 1..]);
+            let relaxed = search::relaxed(state, pod, others, |_| ());
+            conditions.push(WakeConditions::of(state, relaxed.as_ref().unwrap_or(pod)));
+        }
+    }
+    conditions
 }
 
 /// Tries all nodes or single domains, in the order of the module's documentation, until an attempt has a result.

@@ -45,28 +45,11 @@ impl Member {
         let member = |(at, i): (usize, &usize)| {
             let pod = &pods[*i];
             let later = order[at + 1..].iter().map(|i| &pods[*i]);
-            let affinity = requires_any(state, pod, later.clone());
-            let spread = state.spread_of(pod).iter().any(|spread| {
-                let counted = |matcher| later.clone().any(|other| matches(state, other, matcher));
-                spread.constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
-                    && spread.matcher.is_some_and(counted)
-            });
             let strict = match domain {
                 Some(_) => state.with_rules(pod, within),
                 None => pod.clone(),
             };
-            let relaxed = (affinity || spread).then(|| {
-                state.with_rules(pod, |rules| {
-                    within(rules);
-                    if affinity {
-                        rules.required_affinity.clear();
-                    }
-                    if spread {
-                        let kept = |c: &WhenUnsatisfiable| *c == WhenUnsatisfiable::ScheduleAnyway;
-                        rules.spread_constraints.retain(|c| kept(&c.when_unsatisfiable));
-                    }
-                })
-            });
+            let relaxed = relaxed(state, pod, later, within);
             let is_constraint = domain.is_some_and(|domain| domain.constraint);
             let valid = if is_constraint { strict.clone() } else { pod.clone() };
             Member { valid, strict, relaxed }
@@ -77,6 +60,34 @@ impl Member {
     fn chosen_by(&self) -> &PreparedPod {
         self.relaxed.as_ref().unwrap_or(&self.strict)
     }
+}
+
+/// A pod without the rules that others may satisfy, if it has any: required affinity that they match, and spread
+/// constraints that count them.
+pub(super) fn relaxed<'a>(
+    state: &mut State,
+    pod: &PreparedPod,
+    others: impl Iterator<Item = &'a PreparedPod> + Clone,
+    change: impl FnOnce(&mut PodRules),
+) -> Option<PreparedPod> {
+    let affinity = requires_any(state, pod, others.clone());
+    let spread = state.spread_of(pod).iter().any(|spread| {
+        let counted = |matcher| others.clone().any(|other| matches(state, other, matcher));
+        spread.constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
+            && spread.matcher.is_some_and(counted)
+    });
+    (affinity || spread).then(|| {
+        state.with_rules(pod, |rules| {
+            change(rules);
+            if affinity {
+                rules.required_affinity.clear();
+            }
+            if spread {
+                let kept = |c: &WhenUnsatisfiable| *c == WhenUnsatisfiable::ScheduleAnyway;
+                rules.spread_constraints.retain(|c| kept(&c.when_unsatisfiable));
+            }
+        })
+    })
 }
 
 /// What is tried next for a member.

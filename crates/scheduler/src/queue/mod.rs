@@ -238,10 +238,15 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
     pub(crate) fn back_off(&mut self, id: PodId, now: Instant) {
         self.release_group(id, now);
         self.fail(id, now);
+        self.keep_backoff(id);
+        self.activate(id, now);
+    }
+
+    /// The back-off of a pod that just failed is not cut short.
+    pub(crate) fn keep_backoff(&mut self, id: PodId) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.is_error = true;
         }
-        self.activate(id, now);
     }
 
     /// A pod is to be decided (again): at once, or when its back-off is over.

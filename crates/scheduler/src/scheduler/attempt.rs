@@ -27,12 +27,19 @@ impl Scheduler {
             if popped.was_in_backoff {
                 self.metrics.queued("active", "PopFromBackoffQ");
             }
-            self.decide(popped.id);
+            if self.pod_groups.is_entry(popped.id) {
+                self.decide_pod_group(popped.id);
+            } else {
+                self.decide(popped.id);
+            }
         }
         true
     }
 
     pub(super) fn group_key(&mut self, id: PodId) -> Option<GroupKey> {
+        if let Some(member) = self.pod_groups.first_pending(id) {
+            return Some((self.cluster.equivalence(&self.pods.get(member)?.prepared), Some(id)));
+        }
         let queued = self.pods.get(id)?;
         let metadata = &queued.pod.metadata;
         let is_nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).is_some();
@@ -76,7 +83,7 @@ impl Scheduler {
         }
     }
 
-    fn bind(&mut self, id: PodId, node: &str, volumes: Option<Box<VolumeDecision>>, now: Instant) {
+    pub(super) fn bind(&mut self, id: PodId, node: &str, volumes: Option<Box<VolumeDecision>>, now: Instant) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
@@ -89,6 +96,7 @@ impl Scheduler {
         let node: Arc<str> = node.into();
         let binding =
             Binding { id, pod: queued.pod.clone(), node: node.clone(), abandoned: abandoned.clone() };
+        let group = queued.group;
         let in_flight = queued.binding.insert(InFlightBinding { node, abandoned, volumes, held: None });
         self.queue.release_group(id, now);
         match in_flight.volumes.clone() {
@@ -99,7 +107,7 @@ impl Scheduler {
                 if queued.is_write_in_flight {
                     in_flight.held = Some(binding);
                 } else {
-                    self.binds.push(binding);
+                    self.send_binding(group, binding);
                 }
             }
         }
@@ -147,7 +155,7 @@ impl Scheduler {
             plugins: plugins.into(),
             profile: queued.pod.spec.scheduler_name.as_str().into(),
             bottleneck: None,
-            wake: self.cluster.wake_conditions(&queued.prepared),
+            wake: vec![self.cluster.wake_conditions(&queued.prepared)],
             epoch: self.cluster.signature_epoch(),
             look_again: None,
             is_due: false,
@@ -188,17 +196,7 @@ impl Scheduler {
             violated_budgets = victims.n_pdb_violations,
             "preempting"
         );
-        for nominated in &victims.nominations {
-            let (namespace, name) = (nominated.namespace(), nominated.name());
-            self.cluster.clear_nomination(namespace, name);
-            let uid = self.mirror.uid(namespace, name);
-            if let Some(other) = uid.and_then(|uid| self.pods.id(&uid)) {
-                let now = Instant::now();
-                self.write_status(other, |status| status.nominated_node.clear());
-                self.queue.release_group(other, now);
-                self.queue.activate(other, now);
-            }
-        }
+        self.clear_nominations(&victims.nominations);
         let found = victims.victims.into_iter().filter_map(|name| {
             let uid = self.mirror.uid(name.namespace(), name.name())?;
             Some(Victim { name, uid })

@@ -1,6 +1,7 @@
 //! Results of requests.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use berth_api::object::Pod;
@@ -25,6 +26,8 @@ pub(crate) enum Completion {
     },
     VolumesWritten {
         id: PodId,
+        /// That of the binding.
+        abandoned: Arc<AtomicBool>,
         result: Result<Written, VolumeWriteError>,
     },
     Status {
@@ -35,6 +38,10 @@ pub(crate) enum Completion {
     Eviction {
         eviction: Eviction,
         failed: Option<CallError>,
+    },
+    PodGroupStatus {
+        key: berth_api::object::GroupKey,
+        result: Result<(), CallError>,
     },
 }
 
@@ -63,7 +70,9 @@ impl Scheduler {
                 }
                 self.bind_completed(&binding, result);
             }
-            Completion::VolumesWritten { id, result } => self.volumes_written(id, result),
+            Completion::VolumesWritten { id, abandoned, result } => {
+                self.volumes_written(id, &abandoned, result);
+            }
             Completion::Status { id, written, result } => {
                 self.statuses.completed();
                 self.status_completed(id, written, result);
@@ -72,6 +81,7 @@ impl Scheduler {
                 self.statuses.completed();
                 self.eviction_completed(&eviction, failed);
             }
+            Completion::PodGroupStatus { key, result } => self.pod_group_status_completed(key, result),
         }
     }
 
@@ -114,6 +124,7 @@ impl Scheduler {
                 if self.mirror.forget(&mut self.cluster, pod) {
                     self.nominate_again(id);
                     self.queue.put_back(id);
+                    self.return_to_pod_group(id, None);
                     self.after_binding(id);
                 } else {
                     self.dequeue(id);
@@ -142,6 +153,7 @@ impl Scheduler {
                     status.message.clone_from(&error);
                     status.nominated_node.clear();
                 });
+                self.return_to_pod_group(id, Some(&error));
                 self.events.bind_failed(pod, error);
                 self.after_binding(id);
             }
@@ -179,8 +191,10 @@ impl Scheduler {
                 queued.preemption = None;
             }
             self.write_status(eviction.id, |status| status.nominated_node.clear());
-            self.queue.release_group(eviction.id, now);
-            self.queue.activate(eviction.id, now);
+            let entry = self.entry_of(eviction.id);
+            self.give_up_preemption(entry);
+            self.queue.release_group(entry, now);
+            self.queue.activate(entry, now);
         }
     }
 }

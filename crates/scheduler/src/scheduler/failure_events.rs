@@ -91,18 +91,18 @@ pub(super) fn pod_reference(pod: &Pod) -> ObjectReference {
 }
 
 impl Scheduler {
+    /// Reports a member of a pod group that is not placed. No bottleneck of the member alone is the reason.
+    pub(super) fn report_group_failure(&mut self, id: PodId, failure: &GroupFailure) {
+        if let Some(pod) = self.write_failure(id, failure)
+            && !self.events.recorder.is_full(EventType::Warning)
+        {
+            self.events.unschedulable(&pod, &failure.message, None);
+        }
+    }
+
     /// Reports an unschedulable pod in its `PodScheduled` condition and in an event.
     pub(super) fn report_failure(&mut self, id: PodId, key: &GroupKey, failure: &GroupFailure) {
-        let Some(queued) = self.pods.get(id) else { return };
-        let pod = queued.pod.clone();
-        let nominated = self.cluster.nomination(&pod.metadata.namespace, &pod.metadata.name);
-        let condition = ScheduledCondition {
-            reason: failure.reason.as_str().to_owned(),
-            observed_generation: pod.metadata.generation,
-            message: cut(failure.message.to_string(), MAX_MESSAGE_BYTES),
-            nominated_node: nominated.unwrap_or_default().to_owned(),
-        };
-        self.write_status(id, |status| *status = condition);
+        let Some(pod) = self.write_failure(id, failure) else { return };
         let events = &mut self.events;
         if events.recorder.is_full(EventType::Warning) {
             return;
@@ -113,6 +113,19 @@ impl Scheduler {
             let message = failure.message.clone();
             events.pending.push_back(PendingEvent { id, key: key.clone(), message });
         }
+    }
+
+    fn write_failure(&mut self, id: PodId, failure: &GroupFailure) -> Option<Arc<Pod>> {
+        let pod = self.pods.get(id)?.pod.clone();
+        let nominated = self.cluster.nomination(&pod.metadata.namespace, &pod.metadata.name);
+        let condition = ScheduledCondition {
+            reason: failure.reason.as_str().to_owned(),
+            observed_generation: pod.metadata.generation,
+            message: cut(failure.message.to_string(), MAX_MESSAGE_BYTES),
+            nominated_node: nominated.unwrap_or_default().to_owned(),
+        };
+        self.write_status(id, |status| *status = condition);
+        Some(pod)
     }
 
     /// Evaluates the bottleneck of one pod, if there is time for it, and records its event.

@@ -65,7 +65,8 @@ impl Scheduler {
             }
         }
         if self.queue.counts().gated > 0 {
-            let gated = self.pods.iter().filter(|queued| self.is_gated(&queued.pod));
+            let gated =
+                self.pods.iter().map(|(_, queued)| queued).filter(|queued| self.is_gated(&queued.pod));
             for queued in gated {
                 let profile = queued.pod.spec.scheduler_name.clone();
                 *pods.entry((Plugin::SchedulingGates.name(), profile)).or_insert(0) += 1;

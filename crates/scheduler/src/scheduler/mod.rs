@@ -5,6 +5,7 @@ mod completions;
 mod failure_events;
 mod instruments;
 mod nominations;
+mod pod_groups;
 mod pod_status;
 mod queued_pods;
 mod reporter;
@@ -44,6 +45,7 @@ use completions::Completions;
 pub(crate) use completions::{Completion, CompletionSender};
 use failure_events::FailureEvents;
 use instruments::Instruments;
+use pod_groups::PodGroups;
 use pod_status::StatusWriter;
 use queued_pods::QueuedPods;
 use reporter::Reporter;
@@ -72,7 +74,8 @@ struct GroupFailure {
     profile: Arc<str>,
     /// What excludes most nodes, once that was evaluated.
     bottleneck: Option<Arc<str>>,
-    wake: WakeConditions,
+    /// A change that could help one of these could help.
+    wake: Vec<WakeConditions>,
     /// [`Cluster::signature_epoch`] when the group was formed.
     epoch: usize,
     /// The group is not evaluated again before; and whether there is a reason to do so then.
@@ -86,6 +89,7 @@ struct Scheduler {
     mirror: Mirror,
     queue: Queue<GroupKey, GroupFailure>,
     pods: QueuedPods,
+    pod_groups: PodGroups,
     /// Pods that came with a list that is not complete.
     listed: Vec<PodId>,
     budgets: Budgets,
@@ -183,6 +187,7 @@ pub(crate) async fn start(
             longest_backoff: options.longest_backoff,
         }),
         pods: QueuedPods::default(),
+        pod_groups: PodGroups::default(),
         listed: Vec::new(),
         budgets: Budgets::default(),
         devices: DeviceResources::default(),
@@ -256,10 +261,12 @@ impl Scheduler {
             self.metrics.queued("active", "BackoffComplete");
         }
         self.expire_volumes(now);
+        self.expire_pod_groups(now);
         self.wake_unschedulable(now);
         self.flush(now);
         let has_more = self.decide_some();
         self.statuses.write_some(&mut self.pods);
+        self.write_pod_group_statuses();
         self.explain_one();
         self.mirror.check_if_due(now);
         self.count_if_due(now);
@@ -275,6 +282,7 @@ impl Scheduler {
             self.events.next_due(),
             self.reporter.next_due(),
             self.volumes.next_due(),
+            self.pod_groups.next_due(),
         ];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }

@@ -1,6 +1,6 @@
 //! Nominations: which of them are settled, and those that other components set.
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 use tokio::time::Instant;
 
 use super::Scheduler;
@@ -16,6 +16,22 @@ impl Scheduler {
         }
     }
 
+    /// Clears nominations that give way to a pod of higher priority. Their pods are decided again.
+    pub(super) fn clear_nominations(&mut self, pods: &[NamespacedName]) {
+        let now = Instant::now();
+        for nominated in pods {
+            let (namespace, name) = (nominated.namespace(), nominated.name());
+            self.cluster.clear_nomination(namespace, name);
+            let uid = self.mirror.uid(namespace, name);
+            if let Some(other) = uid.and_then(|uid| self.pods.id(&uid)) {
+                self.write_status(other, |status| status.nominated_node.clear());
+                let entry = self.entry_of(other);
+                self.queue.release_group(entry, now);
+                self.queue.activate(entry, now);
+            }
+        }
+    }
+
     /// Activates the unschedulable pods whose nomination is settled: the node is deleted, or the victims are gone. They
     /// fit there now, or they preempt again, or they lose the nomination.
     pub(super) fn activate_settled_nominations(&mut self, now: Instant) {
@@ -28,6 +44,9 @@ impl Scheduler {
     }
 
     fn is_nomination_settled(&self, id: PodId) -> bool {
+        if self.pod_groups.is_entry(id) {
+            return self.pod_groups.is_preempting(id) && self.is_pod_group_nomination_settled(id);
+        }
         let Some(queued) = self.pods.get(id) else { return false };
         let Some(victims) = &queued.preemption else { return false };
         let metadata = &queued.pod.metadata;

@@ -52,6 +52,14 @@ impl StatusWriter {
         }
     }
 
+    /// Runs a request; how it ends is sent as a completion.
+    pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        request: impl FnOnce(kube::Client, CompletionSender) -> F,
+    ) {
+        self.tasks.spawn(request(self.client.clone(), self.completed.clone()));
+    }
+
     pub(super) fn completed(&mut self) {
         self.n_in_flight -= 1;
         while self.tasks.try_join_next().is_some() {}
@@ -181,7 +189,8 @@ impl Scheduler {
             }
         }
         if let Some(binding) = held {
-            self.binds.push(binding);
+            let group = queued.group;
+            self.send_binding(group, binding);
         } else if queued.eviction.is_some() {
             self.statuses.preemptors.push_back(id);
         } else if queued.to_write.is_some() {

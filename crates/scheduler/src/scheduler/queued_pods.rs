@@ -18,6 +18,8 @@ use crate::status::{ScheduledCondition, Victim};
 pub(super) struct QueuedPod {
     pub(super) pod: Arc<Pod>,
     pub(super) prepared: PreparedPod,
+    /// The entry in the queue of the group that it is decided with.
+    pub(super) group: Option<PodId>,
     /// It changed while it was being bound: to be prepared again.
     pub(super) is_stale: bool,
     pub(super) attempts: u32,
@@ -53,6 +55,7 @@ impl QueuedPod {
     pub(super) fn new(pod: Arc<Pod>, prepared: PreparedPod, now: Instant) -> QueuedPod {
         QueuedPod {
             prepared,
+            group: None,
             is_stale: false,
             attempts: 0,
             first_seen: now,
@@ -83,9 +86,14 @@ pub(super) struct QueuedPods {
 }
 
 impl QueuedPods {
-    pub(super) fn add(&mut self, pod: QueuedPod) -> PodId {
+    /// An ID that no pod has.
+    pub(super) fn new_id(&mut self) -> PodId {
         self.last_id += 1;
-        let id = PodId(self.last_id);
+        PodId(self.last_id)
+    }
+
+    pub(super) fn add(&mut self, pod: QueuedPod) -> PodId {
+        let id = self.new_id();
         self.by_uid.insert(pod.pod.metadata.uid.as_str().into(), id);
         self.by_id.insert(id, pod);
         id
@@ -117,7 +125,7 @@ impl QueuedPods {
         self.by_id.keys().copied()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.by_id.values()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PodId, &QueuedPod)> {
+        self.by_id.iter().map(|(id, queued)| (*id, queued))
     }
 }

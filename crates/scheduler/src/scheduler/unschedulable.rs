@@ -18,7 +18,9 @@ impl Scheduler {
         let mut helped: Vec<(GroupKey, &'static str)> = Vec::new();
         if !changes.is_empty() {
             for (key, failure) in self.queue.idle() {
-                let helps = changes.iter().find(|change| self.cluster.could_help(&failure.wake, change));
+                let helps = changes.iter().find(|change| {
+                    failure.wake.iter().any(|conditions| self.cluster.could_help(conditions, change))
+                });
                 if let Some(change) = helps {
                     helped.push((key.clone(), change.event()));
                 }
@@ -40,6 +42,12 @@ impl Scheduler {
 
     /// Wakes a group if its first pod fits on a node now.
     fn evaluate_group(&mut self, key: &GroupKey, event: &'static str, now: Instant) {
+        if key.1.is_some_and(|id| self.pod_groups.is_entry(id)) {
+            if self.queue.wake(key, now).is_some() {
+                self.metrics.queued("active", event);
+            }
+            return;
+        }
         let epoch = self.cluster.signature_epoch();
         let Some(failure) = self.queue.failure_mut(key) else { return };
         if let Some(at) = failure.look_again.filter(|at| *at > now) {
@@ -68,7 +76,7 @@ impl Scheduler {
         }
         let wake = self.cluster.wake_conditions(&queued.prepared);
         if let Some(failure) = self.queue.failure_mut(key) {
-            failure.wake = wake;
+            failure.wake = vec![wake];
             failure.look_again = Some(now + (began.elapsed() * EVALUATION_COST).min(LONGEST_WAIT));
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_api::object::{NamespacedName, VolumeDecision};
@@ -142,6 +142,7 @@ impl VolumeBindings {
         for (_, volume) in &decision.bind {
             self.volumes.add(volume.clone(), id);
         }
+        let abandoned = binding.abandoned.clone();
         let write = VolumeWrite {
             namespace,
             node: binding.node.clone(),
@@ -155,7 +156,7 @@ impl VolumeBindings {
         self.tasks.spawn(async move {
             let result = writer.write(&write).await;
             // The receiver is gone when the scheduler has ended.
-            let _ = completed.send(Completion::VolumesWritten { id, result });
+            let _ = completed.send(Completion::VolumesWritten { id, abandoned, result });
         });
     }
 
@@ -238,10 +239,16 @@ impl Scheduler {
         self.volumes.start(binding, decision, Duration::from_secs(seconds.unsigned_abs()), now);
     }
 
-    pub(super) fn volumes_written(&mut self, id: PodId, result: Result<Written, VolumeWriteError>) {
+    pub(super) fn volumes_written(
+        &mut self,
+        id: PodId,
+        abandoned: &Arc<AtomicBool>,
+        result: Result<Written, VolumeWriteError>,
+    ) {
         while self.volumes.tasks.try_join_next().is_some() {}
-        // The pod may have been deleted meanwhile.
-        let Some(wait) = self.volumes.waits.get_mut(&id) else { return };
+        // The pod may have been deleted meanwhile, or taken back with its group.
+        let wait = self.volumes.waits.get_mut(&id);
+        let Some(wait) = wait.filter(|wait| Arc::ptr_eq(&wait.binding.abandoned, abandoned)) else { return };
         wait.is_written = true;
         match result {
             Ok(Written { claims, volumes }) => {
@@ -297,7 +304,8 @@ impl Scheduler {
                         };
                         let profile = &binding.pod.spec.scheduler_name;
                         self.metrics.ran(PLUGIN, "PreBind", "Success", profile, began.elapsed());
-                        self.binds.push(binding);
+                        let group = self.pods.get(*id).and_then(|queued| queued.group);
+                        self.send_binding(group, binding);
                     }
                 },
                 Err(error) => self.volumes_failed(*id, &format!("binding volumes: {error}")),

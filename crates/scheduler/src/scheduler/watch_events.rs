@@ -1,6 +1,6 @@
 //! Watch events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -63,7 +63,10 @@ impl Scheduler {
                 if let Some(id) = self.pods.id(&uid) {
                     self.dequeue(id);
                 }
+                self.placed_pod_deleted(&uid);
             }
+            Change::PodGroupApplied(key, object) => self.pod_group_applied(key, &object),
+            Change::PodGroupDeleted(key) => self.pod_group_deleted(&key),
             Change::BudgetApplied(name, budget) => {
                 self.budgets.by_name.insert(name, budget);
                 self.budgets.list = None;
@@ -101,14 +104,27 @@ impl Scheduler {
         };
         let mut listed: Vec<_> = self.listed.drain(..).filter_map(|id| age(&id)).collect();
         listed.sort_unstable();
-        listed.into_iter().for_each(|(.., id)| self.queue.arrived(id));
+        // A group arrived with the first of its members.
+        let mut seen = HashSet::new();
+        for (.., id) in listed {
+            let entry = self.entry_of(id);
+            if seen.insert(entry) {
+                self.queue.arrived(entry);
+            }
+        }
     }
 
     /// Bindings to a deleted node that have not been sent yet are not sent any more.
-    fn abandon_bindings(&self, node: &str) {
-        let in_flight = self.pods.iter().filter_map(|queued| queued.binding.as_ref());
-        for binding in in_flight.filter(|binding| *binding.node == *node) {
-            binding.abandoned.store(true, Ordering::Relaxed);
+    fn abandon_bindings(&mut self, node: &str) {
+        let mut members = Vec::new();
+        for (id, queued) in self.pods.iter() {
+            if let Some(binding) = queued.binding.as_ref().filter(|binding| *binding.node == *node) {
+                binding.abandoned.store(true, Ordering::Relaxed);
+                members.extend(queued.group.map(|_| id));
+            }
+        }
+        for id in members {
+            self.take_back_member(id);
         }
     }
 
@@ -146,6 +162,9 @@ impl Scheduler {
         let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
         self.queue.remove(id, Instant::now());
+        if let Some(entry) = queued.group {
+            self.leave_pod_group(entry, id, &queued.pod);
+        }
     }
 
     pub(super) fn is_pending(&self, pod: &Pod) -> bool {
@@ -163,6 +182,7 @@ impl Scheduler {
             },
             // The watch may report a pod as pending although the result of its binding has already arrived.
             None if is_pending && !self.mirror.is_placed(&pod) => self.pod_added(pod),
+            None if !pod.spec.node_name.is_empty() => self.placed_pod_applied(&pod),
             None => {}
         }
     }
@@ -180,7 +200,9 @@ impl Scheduler {
         }
         let (priority, is_gated) = (pod.spec.priority.unwrap_or(0), self.is_gated(&pod));
         let id = self.pods.add(QueuedPod::new(pod, prepared, Instant::now()));
-        self.queue.add(id, priority, is_gated);
+        if !self.join_pod_group(id) {
+            self.queue.add(id, priority, is_gated);
+        }
         if !self.mirror.is_complete() {
             self.listed.push(id);
         }
@@ -193,6 +215,7 @@ impl Scheduler {
         queued.pod = pod;
         if (is_changed || is_nominated) && queued.binding.is_some() {
             queued.is_stale = true;
+            self.take_back_member(id);
         } else if is_changed || is_nominated {
             self.requeue(id);
         }
@@ -207,6 +230,9 @@ impl Scheduler {
         let metadata = &pod.metadata;
         if let Some(node) = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned) {
             self.cluster.nominate(&queued.prepared, &node);
+        }
+        if self.regroup_member(id) {
+            return;
         }
         let now = Instant::now();
         self.queue.set_priority(id, pod.spec.priority.unwrap_or(0));

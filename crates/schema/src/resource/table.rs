@@ -273,6 +273,8 @@ resources! {
         selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
     }
     PRIORITY_CLASSES: stored { short_names: &["pc"] }
+    POD_GROUPS: stored { subresources: &[status(names::POD_GROUPS)] }
+    WORKLOADS: stored {}
     CSI_DRIVERS: stored {}
     CSI_NODES: stored {}
     CSI_STORAGE_CAPACITIES: stored {}

@@ -6,7 +6,7 @@ use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, a
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{DeviceResources, Pod, PriorityClass};
+use berth_api::object::{DeviceResources, GroupKey, Pod, PriorityClass};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
@@ -110,6 +110,8 @@ impl Simulation {
             node_labels: BTreeMap::new(),
             device_resources: DeviceResources::default(),
             created_claims: Vec::new(),
+            pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
+            group_placements: BTreeMap::new(),
         };
         for class in &inventory.device_classes {
             simulation.device_resources.set(&class.object);
@@ -260,7 +262,10 @@ impl Simulation {
                 unsupported_message(&unsupported)
             ));
         }
+        let group = GroupKey::of(&pod, self.extensions);
+        let group = group.filter(|key| !matches!(self.pod_groups.get(key), Some(None)));
         self.pods.push(SimulatedPod {
+            group,
             pod,
             workload,
             raw,

@@ -36,7 +36,12 @@ impl Simulation {
     }
 
     /// Removes a victim. Returns its position if a controller creates it again.
-    fn evict(&mut self, victim: &NamespacedName, by: &NamespacedName, node: &str) -> Option<usize> {
+    pub(super) fn evict(
+        &mut self,
+        victim: &NamespacedName,
+        by: &NamespacedName,
+        node: &str,
+    ) -> Option<usize> {
         self.cluster.remove_pod(victim.namespace(), victim.name());
         let position = self.pods.iter().position(|p| p.is_named(victim.namespace(), victim.name()))?;
         let evicted = &mut self.pods[position];

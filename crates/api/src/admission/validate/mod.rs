@@ -2,6 +2,7 @@
 
 mod affinity;
 mod containers;
+mod group;
 mod resources;
 mod scheduling;
 mod selector;
@@ -60,7 +61,7 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     }
 
     if options.extensions {
-        validate_annotation(pod, &mut errors);
+        validate_extensions(pod, &mut errors);
     }
     errors.into_list()
 }
@@ -114,15 +115,20 @@ fn validate_mirror_annotation(pod: &Pod, errors: &mut Errors) {
     }
 }
 
-/// Validates only the annotation `scheduling.berth.dev/affinity` of a pod. Paths begin with
-/// `metadata.annotations[scheduling.berth.dev/affinity]`.
-pub fn validate_affinity_annotation(pod: &Pod) -> Vec<FieldError> {
+/// Validates only the annotations `scheduling.berth.dev/*` of a pod. Paths begin with
+/// `metadata.annotations[scheduling.berth.dev/affinity]` or that of another annotation.
+pub fn validate_annotations(pod: &Pod) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    validate_annotation(pod, &mut errors);
+    validate_extensions(pod, &mut errors);
     errors.into_list()
 }
 
-fn validate_annotation(pod: &Pod, errors: &mut Errors) {
+fn validate_extensions(pod: &Pod, errors: &mut Errors) {
+    validate_affinity_annotation(pod, errors);
+    group::validate_group_annotations(pod, errors);
+}
+
+fn validate_affinity_annotation(pod: &Pod, errors: &mut Errors) {
     let annotations = Path::Root("metadata.annotations");
     let path = annotations.key(AFFINITY_ANNOTATION);
     match annotation_affinity(pod) {

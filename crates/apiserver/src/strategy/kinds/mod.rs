@@ -17,6 +17,7 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
+mod pod_group;
 mod pod_resize;
 mod pod_update;
 mod priority_class;
@@ -44,7 +45,7 @@ struct NoRules;
 
 impl Strategy for NoRules {}
 
-static STRATEGIES: [(&Resource, &dyn Strategy); 56] = [
+static STRATEGIES: [(&Resource, &dyn Strategy); 58] = [
     (&CONFIG_MAPS, &config_map::ConfigMap),
     (&EVENTS, &event::Event),
     (&NAMESPACES, &namespace::Namespace),
@@ -67,6 +68,8 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 56] = [
     (&CLUSTER_ROLES, &rbac::Role(&CLUSTER_ROLES)),
     (&ROLE_BINDINGS, &rbac::RoleBinding(&ROLE_BINDINGS)),
     (&ROLES, &rbac::Role(&ROLES)),
+    (&POD_GROUPS, &pod_group::PodGroup),
+    (&WORKLOADS, &pod_group::Workload),
     (&PRIORITY_CLASSES, &priority_class::PriorityClass),
     (&CSI_DRIVERS, &csi::CsiDriver),
     (&CSI_NODES, &csi::CsiNode),

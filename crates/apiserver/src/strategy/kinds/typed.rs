@@ -115,9 +115,11 @@ const IMMUTABLE: &[(&str, &str)] = &[
     ("EndpointSlice", "/addressType"),
     ("IngressClass", "/spec/controller"),
     ("IPAddress", "/spec"),
+    ("PodGroup", "/spec"),
     ("ResourceClaim", "/spec"),
     ("ResourceClaimTemplate", "/spec"),
     ("RuntimeClass", "/handler"),
+    ("Workload", "/spec/podGroupTemplates"),
     ("VolumeAttributesClass", "/driverName"),
     ("VolumeAttributesClass", "/parameters"),
 ];

@@ -1,0 +1,248 @@
+//! A scheduling attempt of a group: all required members get a node at once, or none. If none do, pods of lower priority
+//! are preempted for all of them, or for none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::config::Plugin;
+use berth_api::object::VolumeDecision;
+use berth_engine::{Group, GroupOutcome, GroupTopology, GroupVictims, Outcome, PreparedPod};
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::super::completions::Eviction;
+use super::super::{GroupFailure, Scheduler};
+use super::batch::Batch;
+use crate::metrics::AttemptResult;
+use crate::queue::PodId;
+use crate::status::{FailureReason, Victim};
+
+/// A member with its node.
+type PlacedMember = (PodId, String, Option<Box<VolumeDecision>>);
+
+impl Scheduler {
+    pub(in crate::scheduler) fn decide_pod_group(&mut self, entry: PodId) {
+        let now = Instant::now();
+        let Ok(rules) = self.pod_group_rules(entry) else { return self.settle_pod_group(entry) };
+        let Some(group) = self.pod_groups.get_mut(entry) else { return };
+        let min = rules.min.saturating_sub(group.n_placed());
+        let ids: Vec<PodId> = group.pending.iter().copied().collect();
+        let value = rules.topology.as_ref().and_then(|topology| self.shared_value(entry, &topology.key));
+        let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
+        for id in &ids {
+            let Some(queued) = self.pods.get_mut(*id) else { continue };
+            queued.attempts += 1;
+            queued.decided_at = now;
+            // Victims of an earlier attempt that are not evicted yet may not have to go.
+            queued.eviction = None;
+            self.instruments.decided(&queued.pod);
+            // Members do not keep room from each other: the attempt places them all.
+            let metadata = &queued.pod.metadata;
+            let (namespace, name) = (&metadata.namespace, &metadata.name);
+            if let Some(node) = self.cluster.nomination(namespace, name).map(str::to_owned) {
+                self.cluster.clear_nomination(namespace, name);
+                nominated.push((pods.len(), node));
+            }
+            pods.push(queued.prepared.clone());
+        }
+        let topology = rules.topology.as_ref().map(|topology| GroupTopology {
+            key: &topology.key,
+            value: value.as_deref(),
+            required: topology.required,
+        });
+        let group = Group { members: &pods, min, topology };
+        let outcome = self.cluster.decide_group(&group);
+        self.metrics.decided(now.elapsed());
+        match outcome {
+            GroupOutcome::Placed { members, .. } => {
+                let message = members.iter().find(|outcome| outcome.node().is_none()).map(Outcome::message);
+                let message = message.map(std::borrow::Cow::into_owned);
+                let placed = ids.iter().zip(members).filter_map(|(id, outcome)| match outcome {
+                    Outcome::Placed { node, volumes, .. } => Some((*id, node, volumes)),
+                    _ => None,
+                });
+                let placed: Vec<PlacedMember> = placed.collect();
+                if placed.is_empty() {
+                    return self.fail_pod_group(entry, &ids, &message.unwrap_or_default(), Vec::new());
+                }
+                let timeout = rules.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+                self.bind_pod_group(entry, placed, min, timeout.map(|timeout| now + timeout));
+            }
+            GroupOutcome::Unplaced(failure) => {
+                let message = failure.message(&group);
+                let plugins = match failure.outcome {
+                    Outcome::Unschedulable { plugins, .. } => plugins,
+                    _ => Vec::new(),
+                };
+                for (at, node) in nominated {
+                    self.cluster.nominate(&pods[at], &node);
+                }
+                if self.is_pod_group_nomination_settled(entry) {
+                    self.preempt_for_pod_group(entry, &ids, &group);
+                } else if let Some(group) = self.pod_groups.get_mut(entry) {
+                    // Victims of an earlier leader are awaited, too.
+                    group.victims.get_or_insert_default();
+                }
+                self.fail_pod_group(entry, &ids, &message, plugins);
+            }
+        }
+    }
+
+    /// The value of a node label that members with a node have.
+    fn shared_value(&self, entry: PodId, key: &str) -> Option<String> {
+        let group = self.pod_groups.groups.get(&entry)?;
+        let in_flight =
+            group.in_flight.iter().filter_map(|id| Some(self.pods.get(*id)?.pod.metadata.namespaced_name()));
+        let mut placed = group.running.values().cloned().chain(in_flight);
+        let value = placed.find_map(|pod| {
+            let node = self.cluster.node_of(pod.namespace(), pod.name())?;
+            self.cluster.node_label(node, key)
+        });
+        value.map(str::to_owned)
+    }
+
+    fn bind_pod_group(
+        &mut self,
+        entry: PodId,
+        placed: Vec<PlacedMember>,
+        min: usize,
+        deadline: Option<Instant>,
+    ) {
+        let now = Instant::now();
+        let members: BTreeSet<PodId> = placed.iter().map(|(id, ..)| *id).collect();
+        let Some(group) = self.pod_groups.get_mut(entry) else { return };
+        group.pending.retain(|id| !members.contains(id));
+        group.in_flight.extend(&members);
+        group.batch = Some(Batch { members, min, ready: Vec::new(), deadline });
+        group.victims = None;
+        if let Some(deadline) = deadline {
+            self.pod_groups.due.insert((deadline, entry));
+        }
+        self.queue.release_group(entry, now);
+        for (id, node, volumes) in placed {
+            self.bind(id, &node, volumes, now);
+        }
+    }
+
+    /// Moves a group that is not placed to the unschedulable ones.
+    fn fail_pod_group(&mut self, entry: PodId, ids: &[PodId], message: &str, plugins: Vec<Plugin>) {
+        let now = Instant::now();
+        // Changes made by earlier decisions affect the pods that are unschedulable already, not these.
+        self.wake_unschedulable(now);
+        let Some(key) = self.group_key(entry) else { return };
+        let Some(group) = self.pod_groups.get_mut(entry) else { return };
+        let is_preempting = group.victims.is_some();
+        let text = format!("{}: {message}", group.key);
+        let members: Vec<_> = ids.iter().filter_map(|id| self.pods.get(*id)).collect();
+        let profile = members.first().map_or("", |queued| queued.pod.spec.scheduler_name.as_str()).into();
+        let prepared: Vec<_> = members.iter().map(|queued| queued.prepared.clone()).collect();
+        let failure = GroupFailure {
+            reason: FailureReason::Unschedulable,
+            message: text.into(),
+            plugins: plugins.into(),
+            profile,
+            bottleneck: None,
+            wake: self.cluster.wake_conditions_of_group(&prepared),
+            epoch: self.cluster.signature_epoch(),
+            look_again: None,
+            is_due: false,
+        };
+        self.metrics.pod_group_attempted(AttemptResult::Unschedulable);
+        self.queue.add_unschedulable(entry, key, failure.clone(), now);
+        if !is_preempting {
+            // A search among many nodes is not repeated at every change.
+            self.queue.keep_backoff(entry);
+        }
+        for id in ids {
+            let Some(queued) = self.pods.get(*id) else { continue };
+            let took = now.saturating_duration_since(queued.decided_at);
+            self.metrics.attempted(AttemptResult::Unschedulable, &queued.pod.spec.scheduler_name, took);
+            self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
+            self.reporter.current.n_unschedulable += 1;
+            self.report_group_failure(*id, &failure);
+        }
+        self.show_unschedulable(entry, message);
+    }
+
+    fn preempt_for_pod_group(&mut self, entry: PodId, ids: &[PodId], group: &Group<'_>) {
+        let began = Instant::now();
+        self.metrics.preemption_attempts.inc();
+        for id in ids {
+            if let Some(queued) = self.pods.get(*id) {
+                let metadata = &queued.pod.metadata;
+                self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+            }
+        }
+        let found = self.cluster.preempt_group(group, self.budgets.list());
+        let status = if found.is_some() { "Success" } else { "Unschedulable" };
+        let profile = ids
+            .first()
+            .and_then(|id| self.pods.get(*id))
+            .map(|queued| queued.pod.spec.scheduler_name.clone());
+        let profile = profile.unwrap_or_default();
+        self.metrics.ran("DefaultPreemption", "PostFilter", status, &profile, began.elapsed());
+        let victims = found.map(|found| self.evict_for_pod_group(ids, found));
+        if let Some(group) = self.pod_groups.get_mut(entry) {
+            group.victims = victims;
+        }
+    }
+
+    /// Nominates the members, and evicts the victims.
+    fn evict_for_pod_group(&mut self, ids: &[PodId], found: GroupVictims) -> Vec<Victim> {
+        self.metrics.preemption_victims.observe(found.victims.len() as f64);
+        self.clear_nominations(&found.nominations);
+        let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
+        for (id, node) in ids.iter().zip(&found.nodes) {
+            if let (Some(node), Some(queued)) = (node, self.pods.get(*id)) {
+                self.cluster.nominate(&queued.prepared, node);
+                preemptors.entry(node).or_insert(*id);
+            }
+        }
+        let mut by_node: BTreeMap<String, Vec<Victim>> = BTreeMap::new();
+        for name in found.victims {
+            let node = self.cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
+            if let (Some(node), Some(uid)) = (node, self.mirror.uid(name.namespace(), name.name())) {
+                by_node.entry(node).or_default().push(Victim { name, uid });
+            }
+        }
+        let all = by_node.values().flatten().cloned().collect();
+        for (node, victims) in by_node {
+            let Some(id) = preemptors.get(&*node).or(ids.first()).copied() else { continue };
+            let Some(pod) = self.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
+            tracing::info!(pod = pod.key(), node, victims = victims.len(), "preempting for a pod group");
+            self.evict_victims(Eviction { id, pod, node: node.into(), victims });
+        }
+        all
+    }
+
+    /// Whether no victims of a group are awaited. With a nomination to a deleted node, they are not.
+    pub(in crate::scheduler) fn is_pod_group_nomination_settled(&self, entry: PodId) -> bool {
+        let Some(group) = self.pod_groups.groups.get(&entry) else { return false };
+        let is_waiting = |id: &PodId| {
+            let Some(queued) = self.pods.get(*id) else { return false };
+            self.cluster.awaits_victims(&queued.prepared)
+        };
+        let is_lost = |id: &PodId| {
+            let Some(queued) = self.pods.get(*id) else { return false };
+            let metadata = &queued.pod.metadata;
+            let node = self.cluster.nomination(&metadata.namespace, &metadata.name);
+            node.is_some_and(|node| !self.cluster.has_node(node))
+        };
+        let exists = |v: &Victim| self.mirror.uid(v.name.namespace(), v.name.name()).as_ref() == Some(&v.uid);
+        let is_evicting = group.victims.iter().flatten().any(exists) || group.pending.iter().any(is_waiting);
+        !is_evicting || group.pending.iter().any(is_lost)
+    }
+
+    /// The victims of a group could not be evicted: it is decided again.
+    pub(in crate::scheduler) fn give_up_preemption(&mut self, entry: PodId) {
+        let Some(group) = self.pod_groups.get_mut(entry) else { return };
+        group.victims = None;
+        let members: Vec<_> = group.pending.iter().copied().collect();
+        for id in members {
+            if let Some(queued) = self.pods.get(id) {
+                let metadata = &queued.pod.metadata;
+                self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+                self.write_status(id, |status| status.nominated_node.clear());
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Pod groups in a simulation: all members that a group requires are placed at once, or none.
+
+use std::collections::HashMap;
+
+use berth_api::object::{GroupKey, GroupRules, NamespacedName};
+use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod};
+use serde::Serialize;
+
+use super::{Simulation, Unit};
+
+/// What became of a pod group.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupPlacement {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// How many members have to be placed at least.
+    pub min: usize,
+    /// Its members in the input.
+    pub n_pods: usize,
+    /// Those with a node.
+    pub n_placed: usize,
+    /// The value of the node label that its members share, if they have to.
+    pub domain: Option<String>,
+    /// Why it is not placed: the member and the domain that fail.
+    pub message: Option<String>,
+}
+
+impl Simulation {
+    /// What became of the pod groups with pending pods, by name.
+    pub fn groups(&self) -> impl Iterator<Item = &GroupPlacement> {
+        self.group_placements.values()
+    }
+
+    /// Pending pods as they are placed: each group in the place of its first member.
+    pub(super) fn units(&self, pending: Vec<(usize, PreparedPod)>) -> Vec<Unit> {
+        let mut units: Vec<Unit> = Vec::new();
+        let mut groups: HashMap<&GroupKey, usize> = HashMap::new();
+        for (i, pod) in pending {
+            let Some(key) = &self.pods[i].group else {
+                units.push(Unit::Pod(i, pod));
+                continue;
+            };
+            let at = *groups.entry(key).or_insert(units.len());
+            match units.get_mut(at) {
+                Some(Unit::Group(_, members)) => members.push((i, pod)),
+                _ => units.push(Unit::Group(key.clone(), vec![(i, pod)])),
+            }
+        }
+        units
+    }
+
+    /// The positions of the pods that a pod is placed with, its own among them.
+    pub(super) fn placed_with(&self, namespace: &str, name: &str) -> Vec<usize> {
+        let Some(pod) = self.pod(namespace, name) else { return Vec::new() };
+        let is_with = |i: &usize| match &pod.group {
+            Some(group) => self.pods[*i].group.as_ref() == Some(group),
+            None => self.pods[*i].is_named(namespace, name),
+        };
+        (0..self.pods.len()).filter(is_with).collect()
+    }
+
+    /// Places the members of a group, if need be by preemption. Returns the positions of victims that a controller creates
+    /// again.
+    pub(super) fn place_group(&mut self, key: &GroupKey, members: &[(usize, PreparedPod)]) -> Vec<usize> {
+        let mut replaced = Vec::new();
+        let (placement, outcomes) = self.decide_group(key, members, |simulation, group| {
+            let outcome = simulation.cluster.place_group(group);
+            if !simulation.preempts || !matches!(outcome, GroupOutcome::Unplaced(_)) {
+                return outcome;
+            }
+            let Some(found) = simulation.cluster.preempt_group(group, &simulation.budgets) else {
+                return outcome;
+            };
+            for victim in &found.victims {
+                let node = simulation.cluster.node_of(victim.namespace(), victim.name()).map(str::to_owned);
+                let for_it = found.nodes.iter().position(|found| *found == node).unwrap_or(0);
+                let preemptor = members[for_it].0;
+                let by = simulation.pods[preemptor].pod.metadata.namespaced_name();
+                replaced.extend(simulation.evict(victim, &by, &node.unwrap_or_default()));
+                simulation.pods[preemptor].victims.push(victim.clone());
+            }
+            simulation.cluster.place_group(group)
+        });
+        for ((i, _), outcome) in members.iter().zip(outcomes) {
+            self.pods[*i].outcome = outcome;
+        }
+        self.group_placements.insert(key.clone(), placement);
+        replaced
+    }
+
+    /// What would become of the group of a pending pod now.
+    pub(super) fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
+        let pod = self.pod(namespace, name).filter(|pod| pod.node().is_none())?;
+        let key = pod.group.clone()?;
+        let members =
+            self.placed_with(namespace, name).into_iter().filter(|i| self.pods[*i].node().is_none());
+        let members: Vec<_> = members.collect();
+        let members: Vec<_> =
+            members.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
+        Some(self.decide_group(&key, &members, |simulation, group| simulation.cluster.decide_group(group)).0)
+    }
+
+    fn decide_group(
+        &mut self,
+        key: &GroupKey,
+        members: &[(usize, PreparedPod)],
+        decide: impl FnOnce(&mut Simulation, &Group<'_>) -> GroupOutcome,
+    ) -> (GroupPlacement, Vec<Outcome>) {
+        let pods: Vec<PreparedPod> = members.iter().map(|(_, pod)| pod.clone()).collect();
+        let of_group = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key));
+        let running: Vec<String> = of_group.clone().filter_map(|pod| pod.node().map(str::to_owned)).collect();
+        let rules = match self.pod_groups.get(key) {
+            Some(rules) => rules.clone(),
+            None => GroupRules::of_members(key, of_group.map(|pod| &pod.pod)),
+        };
+        let name: &NamespacedName = &key.name;
+        let mut placement = GroupPlacement {
+            namespace: name.namespace().to_owned(),
+            name: name.name().to_owned(),
+            min: rules.as_ref().map_or(0, |rules| rules.min),
+            n_pods: members.len() + running.len(),
+            n_placed: running.len(),
+            domain: None,
+            message: None,
+        };
+        let outcome = match &rules {
+            None => Err("its PodGroup is not in the input: add it".to_owned()),
+            Some(rules) if placement.n_pods < rules.min => {
+                Err(format!("{} of at least {} pods exist", placement.n_pods, rules.min))
+            }
+            Some(rules) => {
+                let label = |node: &String| self.node_label(node, &rules.topology.as_ref()?.key);
+                let value = running.iter().find_map(label).map(str::to_owned);
+                let topology = rules.topology.as_ref().map(|topology| GroupTopology {
+                    key: &topology.key,
+                    value: value.as_deref(),
+                    required: topology.required,
+                });
+                let group = Group { members: &pods, min: rules.min.saturating_sub(running.len()), topology };
+                match decide(self, &group) {
+                    GroupOutcome::Placed { domain, members } => Ok((domain, members)),
+                    GroupOutcome::Unplaced(failure) => Err(failure.message(&group)),
+                }
+            }
+        };
+        let outcomes = match outcome {
+            Ok((domain, outcomes)) => {
+                placement.n_placed += outcomes.iter().filter(|outcome| outcome.node().is_some()).count();
+                placement.domain = domain;
+                outcomes
+            }
+            Err(message) => {
+                placement.message = Some(message.clone());
+                let message = format!("{key}: {message}");
+                vec![Outcome::Unschedulable { message, plugins: Vec::new() }; members.len()]
+            }
+        };
+        (placement, outcomes)
+    }
+}
