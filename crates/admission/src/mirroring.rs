@@ -51,6 +51,7 @@ impl Admission {
                             Change::PodBoundElsewhere(_) | Change::Complete | Change::Drift(_) => {}
                             Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
                             Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
+                            Change::PodGroupApplied(..) | Change::PodGroupDeleted(_) => {}
                             Change::ClaimApplied(..) | Change::ClaimDeleted(_) => {}
                             Change::VolumeApplied(..) | Change::VolumeDeleted(_) => {}
                         }

@@ -1,6 +1,6 @@
 //! Benchmarks of the engine: Kubernetes' scheduler benchmark files ([`workload`]), generated clusters of any size
 //! ([`scale`]), pods with claims ([`volumes`]), pods that are created and deleted round after round ([`churn`]), single
-//! operations ([`ops`]), reading a dump ([`load`]), violation tracking ([`enforce`]) and preemption ([`preempt`]); and the report of a soak test
+//! operations ([`ops`]), reading a dump ([`load`]), violation tracking ([`enforce`]), preemption ([`preempt`]) and pod groups ([`groups`]); and the report of a soak test
 //! ([`soak`]).
 //!
 //! [`check`] checks placements and shares no code with the engine's rules. This crate uses the clock and reads files,
@@ -10,6 +10,7 @@ pub mod check;
 pub mod churn;
 pub mod dump;
 pub mod enforce;
+pub mod groups;
 pub mod load;
 pub mod measure;
 pub mod ops;

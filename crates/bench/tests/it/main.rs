@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod enforce;
+mod groups;
 mod preempt;
 mod scale;
 mod volumes;

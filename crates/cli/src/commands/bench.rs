@@ -13,6 +13,7 @@ use berth_bench::{dump, measure};
 use serde_json::json;
 
 use super::bench_churn::{self, ChurnArgs};
+use super::bench_groups::{self, GroupsArgs};
 use super::bench_list::{self, ListArgs};
 use super::bench_soak::{self, SoakArgs};
 use super::bench_volumes::{self, VolumesArgs};
@@ -50,6 +51,7 @@ Examples:
   berth bench ops --nodes 10000 --op decide --count 1000
   berth bench enforce --nodes 5000 --pods 50000 --changed 500
   berth bench preempt --nodes 1000 --pods 1000
+  berth bench groups --nodes 5000 --groups 500 --members 32
   berth bench bind --nodes 5000 --connections 16
   berth bench up --nodes 1000 --pods 10000
   berth bench list --pods 150000
@@ -87,6 +89,7 @@ enum Command {
     Ops(OpsArgs),
     Enforce(EnforceArgs),
     Preempt(PreemptArgs),
+    Groups(GroupsArgs),
     Bind(BindArgs),
     Up(UpArgs),
     List(ListArgs),
@@ -260,6 +263,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         (Some(Command::Ops(args)), _) => ops(&mut out, args)?,
         (Some(Command::Enforce(args)), _) => enforce(&mut out, args)?,
         (Some(Command::Preempt(args)), _) => preempt(&mut out, args)?,
+        (Some(Command::Groups(args)), _) => bench_groups::run(&mut out, args)?,
         (Some(Command::Bind(args)), _) => bind(&mut out, args)?,
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
         (Some(Command::List(args)), _) => bench_list::run(&mut out, args)?,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
-use berth_bench::{check, churn, enforce, load, preempt, scale, soak, volumes};
+use berth_bench::{check, churn, enforce, groups, load, preempt, scale, soak, volumes};
 
 use super::names::{counted, grouped};
 use super::table::{Cell, Table};
@@ -208,6 +208,24 @@ pub fn preempt(out: &mut impl Write, report: &preempt::Report) -> io::Result<()>
         counted(report.low_priority_pods, "pod"),
         mebibytes(report.peak_rss_bytes)
     )
+}
+
+/// Pod groups: decisions of whole groups.
+pub fn groups(out: &mut impl Write, report: &groups::Report) -> io::Result<()> {
+    let headings = ["GROUPS", "MEMBERS EACH", "PLACED", "PLACED IN PART"].into_iter();
+    let mut table = Table::new(headings.chain(FIGURES).chain(["CHECKSUM"]));
+    let counts = [report.groups, report.members, report.placed, report.broken].map(|n| Cell::from(grouped(n)));
+    table.row(counts.into_iter().chain(cells(&report.figures)).chain([Cell::from(&report.checksum)]));
+    table.write(out, "")?;
+    let memory = mebibytes(report.peak_rss_bytes);
+    writeln!(out, "\n{}; peak memory {memory}", counted(report.nodes, "node"))?;
+    match report.check.n_violations {
+        0 => writeln!(out, "{GOOD}verified{GOOD:#}: no rule violated"),
+        n => {
+            writeln!(out, "{BAD}{}{BAD:#}", counted(n, "violation"))?;
+            placement_violations(out, &report.check)
+        }
+    }
 }
 
 /// The benchmark `enforce`.

@@ -45,6 +45,28 @@ async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     world.pod("huge", "berth", json!({}), "64").await;
     wait_for(handle, "huge is found to fit nowhere", |s| s.n_unschedulable > 1).await;
     volumes(world).await;
+    pod_groups(world).await;
+}
+
+/// A pod in a PodGroup of each API group.
+async fn pod_groups(world: &World) {
+    world.define_pod_groups().await;
+    let of = |group: &str, version: &str, spec| {
+        let object = json!({"apiVersion": format!("{group}/{version}"), "kind": "PodGroup",
+            "metadata": {"name": "g"}, "spec": spec});
+        (format!("/apis/{group}/{version}/namespaces/default/podgroups"), object)
+    };
+    let gang = json!({"schedulingPolicy": {"gang": {"minCount": 2}}});
+    for (path, object) in [
+        of("scheduling.k8s.io", "v1alpha2", gang),
+        of("scheduling.x-k8s.io", "v1alpha1", json!({"minMember": 2})),
+    ] {
+        world.create(&path, object).await;
+    }
+    world.pod("gang", "berth", json!({"schedulingGroup": {"podGroupName": "g"}}), "100m").await;
+    world.pod("cogang", "berth", json!({}), "100m").await;
+    let label = json!({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}});
+    world.patch("/api/v1/namespaces/default/pods/cogang", label).await;
 }
 
 /// A pod with a claim to be bound to an existing volume, and one whose volume is to be provisioned.

@@ -51,10 +51,12 @@ impl Enforcer {
                 self.evaluate_by(Instant::now())
             }
             Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
-            // The enforcer keeps no pending pods and watches no budgets.
+            // The enforcer keeps no pending pods, and watches no budgets and groups.
             Change::PodBoundElsewhere(_)
             | Change::BudgetApplied(..)
             | Change::BudgetDeleted(_)
+            | Change::PodGroupApplied(..)
+            | Change::PodGroupDeleted(_)
             | Change::ClaimApplied(..)
             | Change::ClaimDeleted(_)
             | Change::VolumeApplied(..)

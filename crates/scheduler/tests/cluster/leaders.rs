@@ -23,7 +23,7 @@ fn replica(name: &str) -> SchedulerOptions {
     SchedulerOptions { leader_election: Some(lease), identity: name.to_owned(), ..impatient() }
 }
 
-async fn two_replicas(world: &World) -> (Proxy, Scheduler, Proxy, Scheduler) {
+pub async fn two_replicas(world: &World) -> (Proxy, Scheduler, Proxy, Scheduler) {
     let first_proxy = Proxy::start(world.server.admin_config()).await;
     let first = start_scheduler(first_proxy.config(), replica("first")).await;
     first.until("leader", |s| s.leads && s.is_ready()).await;

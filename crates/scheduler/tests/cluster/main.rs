@@ -6,6 +6,7 @@ mod events;
 mod faults;
 mod leaders;
 mod placing;
+mod pod_groups;
 mod preempting;
 mod serving;
 mod support;

@@ -24,7 +24,7 @@ pub struct GroupPlacement {
     pub n_placed: usize,
     /// The value of the node label that its members share, if they have to.
     pub domain: Option<String>,
-    /// Why it is not placed: the member and the domain that fail.
+    /// Why the members without a node are not placed: the member and the domain that fail.
     pub message: Option<String>,
 }
 
@@ -134,12 +134,15 @@ impl Simulation {
             Some(rules) => {
                 let label = |node: &String| self.node_label(node, &rules.topology.as_ref()?.key);
                 let value = running.iter().find_map(label).map(str::to_owned);
+                placement.domain.clone_from(&value);
                 let topology = rules.topology.as_ref().map(|topology| GroupTopology {
                     key: &topology.key,
                     value: value.as_deref(),
                     required: topology.required,
                 });
-                let group = Group { members: &pods, min: rules.min.saturating_sub(running.len()), topology };
+                // Beyond the required members, one is worth a preemption.
+                let min = rules.min.saturating_sub(running.len()).max(1);
+                let group = Group { members: &pods, min, topology };
                 match decide(self, &group) {
                     GroupOutcome::Placed { domain, members } => Ok((domain, members)),
                     GroupOutcome::Unplaced(failure) => Err(failure.message(&group)),
@@ -149,7 +152,7 @@ impl Simulation {
         let outcomes = match outcome {
             Ok((domain, outcomes)) => {
                 placement.n_placed += outcomes.iter().filter(|outcome| outcome.node().is_some()).count();
-                placement.domain = domain;
+                placement.domain = domain.or(placement.domain);
                 outcomes
             }
             Err(message) => {

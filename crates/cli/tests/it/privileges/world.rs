@@ -135,6 +135,13 @@ impl World {
         self.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
     }
 
+    /// Installs the definition of PodGroups of `scheduling.x-k8s.io`.
+    pub async fn define_pod_groups(&self) {
+        for definition in objects("../components/pod-groups/pod-group.yaml") {
+            self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+        }
+    }
+
     /// All permissions of a service account.
     pub async fn granted(&self, account: &str) -> Vec<Right> {
         let mut rights = BTreeSet::new();

@@ -2,11 +2,11 @@
 //! are preempted for all of them, or for none.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use berth_api::config::Plugin;
 use berth_api::object::VolumeDecision;
 use berth_engine::{Group, GroupOutcome, GroupTopology, GroupVictims, Outcome, PreparedPod};
-use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::completions::Eviction;
@@ -24,8 +24,13 @@ impl Scheduler {
         let now = Instant::now();
         let Ok(rules) = self.pod_group_rules(entry) else { return self.settle_pod_group(entry) };
         let Some(group) = self.pod_groups.get_mut(entry) else { return };
-        let min = rules.min.saturating_sub(group.n_placed());
         let ids: Vec<PodId> = group.pending.iter().copied().collect();
+        if ids.is_empty() {
+            // Its last pending member was deleted. The results of bindings in flight settle the rest.
+            return;
+        }
+        // Beyond the required members, one is worth an attempt, and a preemption.
+        let min = rules.min.saturating_sub(group.n_placed()).max(1);
         let value = rules.topology.as_ref().and_then(|topology| self.shared_value(entry, &topology.key));
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
         for id in &ids {
@@ -54,16 +59,11 @@ impl Scheduler {
         self.metrics.decided(now.elapsed());
         match outcome {
             GroupOutcome::Placed { members, .. } => {
-                let message = members.iter().find(|outcome| outcome.node().is_none()).map(Outcome::message);
-                let message = message.map(std::borrow::Cow::into_owned);
                 let placed = ids.iter().zip(members).filter_map(|(id, outcome)| match outcome {
                     Outcome::Placed { node, volumes, .. } => Some((*id, node, volumes)),
                     _ => None,
                 });
                 let placed: Vec<PlacedMember> = placed.collect();
-                if placed.is_empty() {
-                    return self.fail_pod_group(entry, &ids, &message.unwrap_or_default(), Vec::new());
-                }
                 let timeout = rules.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
                 self.bind_pod_group(entry, placed, min, timeout.map(|timeout| now + timeout));
             }

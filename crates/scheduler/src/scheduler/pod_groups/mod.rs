@@ -51,6 +51,8 @@ struct Members {
     /// The pods that are evicted for it.
     victims: Option<Vec<Victim>>,
     is_queued: bool,
+    /// It is reported soon that its members wait for others.
+    is_report_due: bool,
     /// What the annotations of the members say, and their highest priority; none after a member left.
     summary: Option<(Option<GroupRules>, i32)>,
 }
@@ -126,6 +128,7 @@ impl Scheduler {
             batch: None,
             victims: None,
             is_queued: false,
+            is_report_due: false,
             summary: None,
         };
         groups.groups.insert(entry, group);
@@ -165,7 +168,9 @@ impl Scheduler {
         group.remove(id);
         if is_blocked {
             group.blocked.insert(id);
-            group.summary = None;
+            if !is_new {
+                group.summary = None;
+            }
             return;
         }
         group.pending.insert(id);
@@ -334,13 +339,17 @@ impl Scheduler {
         }
         let priority = group.summary.as_ref().map_or(0, |(_, priority)| *priority);
         self.queue.set_priority(entry, priority);
+        let is_new_wait = rules.is_err() && !std::mem::replace(&mut group.is_report_due, true);
         if rules.is_ok() {
+            group.is_report_due = false;
             self.queue.release_group(entry, now);
             self.queue.activate(entry, now);
             self.metrics.queued("active", "PodGroupUpdate");
         } else {
             self.queue.gate(entry, now);
-            self.pod_groups.due.insert((now + REPORT_AFTER, entry));
+            if is_new_wait {
+                self.pod_groups.due.insert((now + REPORT_AFTER, entry));
+            }
         }
     }
 
@@ -355,6 +364,7 @@ impl Scheduler {
                 }
                 continue;
             }
+            group.is_report_due = false;
             let Err(why) = self.pod_group_rules(entry) else { continue };
             let Some(group) = self.pod_groups.get_mut(entry) else { continue };
             let (message, pending) = (format!("{}: {why}", group.key), group.pending.clone());

@@ -100,7 +100,11 @@ impl Scheduler {
 
     /// The required members of a group have no nodes.
     pub(super) fn show_unschedulable(&mut self, entry: PodId, why: &str) {
+        let rules = self.pod_group_rules(entry);
         let Some(group) = self.pod_groups.groups.get(&entry) else { return };
+        if rules.is_ok_and(|rules| group.n_placed() >= rules.min) {
+            return;
+        }
         let reason = match group.key.kind {
             GroupKind::Coscheduling if group.n_placed() > 0 => "Scheduling",
             GroupKind::Coscheduling => "Pending",

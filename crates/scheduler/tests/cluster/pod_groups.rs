@@ -1,0 +1,258 @@
+//! Pod groups: all members that a group requires are bound, or none.
+
+use std::time::Duration;
+
+use berth_faults::{Fault, Proxy, is_binding};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::support::*;
+
+const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+
+async fn gang(world: &World, name: &str, min: usize, topology: Option<&str>) {
+    let topology: Vec<_> = topology.iter().map(|key| json!({"key": key})).collect();
+    let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min}}});
+    if !topology.is_empty() {
+        spec["schedulingConstraints"] = json!({"topology": topology});
+    }
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+        "spec": spec});
+    world.create(POD_GROUPS, object).await;
+}
+
+fn member(name: &str, group: &str) -> Value {
+    let mut pod = pod(name, group);
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+    pod
+}
+
+fn annotated(name: &str, group: &str, min: usize) -> Value {
+    let mut pod = pod(name, name);
+    pod["metadata"]["annotations"] =
+        json!({"scheduling.berth.dev/group": group, "scheduling.berth.dev/group-min": min.to_string()});
+    pod
+}
+
+async fn until_message(world: &World, name: &str, message: &str) {
+    until(&format!("the condition of {name} says {message:?}"), async || {
+        let pod = world.get(&format!("{PODS}/{name}")).await;
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_said = conditions.iter().any(|c| c["message"].as_str().is_some_and(|m| m.contains(message)));
+        if is_said { Ok(()) } else { Err(conditions) }
+    })
+    .await;
+}
+
+async fn until_status(world: &World, group: &str, status: &str, reason: &str) -> Value {
+    until(&format!("{group} is {reason}"), async || {
+        let object = world.get(&format!("{POD_GROUPS}/{group}")).await;
+        let condition = object["status"]["conditions"][0].clone();
+        if condition["status"] == status && condition["reason"] == reason { Ok(condition) } else { Err(condition) }
+    })
+    .await
+}
+
+/// The nodes of the pods with a prefix, empty for those that are not bound.
+async fn nodes_of(world: &World, prefix: &str) -> Vec<String> {
+    let pods = world.pods().await.into_iter().filter(|pod| pod.metadata.name.starts_with(prefix));
+    pods.map(|pod| pod.spec.node_name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_wait_until_the_required_ones_exist() {
+    let world = World::start().await;
+    world.nodes(2, 1, 10).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(member("m-0", "team")).await;
+    until_message(&world, "m-0", "pod group default/team: its PodGroup does not exist").await;
+    gang(&world, "team", 3, None).await;
+    world.pod(member("m-1", "team")).await;
+    until_message(&world, "m-0", "pod group default/team: 2 of at least 3 pods exist").await;
+    until_status(&world, "team", "False", "Unschedulable").await;
+    assert_eq!(nodes_of(&world, "m-").await, ["", ""]);
+    // A member with scheduling gates does not count.
+    let mut gated = member("m-2", "team");
+    gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+    world.pod(gated).await;
+    world.pod(pod("single", "x")).await;
+    world.until_bound("single").await;
+    assert_eq!(nodes_of(&world, "m-").await, ["", "", ""]);
+    world.send(Method::PATCH, &format!("{PODS}/m-2"), json!({"spec": {"schedulingGates": null}})).await.unwrap();
+    world.until_n_bound(4).await;
+    until_status(&world, "team", "True", "Scheduled").await;
+    // Those that have a node count for late members.
+    world.pod(member("m-3", "team")).await;
+    world.until_bound("m-3").await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_require_each_other_are_bound() {
+    let world = World::start().await;
+    world.nodes(4, 2, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(with_term(annotated("a", "pair", 2), "podAffinity", "b", ZONE)).await;
+    world.pod(with_term(annotated("b", "pair", 2), "podAffinity", "a", ZONE)).await;
+    world.until_n_bound(2).await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_does_not_fit_is_bound_when_it_does() {
+    let world = World::start().await;
+    world.nodes(4, 2, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    gang(&world, "team", 3, Some(ZONE)).await;
+    for i in 0..3 {
+        world.pod(member(&format!("m-{i}"), "team")).await;
+    }
+    until_message(&world, "m-0", "pod group default/team: 2 of 3 pods fit in z0, 3 have to; pod m-2 does not").await;
+    let condition = until_status(&world, "team", "False", "Unschedulable").await;
+    assert!(condition["message"].as_str().unwrap().contains("Insufficient cpu"), "{condition}");
+    let event = world.until_event("m-1", "FailedScheduling").await;
+    assert!(event["note"].as_str().unwrap().starts_with("pod group default/team: "), "{event}");
+    // It holds no room.
+    world.pod(pod("single", "x")).await;
+    let taken = world.until_bound("single").await;
+    assert_eq!(nodes_of(&world, "m-").await, ["", "", ""]);
+    let zone = if ["n0", "n2"].contains(&taken.as_str()) { "z1" } else { "z0" };
+    world.node("late", zone, 1).await;
+    world.until_n_bound(4).await;
+    until_status(&world, "team", "True", "Scheduled").await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_preempts_for_all_of_its_members_or_for_none() {
+    let world = World::start().await;
+    for (name, value) in [("low", 1), ("high", 1000)] {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value});
+        world.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+    }
+    let of_class = |mut pod: Value, class: &str| {
+        pod["spec"]["priorityClassName"] = json!(class);
+        pod
+    };
+    world.nodes(3, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    for i in 0..3 {
+        world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.until_n_bound(3).await;
+    for i in 0..4 {
+        world.pod(of_class(annotated(&format!("large-{i}"), "large", 4), "high")).await;
+    }
+    until_message(&world, "large-0", "pod group default/large: ").await;
+    assert_eq!(scheduler.shows().n_preempted, 0);
+    for i in 0..2 {
+        world.pod(of_class(annotated(&format!("small-{i}"), "small", 2), "high")).await;
+    }
+    until("the small group is bound", async || {
+        let nodes = nodes_of(&world, "small-").await;
+        if nodes.iter().all(|node| !node.is_empty()) { Ok(()) } else { Err(nodes) }
+    })
+    .await;
+    scheduler.until("two pods are removed", |s| s.n_preempted == 2).await;
+    assert_eq!(nodes_of(&world, "low-").await.len(), 1);
+    assert!(nodes_of(&world, "large-").await.iter().all(String::is_empty));
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_and_relabelled_members_do_not_count() {
+    let world = World::start().await;
+    world.nodes(2, 1, 10).await;
+    let scheduler = world.schedule(impatient()).await;
+    let labelled = |name: &str, group: &str| {
+        let mut pod = pod(name, "x");
+        pod["metadata"]["annotations"] =
+            json!({"scheduling.berth.dev/group": group, "scheduling.berth.dev/group-min": "2"});
+        pod
+    };
+    world.pod(labelled("a", "one")).await;
+    until_message(&world, "a", "1 of at least 2 pods exist").await;
+    world.delete(&format!("{PODS}/a")).await;
+    world.pod(labelled("b", "one")).await;
+    until_message(&world, "b", "1 of at least 2 pods exist").await;
+    world.pod(labelled("c", "two")).await;
+    until_message(&world, "c", "pod group default/two: 1 of at least 2 pods exist").await;
+    let group = json!({"metadata": {"annotations": {"scheduling.berth.dev/group": "two"}}});
+    world.send(Method::PATCH, &format!("{PODS}/b"), group).await.unwrap();
+    world.until_n_bound(2).await;
+    // Without a group, a pod is placed by itself.
+    world.pod(labelled("d", "three")).await;
+    until_message(&world, "d", "pod group default/three").await;
+    let none = json!({"metadata": {"annotations": {"scheduling.berth.dev/group": null,
+        "scheduling.berth.dev/group-min": null}}});
+    world.send(Method::PATCH, &format!("{PODS}/d"), none).await.unwrap();
+    world.until_bound("d").await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_of_which_some_bindings_fail_is_completed() {
+    let world = World::start().await;
+    world.nodes(4, 2, 10).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    // The first three requests are refused.
+    let left = std::sync::atomic::AtomicUsize::new(3);
+    proxy.rule(move |request| {
+        let take = |n: usize| n.checked_sub(1);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        match is_binding(request) && left.fetch_update(order, order, take).is_ok() {
+            true => Fault::Answer(409),
+            false => Fault::None,
+        }
+    });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    gang(&world, "team", 8, Some(ZONE)).await;
+    for i in 0..8 {
+        world.pod(member(&format!("m-{i}"), "team")).await;
+    }
+    world.until_n_bound(8).await;
+    let nodes = nodes_of(&world, "m-").await;
+    let in_zone = |zone: [&str; 2]| nodes.iter().all(|node| zone.contains(&node.as_str()));
+    assert!(in_zone(["n0", "n2"]) || in_zone(["n1", "n3"]), "{nodes:?}");
+    until_status(&world, "team", "True", "Scheduled").await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_leader_is_killed_while_groups_are_bound_the_standby_completes_them() {
+    let world = World::start().await;
+    world.nodes(24, 3, 20).await;
+    let (first_proxy, first, _second_proxy, second) = super::leaders::two_replicas(&world).await;
+    first_proxy.rule(|r| if is_binding(r) { Fault::Delay(Duration::from_millis(100)) } else { Fault::None });
+    for group in 0..10 {
+        gang(&world, &format!("team-{group}"), 8, Some(ZONE)).await;
+        for i in 0..8 {
+            let team = format!("team-{group}");
+            let pod = member(&format!("m-{group}-{i}"), &team);
+            world.pod(with_term(pod, "podAntiAffinity", &team, HOSTNAME)).await;
+        }
+    }
+    // In the middle of a group.
+    world.until_n_bound(12).await;
+    first.handle.abort();
+    first_proxy.rule(|_| Fault::Hang);
+    second.until("leader", |s| s.leads).await;
+    world.until_n_bound(80).await;
+    for group in 0..10 {
+        let nodes = nodes_of(&world, &format!("m-{group}-")).await;
+        let zone = |node: &String| node[1..].parse::<usize>().unwrap() % 3;
+        let zones: std::collections::BTreeSet<_> = nodes.iter().map(zone).collect();
+        assert_eq!(zones.len(), 1, "team-{group} is in one zone: {nodes:?}");
+        until_status(&world, &format!("team-{group}"), "True", "Scheduled").await;
+    }
+    second.until("no pod is queued", |s| s.n_queued() == 0).await;
+    verify::all_is_well(&world, 80).await;
+    second.stopped().await;
+}
