@@ -68,7 +68,7 @@ use crate::view::{
 };
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 22] = [
+static ONLY_OWNED: [&Resource; 24] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::SERVICES,
@@ -91,6 +91,8 @@ static ONLY_OWNED: [&Resource; 22] = [
     &resource::RESOURCE_CLAIMS,
     &resource::RESOURCE_CLAIM_TEMPLATES,
     &resource::RESOURCE_SLICES,
+    &resource::POD_GROUPS,
+    &resource::WORKLOADS,
 ];
 
 /// Runs all controllers until `stop`.

@@ -75,6 +75,7 @@ fn needed(kind: &str) -> (&'static str, Value) {
             "resources": {"requests": {"storage": "1Gi"}}}}),
         ),
         "Pod" => ("sample", pod),
+        "PodGroup" => ("sample", json!({"spec": {"schedulingPolicy": {"basic": {}}}})),
         "PodTemplate" => ("sample", json!({"template": template})),
         "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
         "ReplicationController" => {
@@ -84,6 +85,10 @@ fn needed(kind: &str) -> (&'static str, Value) {
         "ServiceCIDR" => ("sample", json!({"spec": {"cidrs": ["10.96.0.0/16"]}})),
         "VolumeAttachment" => ("sample", json!({"spec": {"source": {"persistentVolumeName": "v"}}})),
         "VolumeAttributesClass" => ("sample", json!({"parameters": {"iops": "1"}})),
+        "Workload" => {
+            let gang = json!({"gang": {"minCount": 2}});
+            ("sample", json!({"spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": gang}]}}))
+        }
         _ => ("sample", json!({})),
     }
 }
@@ -278,4 +283,43 @@ async fn autoscalers_are_served_in_both_versions() {
     assert_eq!((code, &first["apiVersion"]), (StatusCode::OK, &json!("autoscaling/v1")), "{first}");
     let (_, second) = get(&client, &format!("{}/a", of("v2"))).await;
     assert_eq!(second["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 60, "{second}");
+}
+
+#[tokio::test]
+async fn pod_groups_have_one_policy_and_one_topology() {
+    let server = server().await;
+    let client = admin(&server);
+    let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+    let group = |policy: Value, topology: Value| {
+        json!({"metadata": {"name": "g"},
+            "spec": {"schedulingPolicy": policy, "schedulingConstraints": {"topology": topology}}})
+    };
+    let fields = async |object: Value| {
+        let (_, status) = post(&client, path, &object).await;
+        let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
+        causes.iter().map(|c| c["field"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let policy = "spec.schedulingPolicy";
+    let (two, topology) = (json!([{"key": "zone"}, {"key": "rack"}]), "spec.schedulingConstraints.topology");
+    assert_eq!(fields(group(json!({}), json!([]))).await, [policy]);
+    assert_eq!(fields(group(json!({"basic": {}, "gang": {"minCount": 1}}), json!([]))).await, [policy]);
+    let min = "spec.schedulingPolicy.gang.minCount";
+    assert_eq!(fields(group(json!({"gang": {"minCount": 0}}), json!([]))).await, [min]);
+    assert_eq!(fields(group(json!({"gang": {"minCount": -1}}), two)).await, [min, topology]);
+    let key = json!([{"key": "a b"}]);
+    assert_eq!(fields(group(json!({"basic": {}}), key)).await, [format!("{topology}[0].key")]);
+
+    let gang = group(json!({"gang": {"minCount": 2}}), json!([{"key": "zone"}]));
+    let (code, made) = post(&client, path, &gang).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let named = format!("{path}/g");
+    let change = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
+    let (code, status) = merge(&client, &named, &change).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+    assert_eq!(status["details"]["causes"][0]["field"], "spec", "{status}");
+    let condition = json!({"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let (code, shown) =
+        merge(&client, &format!("{named}/status"), &json!({"status": {"conditions": [condition]}})).await;
+    assert_eq!((code, &shown["status"]["conditions"][0]["reason"]), (StatusCode::OK, &json!("Scheduled")));
 }

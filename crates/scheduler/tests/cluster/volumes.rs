@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use berth_api::config::SchedulerConfig;
+use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_client::lease::LeaseOptions;
 use berth_controllers::{ControllerOptions, DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions};
 use berth_engine::Settings;
@@ -237,6 +238,84 @@ async fn a_pod_whose_volume_is_not_bound_in_time_is_rolled_back() {
     // Its place is free again.
     world.pod(pod("plain", "a")).await;
     world.until_bound("plain").await;
+    scheduler.stopped().await;
+}
+
+/// Members of a group whose volumes are being bound; the claim `slow` takes an hour.
+async fn group_with_volumes(world: &World, claims: &[&str], timeout: u32) {
+    let definition = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../deploy/kustomize/components/pod-groups/pod-group.yaml"
+    ));
+    let mut objects = Vec::new();
+    let read = &mut |manifest: Manifest| -> Result<(), ReadError> {
+        objects.push(manifest.value);
+        Ok(())
+    };
+    read_manifests(definition.unwrap().as_bytes(), "pod-group.yaml", read).unwrap();
+    world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", objects.remove(0)).await;
+    let group = json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"},
+        "spec": {"minMember": claims.len() + 1, "scheduleTimeoutSeconds": timeout}});
+    world.create(POD_GROUPS, group).await;
+    let labels = json!({"scheduling.x-k8s.io/pod-group": "g"});
+    for name in claims {
+        let annotations = match *name {
+            "slow" => json!({DELAY_ANNOTATION: "1h"}),
+            "failing" => json!({FAILURES_ANNOTATION: "1"}),
+            _ => json!({}),
+        };
+        claim(world, name, "zonal", annotations).await;
+        let mut pod = pod_with(name, name);
+        pod["metadata"]["labels"] = labels.clone();
+        world.pod(pod).await;
+    }
+    let mut plain = pod("plain", "x");
+    plain["metadata"]["labels"] = labels;
+    world.pod(plain).await;
+}
+
+const POD_GROUPS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_a_group_wait_for_the_volumes_of_others_and_are_taken_back_together() {
+    let world = World::start().await;
+    world.nodes(2, 1, 3).await;
+    classes(&world).await;
+    let _controllers = controllers(&world);
+    let scheduler = world.schedule(impatient()).await;
+    group_with_volumes(&world, &["fast", "slow"], 1).await;
+    let condition = world.until_refused("plain").await;
+    assert_eq!(condition["message"], "pod group default/g: volumes of members are not bound in time");
+    assert_eq!(scheduler.shows().n_bound, 0);
+    // A new claim is provisioned at once.
+    world.delete(&format!("{PODS}/slow")).await;
+    claim(&world, "quick", "zonal", json!({})).await;
+    let mut pod = pod_with("quick", "quick");
+    pod["metadata"]["labels"] = json!({"scheduling.x-k8s.io/pod-group": "g"});
+    world.pod(pod).await;
+    world.until_n_bound(3).await;
+    until("the group is scheduled", async || {
+        let phase = world.get(&format!("{POD_GROUPS}/g")).await["status"]["phase"].clone();
+        if phase == "Scheduled" { Ok(()) } else { Err(phase) }
+    })
+    .await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
+    verify_volumes(&world).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_with_a_volume_that_cannot_be_provisioned_is_tried_again() {
+    let world = World::start().await;
+    world.nodes(2, 1, 3).await;
+    classes(&world).await;
+    let _controllers = controllers(&world);
+    let scheduler = world.schedule(impatient()).await;
+    group_with_volumes(&world, &["fast", "failing"], 60).await;
+    world.until_n_bound(3).await;
+    assert_eq!(scheduler.shows().n_errors, 1);
+    verify_volumes(&world).await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
     scheduler.stopped().await;
 }
 

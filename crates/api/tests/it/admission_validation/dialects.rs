@@ -2,6 +2,11 @@
 
 use serde_json::{Value, json};
 
+use berth_api::object::group::{
+    GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
+    GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+};
+
 use super::*;
 
 #[test]
@@ -141,6 +146,50 @@ fn proposal_fields_in_the_spec() {
     assert_eq!(admission.warnings, [off("nodeAffinity"), off("podAffinity"), off("podAntiAffinity")]);
     let affinity = serde_json::to_value(pod.spec.affinity).expect("JSON");
     assert_eq!(affinity, json!({"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}}));
+}
+
+#[test]
+fn the_annotations_of_groups_are_validated() {
+    let errors = |annotations: Value| -> Vec<String> {
+        let (_, admission) = admitted(json!({"annotations": annotations}), json!({}), true);
+        admission.errors.into_iter().map(|e| e.error).collect()
+    };
+    let path = |name: &str| format!("metadata.annotations[scheduling.berth.dev/{name}]");
+    let annotated = |group: &str, min: &str| json!({GROUP_ANNOTATION: group, GROUP_MIN_ANNOTATION: min});
+    assert_eq!(errors(annotated("team", "3")), [""; 0]);
+    assert_eq!(
+        errors(json!({GROUP_ANNOTATION: "team"})),
+        [format!("{}: Required value: how many members have to be placed at least", path("group-min"))]
+    );
+    assert_eq!(
+        errors(json!({GROUP_MIN_ANNOTATION: "3"})),
+        [format!("{}: Required value: names the group of which this is the minimum", path("group"))]
+    );
+    for min in ["0", "-1", "many", "100001", ""] {
+        let expected = format!(
+            "{}: Invalid value: {min:?}: must be an integer from 1 to 100000",
+            path("group-min")
+        );
+        assert_eq!(errors(annotated("team", min)), [expected]);
+    }
+    assert_eq!(
+        errors(annotated("a b", "1")),
+        [format!("{}: Invalid value: \"a b\": {DNS_SUBDOMAIN}", path("group"))]
+    );
+    let (required, preferred) = (GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION);
+    assert_eq!(
+        errors(json!({required: "zone", preferred: "a b"})),
+        [
+            format!("{}: Invalid value: \"a b\": {LABEL_KEY}", path("group-preferred-topology")),
+            format!(
+                "{}: Forbidden: may not be set together with {required}",
+                path("group-preferred-topology")
+            ),
+        ]
+    );
+    let (_, admission) = admitted(json!({"annotations": annotated("team", "0")}), json!({}), false);
+    let ignored = format!("{}: ignored because Berth's extensions are switched off", path("group"));
+    assert_eq!((admission.errors.len(), admission.warnings), (0, vec![ignored]));
 }
 
 #[test]
