@@ -214,7 +214,8 @@ pub fn preempt(out: &mut impl Write, report: &preempt::Report) -> io::Result<()>
 pub fn groups(out: &mut impl Write, report: &groups::Report) -> io::Result<()> {
     let headings = ["GROUPS", "MEMBERS EACH", "PLACED", "PLACED IN PART"].into_iter();
     let mut table = Table::new(headings.chain(FIGURES).chain(["CHECKSUM"]));
-    let counts = [report.groups, report.members, report.placed, report.broken].map(|n| Cell::from(grouped(n)));
+    let counts =
+        [report.groups, report.members, report.placed, report.broken].map(|n| Cell::from(grouped(n)));
     table.row(counts.into_iter().chain(cells(&report.figures)).chain([Cell::from(&report.checksum)]));
     table.write(out, "")?;
     let memory = mebibytes(report.peak_rss_bytes);

@@ -48,7 +48,11 @@ async fn until_status(world: &World, group: &str, status: &str, reason: &str) ->
     until(&format!("{group} is {reason}"), async || {
         let object = world.get(&format!("{POD_GROUPS}/{group}")).await;
         let condition = object["status"]["conditions"][0].clone();
-        if condition["status"] == status && condition["reason"] == reason { Ok(condition) } else { Err(condition) }
+        if condition["status"] == status && condition["reason"] == reason {
+            Ok(condition)
+        } else {
+            Err(condition)
+        }
     })
     .await
 }
@@ -78,7 +82,10 @@ async fn members_wait_until_the_required_ones_exist() {
     world.pod(pod("single", "x")).await;
     world.until_bound("single").await;
     assert_eq!(nodes_of(&world, "m-").await, ["", "", ""]);
-    world.send(Method::PATCH, &format!("{PODS}/m-2"), json!({"spec": {"schedulingGates": null}})).await.unwrap();
+    world
+        .send(Method::PATCH, &format!("{PODS}/m-2"), json!({"spec": {"schedulingGates": null}}))
+        .await
+        .unwrap();
     world.until_n_bound(4).await;
     until_status(&world, "team", "True", "Scheduled").await;
     // Those that have a node count for late members.
@@ -110,7 +117,12 @@ async fn a_group_that_does_not_fit_is_bound_when_it_does() {
     for i in 0..3 {
         world.pod(member(&format!("m-{i}"), "team")).await;
     }
-    until_message(&world, "m-0", "pod group default/team: 2 of 3 pods fit in z0, 3 have to; pod m-2 does not").await;
+    until_message(
+        &world,
+        "m-0",
+        "pod group default/team: 2 of 3 pods fit in z0, 3 have to; pod m-2 does not",
+    )
+    .await;
     let condition = until_status(&world, "team", "False", "Unschedulable").await;
     assert!(condition["message"].as_str().unwrap().contains("Insufficient cpu"), "{condition}");
     let event = world.until_event("m-1", "FailedScheduling").await;

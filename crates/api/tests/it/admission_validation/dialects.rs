@@ -166,10 +166,8 @@ fn the_annotations_of_groups_are_validated() {
         [format!("{}: Required value: names the group of which this is the minimum", path("group"))]
     );
     for min in ["0", "-1", "many", "100001", ""] {
-        let expected = format!(
-            "{}: Invalid value: {min:?}: must be an integer from 1 to 100000",
-            path("group-min")
-        );
+        let expected =
+            format!("{}: Invalid value: {min:?}: must be an integer from 1 to 100000", path("group-min"));
         assert_eq!(errors(annotated("team", min)), [expected]);
     }
     assert_eq!(
