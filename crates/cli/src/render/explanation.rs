@@ -29,9 +29,9 @@ pub fn write(
     is_node_known: bool,
 ) -> io::Result<()> {
     let PodExplanation { explanation, dialect_notes, unsupported, preemption, group, hints } = explained;
+    write_group(out, group.as_ref())?;
     write_outcome(out, explanation)?;
     write_preemption(out, preemption.as_ref())?;
-    write_group(out, group.as_ref())?;
     if !unsupported.is_empty() {
         writeln!(
             out,
@@ -101,7 +101,7 @@ fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>) -> io::Resu
         (None, Some(domain)) => writeln!(out, "is placed in {GOOD}{domain}{GOOD:#}")?,
         (None, None) => writeln!(out, "is placed")?,
     }
-    writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}")
+    writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}\n")
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {

@@ -232,3 +232,21 @@ fn small_groups_are_placed_whenever_they_can_be() {
     }
     assert!(counts.values().all(|count| *count > n as usize / 50) && counts.len() == 3, "{counts:?}");
 }
+
+#[test]
+fn room_for_a_member_that_requires_another_could_help_the_group() {
+    let pair = "pod default/p app=p cpu=1 aff(app=q @zone)\npod default/q app=q cpu=1 aff(app=p @zone)";
+    let world = text::world(&format!("node a zone=z1 cpu=1\n{pair}"));
+    let mut cluster = cluster(&world, Settings::default());
+    let pods = waiting(&world);
+    cluster.record_changes(true);
+    assert!(matches!(place(&mut cluster, &pods, 2, None), GroupOutcome::Unplaced(_)));
+    let members: Vec<PreparedPod> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
+    let conditions = cluster.wake_conditions_of_group(&members);
+    cluster.take_changes();
+    cluster.set_node(&text::world("node b zone=z1 cpu=1").nodes[0]);
+    let changes = cluster.take_changes();
+    let helps = |change| conditions.iter().any(|conditions| cluster.could_help(conditions, change));
+    assert!(changes.iter().any(helps));
+    assert!(matches!(place(&mut cluster, &pods, 2, None), GroupOutcome::Placed { .. }));
+}
