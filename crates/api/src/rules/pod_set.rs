@@ -27,15 +27,15 @@ impl PodSet {
     /// Whether a pod is in it.
     pub fn contains(&self, namespace: &str, labels: &StringMap, known: &KnownNamespaces) -> bool {
         self.selector.matches(|key| labels.get(key).map(String::as_str))
-            && is_in(&self.namespaces, namespace, known.0.get(namespace))
+            && is_in(&self.namespaces, namespace, known.labels.get(namespace))
     }
 
     /// How it relates to another set. An empty set is disjoint from all sets.
     pub fn relation(&self, other: &PodSet, known: &KnownNamespaces) -> SetRelation {
-        if !known.meet(&self.namespaces, &other.namespaces) {
+        let relation = self.selector.relation(&other.selector);
+        if relation == SetRelation::Disjoint || !known.meet(&self.namespaces, &other.namespaces) {
             return SetRelation::Disjoint;
         }
-        let relation = self.selector.relation(&other.selector);
         let (is_within, contains) = match relation {
             SetRelation::Disjoint | SetRelation::Overlaps => return relation,
             SetRelation::Equal => (true, true),
@@ -50,8 +50,12 @@ impl PodSet {
 }
 
 /// The namespaces of a cluster with their labels. Namespaces that are not among them could have any labels.
-#[derive(Clone, Debug, Default)]
-pub struct KnownNamespaces(BTreeMap<String, StringMap>);
+#[derive(Clone, Debug)]
+pub struct KnownNamespaces {
+    labels: BTreeMap<String, StringMap>,
+    /// Matches the namespaces that are not known.
+    others: Selector,
+}
 
 impl KnownNamespaces {
     /// The namespaces with the label that the API server adds.
@@ -62,7 +66,9 @@ impl KnownNamespaces {
             labels.insert(NAME_LABEL.to_owned(), name.clone());
             (name.clone(), labels)
         };
-        KnownNamespaces(namespaces.into_iter().map(with_name).collect())
+        let labels: BTreeMap<_, _> = namespaces.into_iter().map(with_name).collect();
+        let is_other = Requirement::NotIn(NAME_LABEL.to_owned(), labels.keys().cloned().collect());
+        KnownNamespaces { labels, others: Selector::new(vec![is_other]) }
     }
 
     /// Whether a namespace could be in both.
@@ -73,10 +79,10 @@ impl KnownNamespaces {
         let is_in_both = |(name, labels): (&String, &StringMap)| {
             is_in(a, name, Some(labels)) && is_in(b, name, Some(labels))
         };
-        let (a, b, others) = (parts(a), parts(b), self.others());
+        let (a, b) = (parts(a), parts(b));
         let could_be_in_both =
-            |(a, b): (&Selector, &Selector)| satisfiable(&holding([a, b, &others]).collect::<Vec<_>>());
-        self.0.iter().any(is_in_both)
+            |(a, b): (&Selector, &Selector)| satisfiable(&holding([a, b, &self.others]).collect::<Vec<_>>());
+        self.labels.iter().any(is_in_both)
             || a.iter().flat_map(|a| b.iter().map(move |b| (a, b))).any(could_be_in_both)
     }
 
@@ -88,22 +94,17 @@ impl KnownNamespaces {
         let escapes = |(name, labels): (&String, &StringMap)| {
             is_in(a, name, Some(labels)) && !is_in(b, name, Some(labels))
         };
-        let ([named, labelled], others) = (parts(b), self.others());
+        let [named, labelled] = parts(b);
         // A namespace is outside `b` if it violates a requirement of each part.
         let could_escape = |a: &Selector| {
             named.requirements().iter().any(|name| {
                 labelled.requirements().iter().any(|label| {
                     let violated = [(name, false), (label, false)];
-                    satisfiable(&holding([a, &others]).chain(violated).collect::<Vec<_>>())
+                    satisfiable(&holding([a, &self.others]).chain(violated).collect::<Vec<_>>())
                 })
             })
         };
-        !self.0.iter().any(escapes) && !parts(a).iter().any(could_escape)
-    }
-
-    /// The namespaces that are not known.
-    fn others(&self) -> Selector {
-        Selector::new(vec![Requirement::NotIn(NAME_LABEL.to_owned(), self.0.keys().cloned().collect())])
+        !self.labels.iter().any(escapes) && !parts(a).iter().any(could_escape)
     }
 }
 
@@ -195,7 +196,8 @@ mod tests {
     #[test]
     fn relations_agree_with_namespaces() {
         let known = known();
-        let mut all: Vec<_> = known.0.iter().map(|(name, labels)| (name.clone(), labels.clone())).collect();
+        let mut all: Vec<_> =
+            known.labels.iter().map(|(name, labels)| (name.clone(), labels.clone())).collect();
         for name in ["d", "e"] {
             for (team, tier) in [("", ""), ("x", ""), ("y", "z"), ("", "z"), ("x", "z"), ("y", "")] {
                 let labels = [(NAME_LABEL, name), ("team", team), ("tier", tier)]

@@ -62,10 +62,21 @@ impl Selector {
 
     /// Labels that both selectors match, as few as possible.
     pub fn common_labels(&self, other: &Selector) -> Option<StringMap> {
-        if *self == Selector::Nothing || *other == Selector::Nothing {
+        if *self == Selector::Nothing || *other == Selector::Nothing || self.names_other_values(other) {
             return None;
         }
         solution(&self.holding().into_iter().chain(other.holding()).collect::<Vec<_>>())
+    }
+
+    /// Whether both list values of a key, and none in common: most pairs of selectors are disjoint for this reason.
+    fn names_other_values(&self, other: &Selector) -> bool {
+        let excludes = |pair: (&Requirement, &Requirement)| match pair {
+            (Requirement::In(a, values), Requirement::In(b, others)) => {
+                a == b && !values.iter().any(|value| others.binary_search(value).is_ok())
+            }
+            _ => false,
+        };
+        self.requirements().iter().any(|a| other.requirements().iter().any(|b| excludes((a, b))))
     }
 
     /// Whether another selector matches whatever this one does; both can match something.

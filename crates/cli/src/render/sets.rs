@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use berth_api::rules::SetRelation;
 use berth_picture::upset::{self, UpSet};
 use berth_simulate::sets::{
-    ComparedSet, Conflict, Intersection, PodGroup, SelectorOwner, SelectorRole, SetComparison, SetSummary,
+    ComparedSet, Conflict, EmptySet, Intersection, PodGroup, Relation, SelectorOwner, SelectorRole,
+    SetComparison, SetSummary,
 };
 
 use super::explanation::heading;
@@ -16,6 +17,8 @@ use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 
 /// Rows of each table.
 const MAX_ROWS: usize = 100;
+/// Pairs of overlapping sets without a pod in both.
+const MAX_POSSIBLE: usize = 10;
 /// Selectors of a set in the table; workloads in a line.
 const MAX_NAMED: usize = 8;
 /// Sets and intersections in the plot.
@@ -28,7 +31,7 @@ pub fn write(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()>
     write_relations(out, comparison)?;
     if !comparison.empty.is_empty() {
         heading(out, "Selectors that no pod can match")?;
-        let row = |empty: &berth_simulate::sets::EmptySet| {
+        let row = |empty: &EmptySet| {
             [owner(&empty.owner, ""), empty.namespaces.clone(), empty.selector.clone()].map(Cell::from)
         };
         write_table(out, ["SELECTED BY", "NAMESPACES", "SELECTOR"], comparison.empty.iter().map(row))?;
@@ -84,8 +87,13 @@ fn write_relations(out: &mut impl Write, comparison: &SetComparison) -> io::Resu
         return Ok(());
     }
     heading(out, "Sets that are not disjoint")?;
-    let mut relations: Vec<_> = comparison.relations.iter().collect();
+    // Sets without a key in common overlap. Such pairs are many, and say little while no pod is in both.
+    let is_possible =
+        |relation: &&Relation| relation.relation == SetRelation::Overlaps && relation.n_pods == 0;
+    let (possible, mut relations): (Vec<_>, Vec<_>) = comparison.relations.iter().partition(is_possible);
     relations.sort_by_key(|relation| Reverse(relation.n_pods));
+    let n_hidden = possible.len().saturating_sub(MAX_POSSIBLE);
+    relations.extend(possible.into_iter().take(MAX_POSSIBLE));
     let rows = relations.into_iter().map(|relation| {
         let selector = |id: usize| comparison.sets[id - 1].selector.clone().into();
         [
@@ -97,7 +105,15 @@ fn write_relations(out: &mut impl Write, comparison: &SetComparison) -> io::Resu
             grouped(relation.n_pods).into(),
         ]
     });
-    write_table(out, ["SET", "SELECTOR", "RELATION", "SET", "SELECTOR", "PODS IN BOTH"], rows)
+    write_table(out, ["SET", "SELECTOR", "RELATION", "SET", "SELECTOR", "PODS IN BOTH"], rows)?;
+    match n_hidden {
+        0 => Ok(()),
+        _ => writeln!(
+            out,
+            "  {DIM}and {} more overlaps without a pod in both now; -o json lists all{DIM:#}",
+            grouped(n_hidden)
+        ),
+    }
 }
 
 fn words(relation: SetRelation) -> &'static str {

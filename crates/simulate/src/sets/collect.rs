@@ -12,7 +12,7 @@ use super::{SelectorOwner, SelectorRole};
 use crate::simulation::{InvalidObject, SimulatedPod, SimulationError, workloads};
 
 /// The selectors of an input with their objects.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SelectorSets {
     pub(super) sets: Vec<(PodSet, SelectorOwner)>,
     pub(super) namespaces: KnownNamespaces,
@@ -28,7 +28,8 @@ impl SelectorSets {
     /// A selector is not valid; the error names all such selectors.
     pub fn new(inventory: &Inventory) -> Result<SelectorSets, SimulationError> {
         let namespaces = KnownNamespaces::new(inventory.namespaces.iter().map(|entry| &entry.object));
-        let mut sets = SelectorSets { namespaces, ..SelectorSets::default() };
+        let mut sets =
+            SelectorSets { sets: Vec::new(), namespaces, templates: Vec::new(), invalid: Vec::new() };
         for Entry { object: service, .. } in &inventory.services {
             let spec = &service.spec;
             // A Service without a selector has endpoints that others write.
@@ -85,7 +86,10 @@ impl SelectorSets {
                 }
             }
         }
-        if sets.invalid.is_empty() { Ok(sets) } else { Err(SimulationError::Invalid(sets.invalid)) }
+        match sets.invalid.is_empty() {
+            true => Ok(sets),
+            false => Err(SimulationError::Invalid(sets.invalid)),
+        }
     }
 
     /// Adds the affinity terms of the pods, and of the templates of workloads that have none. Equal terms of the pods of
