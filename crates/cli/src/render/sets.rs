@@ -90,7 +90,8 @@ fn write_relations(out: &mut impl Write, comparison: &SetComparison) -> io::Resu
     // Sets without a key in common overlap. Such pairs are many, and say little while no pod is in both.
     let is_possible =
         |relation: &&Relation| relation.relation == SetRelation::Overlaps && relation.n_pods == 0;
-    let (possible, mut relations): (Vec<_>, Vec<_>) = comparison.relations.iter().partition(is_possible);
+    let (possible, mut relations): (Vec<&Relation>, Vec<&Relation>) =
+        comparison.relations.iter().partition(is_possible);
     relations.sort_by_key(|relation| Reverse(relation.n_pods));
     let n_hidden = possible.len().saturating_sub(MAX_POSSIBLE);
     relations.extend(possible.into_iter().take(MAX_POSSIBLE));
