@@ -375,7 +375,7 @@ pub(crate) fn requires(term: &PodTerm) -> String {
 
 /// An anti-affinity term in words.
 pub(crate) fn rejects(term: &PodTerm) -> String {
-    let verb = if term.limit == 0 { "rejects" } else { "allows" };
+    let verb = if term.limit == 0 || term.selector == Selector::Nothing { "rejects" } else { "allows" };
     format!("{verb} {}", pods_of(term))
 }
 
