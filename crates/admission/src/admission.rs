@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use berth_api::rules::PodRules;
 use berth_engine::Settings;
 use tokio::sync::watch;
 
-use crate::answer::{Answer, ReviewError};
+use crate::answer::{Answer, Denial, ReviewError};
 use crate::policy::Policy;
+use crate::quota::{self, Ledgers, QuotaMetrics, may_be_charged};
 use crate::request::AdmissionRequest;
-use crate::review::{Endpoint, review};
+use crate::review::{Endpoint, Rule, pod_with_new_rules, review};
 use crate::state::{Nothing, State, StateAccess};
 
 /// Decides by one policy and, if it has one, the state of one cluster.
@@ -18,6 +20,7 @@ use crate::state::{Nothing, State, StateAccess};
 pub struct Admission {
     policy: Policy,
     shared: Option<Shared>,
+    ledgers: Ledgers,
 }
 
 struct Shared {
@@ -41,7 +44,7 @@ impl StateAccess for Shared {
 impl Admission {
     /// Decides by a policy alone. Rules that need the state of a cluster do not answer.
     pub fn stateless(policy: Policy) -> Arc<Admission> {
-        Arc::new(Admission { policy, shared: None })
+        Arc::new(Admission { policy, shared: None, ledgers: Ledgers::default() })
     }
 
     /// Decides by a policy and the state of a cluster, which is empty at first, and complete when all of `pending` are
@@ -52,7 +55,7 @@ impl Admission {
             pending: watch::Sender::new(pending),
             updates: watch::Sender::new(0),
         };
-        Arc::new(Admission { policy, shared: Some(shared) })
+        Arc::new(Admission { policy, shared: Some(shared), ledgers: Ledgers::default() })
     }
 
     /// The policy.
@@ -117,8 +120,12 @@ impl Admission {
         let mut updates = None;
         loop {
             let answer = review(endpoint, request, &self.policy, shared, Instant::now());
-            if !matches!(answer, Err(ReviewError::Unseen(_))) {
-                return answer;
+            match answer {
+                Err(ReviewError::Unseen(_)) => {}
+                Ok(answer) if endpoint == Endpoint::ValidatePods && answer.is_allowed() => {
+                    return self.charge(request, shared, answer).await;
+                }
+                answer => return answer,
             }
             let Some(updates) = &mut updates else {
                 updates = Some(shared.updates.subscribe());
@@ -129,5 +136,40 @@ impl Admission {
                 _ => return answer,
             }
         }
+    }
+
+    /// Charges the pod of an allowed request to the placement quotas of its namespace.
+    async fn charge(
+        &self,
+        request: &AdmissionRequest,
+        shared: &Shared,
+        mut answer: Answer,
+    ) -> Result<Answer, ReviewError> {
+        let pod = if self.policy.placement_quotas { pod_with_new_rules(request)? } else { None };
+        let Some(pod) = pod.filter(|pod| may_be_charged(pod, &PodRules::parse(pod, true))) else {
+            return Ok(answer);
+        };
+        // An API server that sends objects without uid: the request's own replaces it until the pod is seen.
+        let uid = Some(pod.metadata.uid.as_str()).filter(|uid| !uid.is_empty()).unwrap_or(&request.uid);
+        let cost = shared.ask("the placement quota", |state| quota::cost(state.cluster(), &pod, uid))?;
+        if let Some(cost) = cost {
+            let refused = self.ledgers.charge(&pod.metadata.namespace, &cost, request.dry_run).await?;
+            let denial = |why| Denial::forbidden(Rule::PlacementQuota, request, why);
+            answer.denied = refused.map(denial);
+        }
+        Ok(answer)
+    }
+
+    /// Keeps the placement quotas equal to the living pods, for as long as the runtime lives.
+    pub(crate) async fn sync_quotas(&self, client: kube::Client) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.policy.placement_quotas) {
+            self.ledgers.start(client.clone());
+            quota::sync(client, &self.ledgers, shared, shared.updates.subscribe()).await;
+        }
+    }
+
+    /// The usage of placement quotas.
+    pub fn quota_metrics(&self) -> &QuotaMetrics {
+        &self.ledgers.metrics
     }
 }

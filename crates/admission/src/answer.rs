@@ -52,6 +52,9 @@ pub enum ReviewError {
     /// The object in question has not been seen yet.
     #[error("{0} has not been seen yet; the request may be sent again")]
     Unseen(String),
+    /// A quota cannot be read or written, so that the pod cannot be charged.
+    #[error("the placement quota: {0}")]
+    Quota(String),
     /// A rule needs the cluster's state, and there is none.
     #[error("{0} needs the state of the cluster, which is not followed here")]
     NoState(&'static str),

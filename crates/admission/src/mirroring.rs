@@ -26,6 +26,10 @@ impl Admission {
 
     /// Keeps the state equal to a cluster, for as long as the runtime lives.
     pub async fn mirror(&self, client: kube::Client) {
+        tokio::join!(self.mirror_state(client.clone()), self.sync_quotas(client));
+    }
+
+    async fn mirror_state(&self, client: kube::Client) {
         let options = MirrorOptions {
             sources: &SOURCES,
             watch_idle_timeout: WATCH_IDLE_TIMEOUT,

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use berth_api::admission::Operation;
+use berth_api::object::Pod;
 use berth_api::rules::PodRules;
 
 use crate::answer::{Answer, ReviewError};
@@ -54,6 +55,8 @@ pub enum Rule {
     BlastRadius,
     /// Pods with nodes of their own stay within a budget.
     ExclusiveNodes,
+    /// What pods exclude for other namespaces stays within a quota.
+    PlacementQuota,
     /// Nodes keep to themselves.
     NodeRestriction,
     /// Bindings keep required rules.
@@ -69,6 +72,7 @@ impl Rule {
             Rule::LimitPodHardAntiAffinityTopology => "LimitPodHardAntiAffinityTopology",
             Rule::BlastRadius => "BlastRadius",
             Rule::ExclusiveNodes => "ExclusiveNodes",
+            Rule::PlacementQuota => "PlacementQuota",
             Rule::NodeRestriction => "NodeRestriction",
             Rule::BindingGuard => "BindingGuard",
         }
@@ -111,6 +115,16 @@ fn is_written(request: &AdmissionRequest) -> bool {
     matches!(request.operation, Operation::Create | Operation::Update) && request.sub_resource.is_empty()
 }
 
+/// The pod of a request that creates it, or changes its inter-pod rules.
+pub(crate) fn pod_with_new_rules(request: &AdmissionRequest) -> Result<Option<Pod>, RequestError> {
+    if !is_written(request) || !request.is_about("", "pods", "") {
+        return Ok(None);
+    }
+    let pod = request.pod()?;
+    let has_new = pod.metadata.deletion_timestamp.is_none() && rules::changes_affinity(request, &pod)?;
+    Ok(has_new.then_some(pod))
+}
+
 fn validate_pods<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
@@ -118,17 +132,11 @@ fn validate_pods<K: StateAccess>(
     now: Instant,
 ) -> Result<Answer, ReviewError> {
     let mut found = Findings::default();
-    if !is_written(request) {
-        return Ok(Answer::allowed());
-    }
-    if !request.is_about("", "pods", "") {
+    if is_written(request) && !request.is_about("", "pods", "") {
         rules::warn_about_template(request, policy, now, &mut found);
         return Ok(found.into_answer());
     }
-    let pod = request.pod()?;
-    if pod.metadata.deletion_timestamp.is_some() || !rules::changes_affinity(request, &pod)? {
-        return Ok(Answer::allowed());
-    }
+    let Some(pod) = pod_with_new_rules(request)? else { return Ok(Answer::allowed()) };
     let parsed = PodRules::parse(&pod, true);
     let asked = AskedPod { request, policy, pod: &pod, rules: &parsed, now };
     rules::check_pod(&asked, &mut found);

@@ -226,6 +226,10 @@ resources! {
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
 
+/// `scheduling.berth.dev/v1alpha1` PlacementQuota, a custom resource.
+pub const PLACEMENT_QUOTAS: Resource =
+    version("v1alpha1", resource("scheduling.berth.dev", "PlacementQuota", "placementquotas"));
+
 /// The characters that RFC 3986 leaves as they are, and `:`, which is valid in segments and queries.
 const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');

@@ -4,6 +4,7 @@
 //! both.
 
 use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 pub use crate::webhook::Operation;
@@ -26,6 +27,11 @@ pub trait Admission: Send + Sync {
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {
         let _ = (phase, operation);
         matches!((resource, subresource), ("pods" | "nodes", "") | ("pods", "binding" | "eviction"))
+    }
+
+    /// Adds metrics to those of the server.
+    fn register_metrics(&self, registry: &mut Registry) {
+        let _ = registry;
     }
 
     /// Answers an `AdmissionRequest` of `admission.k8s.io/v1` with an `AdmissionResponse`: `uid`, `allowed`, `status`,

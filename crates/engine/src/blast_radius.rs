@@ -16,7 +16,7 @@ use crate::state::State;
 use crate::state::matcher::MatcherId;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
-use crate::state::rule_set::RequiredTerm;
+use crate::state::rule_set::{RequiredTerm, RuleSet};
 use crate::state::topology::{DomainId, TopologyId};
 use crate::verdict::{TopologyPair, is_zero};
 
@@ -98,11 +98,10 @@ pub struct Reach {
 pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>) -> BlastRadius {
     let actual = node.and_then(|name| state.find_node(name));
     let rule_set = state.rule_sets.get(pod.rule_set);
-    let allowed = |id: &NodeId| rule_set.satisfies_required_node_affinity(state, state.nodes.get(*id));
-    let candidates: Vec<NodeId> = state.nodes.iter().map(|(id, _)| id).filter(allowed).collect();
+    let candidates = allowed_nodes(state, rule_set);
     let radius = |compiled: &RequiredTerm| {
         let term = &rule_set.rules().required_anti_affinity[compiled.index];
-        let domains = Domains::new(state, compiled);
+        let domains = Domains::new(state, &compiled.topologies, matching_by_node(state, compiled.matcher));
         let reaches = domains.of(&candidates);
         TermRadius {
             term: term.path.clone(),
@@ -122,6 +121,12 @@ pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>)
     BlastRadius { terms, node: node.map(str::to_owned) }
 }
 
+/// The nodes that the node selector and node affinity of a rule set allow.
+pub(crate) fn allowed_nodes(state: &State, rule_set: &RuleSet) -> Vec<NodeId> {
+    let allowed = |id: &NodeId| rule_set.satisfies_required_node_affinity(state, state.nodes.get(*id));
+    state.nodes.iter().map(|(id, _)| id).filter(allowed).collect()
+}
+
 /// Number of matching pods on each node.
 fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usize> {
     let mut by_node: FxHashMap<NodeId, usize> = FxHashMap::default();
@@ -136,9 +141,9 @@ fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usiz
 /// The domains of a node in the topologies that several nodes share.
 type Cell = SmallVec<[Option<DomainId>; 2]>;
 
-/// The domains of a term. Nodes with the same domains in all shared topologies form one cell. A topology in which each
+/// The domains of a term, or of several terms taken together. Nodes with the same domains in all shared topologies form one cell. A topology in which each
 /// node is a domain of its own adds only the node itself.
-struct Domains<'a> {
+pub(crate) struct Domains<'a> {
     state: &'a State,
     topologies: &'a [TopologyId],
     shared: SmallVec<[TopologyId; 2]>,
@@ -147,13 +152,17 @@ struct Domains<'a> {
 }
 
 impl<'a> Domains<'a> {
-    fn new(state: &'a State, term: &'a RequiredTerm) -> Domains<'a> {
-        let topologies = term.topologies.iter().copied();
+    /// `matching`: the number of matching pods on each node.
+    pub(crate) fn new(
+        state: &'a State,
+        topologies: &'a [TopologyId],
+        matching: FxHashMap<NodeId, usize>,
+    ) -> Domains<'a> {
         let mut domains = Domains {
             state,
-            topologies: &term.topologies,
-            shared: topologies.filter(|t| state.topologies.is_shared(*t)).collect(),
-            matching: matching_by_node(state, term.matcher),
+            topologies,
+            shared: topologies.iter().copied().filter(|t| state.topologies.is_shared(*t)).collect(),
+            matching,
             cells: FxHashMap::default(),
         };
         if !domains.shared.is_empty() {
@@ -166,7 +175,7 @@ impl<'a> Domains<'a> {
     }
 
     /// The distinct domains of some nodes.
-    fn of(&self, nodes: &[NodeId]) -> Vec<Reach> {
+    pub(crate) fn of(&self, nodes: &[NodeId]) -> Vec<Reach> {
         let mut seen: FxHashMap<Cell, ()> = FxHashMap::default();
         let mut reaches = Vec::new();
         for node in nodes {
@@ -196,7 +205,7 @@ impl<'a> Domains<'a> {
         self.shared.iter().map(|t| self.state.topologies.domain(*t, node)).collect()
     }
 
-    fn node(&self, id: NodeId) -> Reach {
+    pub(crate) fn node(&self, id: NodeId) -> Reach {
         let allocatable = &self.state.nodes.get(id).allocatable.resources;
         Reach {
             n_nodes: 1,
@@ -214,7 +223,7 @@ impl<'a> Domains<'a> {
 }
 
 impl Reach {
-    fn add(&mut self, other: &Reach) {
+    pub(crate) fn add(&mut self, other: &Reach) {
         self.n_nodes += other.n_nodes;
         self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu);
         self.memory = self.memory.saturating_add(other.memory);
@@ -222,7 +231,7 @@ impl Reach {
     }
 }
 
-fn average(reaches: &[Reach]) -> Option<Reach> {
+pub(crate) fn average(reaches: &[Reach]) -> Option<Reach> {
     let n = i64::try_from(reaches.len()).ok().filter(|n| *n > 0)?;
     let mut sum = Reach::default();
     reaches.iter().for_each(|reach| sum.add(reach));

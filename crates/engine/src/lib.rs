@@ -21,6 +21,7 @@ mod feasibility;
 mod group;
 mod node_admission;
 mod nomination;
+mod opportunity_cost;
 mod plugins;
 mod preemption;
 mod rejections;
@@ -44,6 +45,7 @@ pub use explain::{
 };
 pub use group::{Group, GroupOutcome, GroupTopology, GroupVictims, MemberFailure};
 pub use node_admission::NodeRejection;
+pub use opportunity_cost::OpportunityCost;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};

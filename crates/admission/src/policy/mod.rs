@@ -39,6 +39,8 @@ pub struct Policy {
     pub node_restriction: bool,
     /// The guard of bindings; none if it is off.
     pub binding_guard: Option<BindingGuard>,
+    /// Whether pods are charged to the PlacementQuotas of their namespace.
+    pub placement_quotas: bool,
     /// Budgets of namespaces. At most one is without namespaces: it is for all that no other names.
     pub budgets: Vec<Budget>,
 }
@@ -165,6 +167,7 @@ impl Default for Policy {
             merge_match_label_keys: true,
             node_restriction: true,
             binding_guard: None,
+            placement_quotas: false,
             budgets: Vec::new(),
         }
     }
@@ -179,6 +182,6 @@ impl Policy {
 
     /// Whether a rule other than NodeRestriction needs the state of the cluster.
     pub fn needs_state(&self) -> bool {
-        self.binding_guard.is_some() || !self.budgets.is_empty()
+        self.binding_guard.is_some() || self.placement_quotas || !self.budgets.is_empty()
     }
 }

@@ -62,6 +62,7 @@ fn read(root: &mut Fields<'_>, policy: &mut Policy) {
     set_bool(root, "workloadWarnings", &mut policy.workload_warnings);
     set_bool(root, "mergeMatchLabelKeys", &mut policy.merge_match_label_keys);
     set_bool(root, "nodeRestriction", &mut policy.node_restriction);
+    set_bool(root, "placementQuotas", &mut policy.placement_quotas);
     policy.binding_guard = root.get("bindingGuard").and_then(|node| read_binding_guard(&node));
     for node in root.items("budgets") {
         let Some(budget) = read_budget(&node) else { continue };
@@ -231,7 +232,7 @@ mod tests {
             "exemptNamespaces": ["daemons"], "exemptFromV1": true, "validateAnnotation": false,
             "dialectWarnings": false, "allNamespacesAntiAffinity": "Warn",
             "limitPodHardAntiAffinityTopology": true, "workloadWarnings": false, "mergeMatchLabelKeys": false,
-            "nodeRestriction": false,
+            "nodeRestriction": false, "placementQuotas": true,
             "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "holdFor": "5s", "waitFor": "100ms"},
             "budgets": [
                 {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0}},
@@ -247,7 +248,12 @@ mod tests {
         assert_eq!(other.exclusive_nodes.as_ref().unwrap().cpu, Some(Quantity::from_units(64)));
         let guard = policy.binding_guard.as_ref().unwrap();
         assert_eq!((guard.hold_for, guard.wait_for), (Duration::from_secs(5), Duration::from_millis(100)));
-        assert!(policy.needs_state() && policy.exempt_from_v1 && !policy.node_restriction);
+        assert!(
+            policy.needs_state()
+                && policy.exempt_from_v1
+                && policy.placement_quotas
+                && !policy.node_restriction
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::answer::{Answer, ReviewError};
+use crate::quota::QuotaMetrics;
 use crate::review::Endpoint;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -45,9 +46,11 @@ pub(super) struct Metrics {
     held: Gauge,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        let mut registry = Registry::with_prefix("berth_admission");
+impl Metrics {
+    pub(super) fn new(quotas: &QuotaMetrics) -> Metrics {
+        let mut all = Registry::default();
+        quotas.register(&mut all);
+        let registry = all.sub_registry_with_prefix("berth_admission");
         let metrics = Metrics {
             reviews: Family::default(),
             denials: Family::default(),
@@ -64,11 +67,9 @@ impl Default for Metrics {
         registry.register("certificate_reloads", "New certificates, by result", metrics.reloads.clone());
         registry.register("review_duration_seconds", "Time from body to answer", metrics.duration.clone());
         registry.register("held_bindings", "Bindings that were allowed and not seen", metrics.held.clone());
-        Metrics { registry, ..metrics }
+        Metrics { registry: all, ..metrics }
     }
-}
 
-impl Metrics {
     pub(super) fn reviewed(
         &self,
         endpoint: Endpoint,

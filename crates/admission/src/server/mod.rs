@@ -144,7 +144,7 @@ pub async fn start(
     let webhooks = Listener::bind(options.listen).await?;
     let address = webhooks.address();
     let limits = options.limits;
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(Metrics::new(admission.quota_metrics()));
     let server = Arc::new(Server { admission, metrics: metrics.clone(), limits });
     let mut tasks = Vec::new();
     let mut health_address = None;

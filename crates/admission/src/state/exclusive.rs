@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::object::Pod;
 use berth_api::rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement, Selector, TopologyScope};
 
@@ -66,18 +65,14 @@ impl ExclusiveNodes {
         ExclusiveNodes { seen: HashMap::new(), reserved: HashMap::new(), reserved_for }
     }
 
-    pub(crate) fn saw(&mut self, pod: &Pod) {
+    pub(crate) fn saw(&mut self, pod: &Pod, rules: Option<&PodRules>) {
         let metadata = &pod.metadata;
         let (namespace, name) = (&metadata.namespace, &metadata.name);
         remove(&mut self.reserved, namespace, name);
-        // Most pods have no anti-affinity at all, and need not be parsed for it.
-        let may_be = pod.spec.affinity.as_ref().is_some_and(|a| a.pod_anti_affinity.is_some())
-            || metadata.annotations.contains_key(AFFINITY_ANNOTATION);
-        let rules = may_be.then(|| PodRules::parse(pod, true));
         match rules.filter(|rules| exclusive_term(rules).is_some()) {
             Some(rules) => {
                 let node = Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
-                let pod = ExclusivePod { node, pinned: pinned_node(pod, &rules) };
+                let pod = ExclusivePod { node, pinned: pinned_node(pod, rules) };
                 self.seen.entry(namespace.clone()).or_default().insert(name.clone(), pod);
             }
             None => remove(&mut self.seen, namespace, name),

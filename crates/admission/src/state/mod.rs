@@ -13,12 +13,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::object::{Node, Pod};
+use berth_api::rules::PodRules;
 use berth_engine::{Cluster, Settings};
 
 use crate::answer::ReviewError;
 use crate::policy::{GuardedRule, Measure, Policy};
+use crate::quota::{self, ChargedPod, ChargedPods};
 pub(crate) use exclusive::{ExclusiveNodes, ExclusivePod, exclusive_term, pinned_node};
 pub use holds::Hold;
 use holds::Holds;
@@ -39,6 +42,8 @@ pub struct State {
     pub(crate) holds: Holds,
     pub(crate) nodes: OfferedNodes,
     pub(crate) exclusive: ExclusiveNodes,
+    /// Only for placement quotas.
+    pub(crate) charged: Option<ChargedPods>,
 }
 
 pub(crate) fn key(namespace: &str, name: &str) -> String {
@@ -89,6 +94,7 @@ impl State {
             holds: Holds::default(),
             nodes: OfferedNodes::default(),
             exclusive: ExclusiveNodes::new(RESERVED_FOR),
+            charged: policy.placement_quotas.then(ChargedPods::default),
         }
     }
 
@@ -114,7 +120,11 @@ impl State {
         if pod.is_terminal() {
             return self.drop_pod(&key, &metadata.namespace, &metadata.name);
         }
-        self.exclusive.saw(pod);
+        let rules = has_anti_affinity(pod).then(|| PodRules::parse(pod, true));
+        self.exclusive.saw(pod, rules.as_ref());
+        if let Some(charged) = &mut self.charged {
+            charged.saw(pod, rules.as_ref());
+        }
         if !pod.spec.node_name.is_empty() {
             self.holds.remove(&key);
             if let Some(waiting) = &mut self.waiting {
@@ -165,6 +175,9 @@ impl State {
     fn drop_pod(&mut self, key: &str, namespace: &str, name: &str) {
         self.release(key, namespace, name);
         self.exclusive.gone(namespace, name);
+        if let Some(charged) = &mut self.charged {
+            charged.gone(namespace, name);
+        }
         if let Some(waiting) = &mut self.waiting {
             waiting.remove(key);
         }
@@ -176,10 +189,22 @@ impl State {
         known.unwrap_or_else(|| self.nodes.charge(measure))
     }
 
+    /// The living pods of a namespace that cost others something.
+    pub(crate) fn charged_pods(&mut self, namespace: &str) -> Vec<ChargedPod> {
+        let pods = self.charged.as_ref().into_iter().flat_map(|charged| charged.of(namespace));
+        pods.filter_map(|pod| quota::cost(&mut self.cluster, pod, &pod.metadata.uid)).collect()
+    }
+
     /// Number of allowed bindings that the state does not show yet.
     pub fn n_held(&self) -> usize {
         self.holds.len()
     }
+}
+
+/// Most pods have no anti-affinity at all, and need not be parsed for it.
+fn has_anti_affinity(pod: &Pod) -> bool {
+    pod.spec.affinity.as_ref().is_some_and(|a| a.pod_anti_affinity.is_some())
+        || pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION)
 }
 
 fn plugin(rule: GuardedRule) -> Plugin {

@@ -23,6 +23,15 @@ pub struct PodTerm {
     pub limit: u32,
 }
 
+impl PodTerm {
+    /// Whether it may select pods outside of the namespace `own`.
+    pub fn selects_other_namespaces(&self, own: &str) -> bool {
+        let namespaces = &self.namespaces;
+        let names_others = namespaces.names.iter().any(|name| name != own);
+        self.selector.is_satisfiable() && (names_others || namespaces.selector.is_satisfiable())
+    }
+}
+
 /// A preferred pod term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredPodTerm {

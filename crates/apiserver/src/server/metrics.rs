@@ -65,9 +65,13 @@ fn duration_histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// The server's metrics, and those of its in-process admission.
+    pub fn new(admission: Option<&dyn crate::Admission>) -> Metrics {
         let mut registry = Registry::default();
+        if let Some(admission) = admission {
+            admission.register_metrics(&mut registry);
+        }
         let requests = Family::default();
         let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
         let (in_flight, long_running) = (Family::default(), Family::default());

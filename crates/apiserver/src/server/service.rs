@@ -80,7 +80,7 @@ impl Shared {
         Shared {
             store,
             tokens,
-            metrics: Metrics::default(),
+            metrics: Metrics::new(options.admission.as_deref()),
             admission,
             custom,
             roles,

@@ -7,6 +7,7 @@ use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_apiserver::admission::{Operation, Phase};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -79,6 +80,12 @@ impl berth_apiserver::Admission for InProcess {
                 "",
             ) => policy.workload_warnings,
             _ => false,
+        }
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        if self.0.policy().placement_quotas {
+            self.0.quota_metrics().register(registry);
         }
     }
 

@@ -21,6 +21,7 @@ pub const TLS_SECRET: &str = "berth-webhook-tls";
 const PODS_WEBHOOK: &str = "pods.scheduling.berth.dev";
 
 const NAMESPACE_FILE: &str = include_str!("../../../../deploy/kustomize/base/namespace.yaml");
+const PLACEMENT_QUOTA_FILE: &str = include_str!("../../../../deploy/kustomize/base/placement-quota.yaml");
 const SERVICE_MONITOR_FILE: &str =
     include_str!("../../../../deploy/kustomize/components/service-monitor/service-monitor.yaml");
 const CERT_MANAGER_FILE: &str =
@@ -188,6 +189,7 @@ impl Installation {
             objects.append(&mut read(SERVICE_MONITOR_FILE)?);
         }
         if self.components.contains(&Component::Webhook) {
+            objects.append(&mut read(PLACEMENT_QUOTA_FILE)?);
             self.add_webhooks(&mut objects)?;
             self.certify(&mut objects)?;
         }
@@ -286,7 +288,7 @@ fn read(text: &str) -> Result<Vec<Value>, InstallError> {
 
 fn rank(kind: &str) -> u8 {
     match kind {
-        "Namespace" => 0,
+        "Namespace" | "CustomResourceDefinition" => 0,
         "ServiceAccount" => 1,
         "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => 2,
         "Secret" | "ConfigMap" | "Issuer" | "Certificate" => 3,

@@ -51,6 +51,11 @@ fn a_stateful_set_gets_its_zonal_volumes_back() {
     run("volumes");
 }
 
+#[test]
+fn pods_are_charged_for_what_they_exclude() {
+    run("placement-quota");
+}
+
 fn run(name: &str) {
     if !has_kubectl(name) {
         return;
@@ -112,7 +117,9 @@ impl Drop for Background {
 impl Stage {
     fn new(name: &str) -> Stage {
         let directory = TempDir::new(name);
-        std::os::unix::fs::symlink(repository().join("examples"), directory.file("examples")).unwrap();
+        for folder in ["examples", "deploy"] {
+            std::os::unix::fs::symlink(repository().join(folder), directory.file(folder)).unwrap();
+        }
         Stage { background: Vec::new(), berth: None, kubeconfig: directory.file("kubeconfig"), directory }
     }
 

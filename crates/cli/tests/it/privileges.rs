@@ -241,12 +241,20 @@ async fn the_enforcer_is_rejected_without_the_permission_to_evict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_uses_all_its_permissions_and_needs_no_others() {
-    let world = World::with(&["webhook.yaml"]).await;
+    let world = World::with(&["placement-quota.yaml", "webhook.yaml"]).await;
+    let quota = json!({"apiVersion": "scheduling.berth.dev/v1alpha1", "kind": "PlacementQuota",
+        "metadata": {"name": "q"}, "spec": {"hard": {"nodes": 1}}});
+    let quotas = "/apis/scheduling.berth.dev/v1alpha1/namespaces/default/placementquotas";
+    eventually("the definition of quotas is served", async || world.try_create(quotas, &quota).await).await;
     let directory = TempDir::new("privileges");
+    let policy = directory.file("policy.yaml");
+    let text = "{apiVersion: admission.berth.dev/v1alpha1, kind: AdmissionPolicy, placementQuotas: true}";
+    std::fs::write(&policy, text).unwrap();
     let kubeconfig = directory.file("kubeconfig");
     std::fs::write(&kubeconfig, world.kubeconfig_of("berth-webhook").await.to_string()).unwrap();
     let before = world.requests().await;
-    let args = ["webhook", "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let [kubeconfig, policy] = [&kubeconfig, &policy].map(|file| file.to_str().unwrap());
+    let args = ["webhook", "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig, "--config", policy];
     let _running = Berth::start(&directory, "webhook", &args);
     let granted = granted(&world, "berth-webhook").await;
     eventually("everything that may be asked for was", async || {

@@ -13,6 +13,7 @@ use crate::equivalence::Equivalence;
 use crate::explain::{Explanation, explain};
 use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
+use crate::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::plugins;
 use crate::preemption::{
     DisruptionBudget, Preemption, Victims, candidates, has_terminating_victims, preempt,
@@ -175,6 +176,13 @@ impl Cluster {
         }
         let outcome = self.decide(pod);
         blast_radius(&self.state, pod, outcome.node())
+    }
+
+    /// The nodes from which required anti-affinity of a pod excludes pods of other namespaces: the domain of `node`, or,
+    /// if the pod has no node or it is unknown, of the nodes that it may go to. `None` if it excludes none by its rules. A
+    /// term over all topologies costs the whole cluster until the pod has a node.
+    pub fn opportunity_cost(&self, pod: &PreparedPod, node: Option<&str>) -> Option<OpportunityCost> {
+        opportunity_cost(&self.state, pod, node)
     }
 
     /// What of a pod the decision depends on.

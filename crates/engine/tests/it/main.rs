@@ -7,6 +7,7 @@ mod explanation;
 mod groups;
 mod limits;
 mod node_admission;
+mod opportunity_cost;
 mod preemption;
 mod properties;
 mod remedies;

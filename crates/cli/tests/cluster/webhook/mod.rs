@@ -5,4 +5,5 @@ mod answers;
 mod bindings;
 mod certificates;
 mod in_process;
+mod quotas;
 mod world;

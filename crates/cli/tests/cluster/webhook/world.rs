@@ -75,10 +75,16 @@ impl World {
 
     /// Starts a ready webhook with a policy and additional arguments.
     pub async fn webhook(&self, policy: &str, args: &[&str]) -> Webhook {
-        let file = self.directory.file("policy.yaml");
+        self.replica("webhook", policy, args).await
+    }
+
+    /// One of several webhooks, each with its own name.
+    pub async fn replica(&self, name: &str, policy: &str, args: &[&str]) -> Webhook {
+        let file = self.directory.file(&format!("{name}-policy.yaml"));
         let head = "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionPolicy\n";
         fs::write(&file, format!("{head}{policy}")).unwrap();
-        let (kubeconfig, ca) = (self.directory.file("kubeconfig"), self.directory.file("webhook-ca.crt"));
+        let (kubeconfig, ca) =
+            (self.directory.file("kubeconfig"), self.directory.file(&format!("{name}-ca.crt")));
         let path = |path: &PathBuf| path.display().to_string();
         let mut all =
             vec!["webhook", "--listen", "127.0.0.1:0"].into_iter().map(str::to_owned).collect::<Vec<_>>();
@@ -87,7 +93,7 @@ impl World {
             all.extend(["--write-ca".to_owned(), path(&ca)]);
         }
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        let process = Berth::start(&self.directory, "webhook", &all);
+        let process = Berth::start(&self.directory, name, &all);
         let url = crate::process::eventually("the webhook serves", || {
             let stderr = process.stderr();
             let line = stderr.lines().find_map(|line| line.split_once("serving webhooks at "));

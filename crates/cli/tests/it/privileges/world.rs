@@ -60,6 +60,9 @@ impl World {
             "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
             "Role" => format!("{rbac}/namespaces/{namespace}/roles"),
             "RoleBinding" => format!("{rbac}/namespaces/{namespace}/rolebindings"),
+            "CustomResourceDefinition" => {
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned()
+            }
             _ => return,
         };
         self.create(&path, object).await;
@@ -68,6 +71,13 @@ impl World {
     /// Creates an object as the admin.
     pub async fn create(&self, path: &str, object: Value) -> Value {
         self.send(Method::POST, path, "application/json", &object).await
+    }
+
+    /// As [`World::create`]; the error is the server's.
+    pub async fn try_create(&self, path: &str, object: &Value) -> Result<(), String> {
+        let body = object.to_string().into_bytes();
+        let request = call::with_body(Method::POST, path, "application/json", body);
+        call::json::<Value>(&self.admin, request, DEADLINE).await.map(drop).map_err(|error| error.to_string())
     }
 
     /// Changes an object as the admin, by a merge patch.

@@ -1,0 +1,232 @@
+//! Keeps the ledgers equal to the living pods: charges go down to the domain of the node after binding, end with the pod,
+//! and are made for pods that no webhook has seen.
+//!
+//! Every replica does this; a write has the resource version, so that a charge of another replica is never lost.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use berth_api::object::Pod;
+use berth_api::resource::{PLACEMENT_QUOTAS, PODS};
+use berth_client::call;
+use berth_client::watch::{self, Event, WatchOptions};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::ledger::{self, Ledgers, TIMEOUT};
+use super::{Charge, ChargedPod, PlacementQuota};
+use crate::state::StateAccess;
+
+/// Changes are collected for so long before the ledgers are compared again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Interval of retries, and of checks whether pods that were never seen exist.
+const RECHECK: Duration = Duration::from_secs(5);
+/// How long the charge of a pod counts that was allowed and never observed: no request for its creation is open any more.
+const GRACE: Duration = Duration::from_secs(60);
+const EVENTS_AT_ONCE: usize = 256;
+
+/// Entries without a living pod, by uid: since when this process knows them.
+type Unseen = HashMap<String, Instant>;
+
+/// Follows quotas and pods for as long as there are changes.
+pub(crate) async fn sync<K: StateAccess>(
+    client: kube::Client,
+    ledgers: &Ledgers,
+    state: &K,
+    mut changes: tokio::sync::watch::Receiver<u64>,
+) {
+    let options = WatchOptions { missing_is_empty: true, ..WatchOptions::new(PLACEMENT_QUOTAS.path("")) };
+    let mut events = watch::watch::<Value>(client.clone(), options);
+    let mut quotas = BTreeMap::new();
+    let mut unseen = Unseen::default();
+    let mut has_failed = false;
+    loop {
+        let mut batch = Vec::new();
+        tokio::select! {
+            n = events.next_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { return },
+            changed = changes.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(RECHECK), if has_failed || !unseen.is_empty() => {}
+        }
+        batch.into_iter().for_each(|event| apply(&mut quotas, event));
+        if !quotas.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+            changes.mark_unchanged();
+        }
+        has_failed = !settle(&client, state, &mut quotas, &mut unseen).await;
+        ledgers.metrics.set(quotas.values());
+    }
+}
+
+type Quotas = BTreeMap<(String, String), PlacementQuota>;
+
+fn apply(quotas: &mut Quotas, event: Event<Value>) {
+    let key = |quota: &Value| {
+        let text = |field| quota["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (text("namespace"), text("name"))
+    };
+    let mut set = |object: Value| {
+        let key = key(&object);
+        match PlacementQuota::read(object) {
+            Ok(quota) => _ = quotas.insert(key, quota),
+            Err(error) => {
+                tracing::warn!("{error}");
+                quotas.remove(&key);
+            }
+        }
+    };
+    match event {
+        Event::Applied(object) => set(object),
+        Event::Deleted(object) => _ = quotas.remove(&key(&object)),
+        Event::Restarted(objects) => {
+            let listed: HashSet<_> = objects.iter().map(key).collect();
+            objects.into_iter().for_each(&mut set);
+            quotas.retain(|key, _| listed.contains(key));
+        }
+    }
+}
+
+/// Writes the ledgers that differ from the living pods. Returns whether nothing failed.
+async fn settle<K: StateAccess>(
+    client: &kube::Client,
+    state: &K,
+    quotas: &mut Quotas,
+    unseen: &mut Unseen,
+) -> bool {
+    let now = Instant::now();
+    let settled = state.ask("placement quotas", |state| {
+        let mut settled = Vec::new();
+        for (key, quota) in &*quotas {
+            let living = state.charged_pods(&key.0);
+            let has_ended = |uid: &str| state.charged.as_ref().is_some_and(|pods| pods.has_ended(uid));
+            settled.push((key.clone(), charges(quota, &living, has_ended, unseen, now)));
+        }
+        let uids: HashSet<&str> = quotas.values().flat_map(|q| &q.status.charges).map(|c| &*c.uid).collect();
+        if let Some(charged) = &mut state.charged {
+            charged.retain_ended(|uid| uids.contains(uid));
+        }
+        unseen.retain(|uid, _| uids.contains(uid.as_str()));
+        settled
+    });
+    // The list of pods is not complete: the next change is soon.
+    let Ok(settled) = settled else { return true };
+    let mut is_good = true;
+    for (key, mut charges) in settled {
+        let Some(quota) = quotas.get(&key) else { continue };
+        let mut gone = HashSet::new();
+        for charge in &charges {
+            let is_due = |since: &Instant| !charge.reserved || now - *since >= GRACE;
+            if unseen.get(&charge.uid).is_some_and(is_due) {
+                match exists(client, &key.0, charge).await {
+                    Some(false) => _ = gone.insert(charge.uid.clone()),
+                    // It exists and will be seen, or it is not known.
+                    _ => _ = unseen.insert(charge.uid.clone(), now),
+                }
+            }
+        }
+        charges.retain(|charge| !gone.contains(&charge.uid));
+        let wanted = quota.with(charges);
+        if wanted.object == quota.object {
+            continue;
+        }
+        match ledger::write(client, &wanted).await.map(PlacementQuota::read) {
+            Ok(written) => quotas.extend(written.ok().map(|written| (key, written))),
+            // The watch reports the change.
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!("placement quota {}/{} is not up to date: {error}", key.0, key.1);
+                is_good = false;
+            }
+        }
+    }
+    is_good
+}
+
+/// The charges of the living pods, and of those that were allowed and may still appear.
+fn charges(
+    quota: &PlacementQuota,
+    living: &[ChargedPod],
+    has_ended: impl Fn(&str) -> bool,
+    unseen: &mut Unseen,
+    now: Instant,
+) -> Vec<Charge> {
+    let mut charges: Vec<Charge> = living.iter().map(|pod| quota.charge(pod)).collect();
+    let uids: HashSet<&str> = living.iter().map(|pod| pod.uid.as_str()).collect();
+    for charge in &quota.status.charges {
+        if uids.contains(charge.uid.as_str()) || has_ended(&charge.uid) {
+            unseen.remove(&charge.uid);
+        } else {
+            unseen.entry(charge.uid.clone()).or_insert(now);
+            charges.push(charge.clone());
+        }
+    }
+    charges
+}
+
+/// Whether the pod of a charge is living; `None` if that is not known.
+async fn exists(client: &kube::Client, namespace: &str, charge: &Charge) -> Option<bool> {
+    let request = call::get(&PODS.object_path(namespace, &charge.pod));
+    match call::json::<Pod>(client, request, TIMEOUT).await {
+        Ok(pod) => Some(pod.metadata.uid == charge.uid && !pod.is_terminal()),
+        Err(error) => error.is_not_found().then_some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_engine::{OpportunityCost, Reach};
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, n_nodes: usize) -> ChargedPod {
+        let largest = Reach { n_nodes, ..Reach::default() };
+        let cost = OpportunityCost { average: largest.clone(), largest };
+        ChargedPod { name: name.to_owned(), uid: format!("uid-{name}"), node: String::new(), cost }
+    }
+
+    fn quota(nodes: u64, pods: &[ChargedPod]) -> PlacementQuota {
+        let object = json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": {"nodes": nodes.to_string()}}});
+        let quota = PlacementQuota::read(object).unwrap();
+        quota.with(pods.iter().map(|pod| quota.charge(pod)).collect())
+    }
+
+    fn names(charges: &[Charge]) -> Vec<&str> {
+        charges.iter().map(|charge| charge.pod.as_str()).collect()
+    }
+
+    #[test]
+    fn a_charge_that_no_pod_has_counts_until_its_pod_has_ended_or_never_appeared() {
+        let now = Instant::now();
+        let quota = quota(9, &[pod("living", 3), pod("ended", 1), pod("allowed", 1)]);
+        let mut unseen = Unseen::default();
+        let living = [pod("living", 1), pod("unnoticed", 1)];
+        let left = charges(&quota, &living, |uid| uid == "uid-ended", &mut unseen, now);
+        assert_eq!(names(&left), ["living", "unnoticed", "allowed"]);
+        assert_eq!(quota.with(left).object["status"]["used"]["nodes"], "3");
+        assert_eq!(unseen, Unseen::from([("uid-allowed".to_owned(), now)]));
+        // It appears, and may end at once.
+        charges(&quota, &[pod("allowed", 1)], |uid| uid == "uid-ended", &mut unseen, now);
+        assert!(!unseen.contains_key("uid-allowed"));
+    }
+
+    #[test]
+    fn a_pod_is_refused_only_where_it_takes_more_than_before() {
+        let over = quota(2, &[pod("a", 3)]);
+        let refused = over.charge_to(&pod("b", 1)).unwrap_err();
+        assert_eq!(
+            refused,
+            "exceeded placement quota: q, requested: nodes=1, used: nodes=3, limited: nodes=2"
+        );
+        assert_eq!(over.charge_to(&pod("b", 0)).unwrap().len(), 2);
+        assert_eq!(over.charge_to(&pod("a", 3)).unwrap().len(), 1);
+        assert!(over.charge_to(&pod("a", 4)).is_err());
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_names_the_quota() {
+        let object =
+            json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": {"nodes": "many"}}});
+        let error = PlacementQuota::read(object).unwrap_err();
+        assert!(error.starts_with("PlacementQuota n/q: \"many\" is not a quantity"), "{error}");
+    }
+}
