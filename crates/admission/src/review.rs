@@ -57,6 +57,8 @@ pub enum Rule {
     ExclusiveNodes,
     /// What pods exclude for other namespaces stays within a quota.
     PlacementQuota,
+    /// Only pods of some namespaces tolerate anti-affinity.
+    AntiAffinityToleration,
     /// Nodes keep to themselves.
     NodeRestriction,
     /// Bindings keep required rules.
@@ -73,6 +75,7 @@ impl Rule {
             Rule::BlastRadius => "BlastRadius",
             Rule::ExclusiveNodes => "ExclusiveNodes",
             Rule::PlacementQuota => "PlacementQuota",
+            Rule::AntiAffinityToleration => "AntiAffinityToleration",
             Rule::NodeRestriction => "NodeRestriction",
             Rule::BindingGuard => "BindingGuard",
         }
@@ -154,8 +157,13 @@ fn validate_pods<K: StateAccess>(
 
 fn mutate_pods(request: &AdmissionRequest, policy: &Policy) -> Result<Answer, ReviewError> {
     let is_created = request.operation == Operation::Create && request.is_about("", "pods", "");
-    if !is_created || !policy.merge_match_label_keys {
+    if !is_created || !policy.changes_pods() {
         return Ok(Answer::allowed());
     }
-    Ok(Answer { patch: rules::merge_match_label_keys(&request.pod()?), ..Answer::default() })
+    let pod = request.pod()?;
+    let mut patch = rules::tolerate_as_daemon(&pod, policy);
+    if policy.merge_match_label_keys {
+        patch.extend(rules::merge_match_label_keys(&pod));
+    }
+    Ok(Answer { patch, ..Answer::default() })
 }

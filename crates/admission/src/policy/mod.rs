@@ -35,6 +35,8 @@ pub struct Policy {
     pub workload_warnings: bool,
     /// Whether `matchLabelKeys` and `mismatchLabelKeys` are merged into selectors.
     pub merge_match_label_keys: bool,
+    /// Namespaces whose pods may tolerate the anti-affinity of others. Those of their DaemonSets do.
+    pub daemon_namespaces: Vec<String>,
     /// Whether node identities are restricted to their own node.
     pub node_restriction: bool,
     /// The guard of bindings; none if it is off.
@@ -165,6 +167,7 @@ impl Default for Policy {
             limit_pod_hard_anti_affinity_topology: false,
             workload_warnings: true,
             merge_match_label_keys: true,
+            daemon_namespaces: Vec::new(),
             node_restriction: true,
             binding_guard: None,
             placement_quotas: false,
@@ -178,6 +181,11 @@ impl Policy {
     pub fn budget(&self, namespace: &str) -> Option<&Budget> {
         let named = self.budgets.iter().find(|b| b.namespaces.iter().any(|n| n == namespace));
         named.or_else(|| self.budgets.iter().find(|b| b.namespaces.is_empty()))
+    }
+
+    /// Whether a rule changes pods.
+    pub fn changes_pods(&self) -> bool {
+        self.merge_match_label_keys || !self.daemon_namespaces.is_empty()
     }
 
     /// Whether a rule other than NodeRestriction needs the state of the cluster.

@@ -61,6 +61,9 @@ fn read(root: &mut Fields<'_>, policy: &mut Policy) {
     set_bool(root, "limitPodHardAntiAffinityTopology", limit);
     set_bool(root, "workloadWarnings", &mut policy.workload_warnings);
     set_bool(root, "mergeMatchLabelKeys", &mut policy.merge_match_label_keys);
+    if let Some(names) = root.get("daemonNamespaces") {
+        policy.daemon_namespaces = names.strings();
+    }
     set_bool(root, "nodeRestriction", &mut policy.node_restriction);
     set_bool(root, "placementQuotas", &mut policy.placement_quotas);
     policy.binding_guard = root.get("bindingGuard").and_then(|node| read_binding_guard(&node));
@@ -232,7 +235,7 @@ mod tests {
             "exemptNamespaces": ["daemons"], "exemptFromV1": true, "validateAnnotation": false,
             "dialectWarnings": false, "allNamespacesAntiAffinity": "Warn",
             "limitPodHardAntiAffinityTopology": true, "workloadWarnings": false, "mergeMatchLabelKeys": false,
-            "nodeRestriction": false, "placementQuotas": true,
+            "nodeRestriction": false, "placementQuotas": true, "daemonNamespaces": ["monitoring"],
             "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "holdFor": "5s", "waitFor": "100ms"},
             "budgets": [
                 {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0}},
@@ -252,6 +255,7 @@ mod tests {
             policy.needs_state()
                 && policy.exempt_from_v1
                 && policy.placement_quotas
+                && policy.changes_pods()
                 && !policy.node_restriction
         );
     }

@@ -11,12 +11,13 @@ mod dialects;
 mod exclusive_nodes;
 mod match_label_keys;
 mod node_restriction;
+mod toleration;
 mod topology_limit;
 mod workload;
 
 use std::time::Instant;
 
-use berth_api::admission::AFFINITY_ANNOTATION;
+use berth_api::admission::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 use berth_api::object::Pod;
 use berth_api::rules::{Dialect, PodRules, PodTerm};
 
@@ -28,6 +29,7 @@ pub(crate) use blast_radius::stays_within_blast_radius;
 pub(crate) use exclusive_nodes::stays_within_exclusive_nodes;
 pub(crate) use match_label_keys::merge_match_label_keys;
 pub(crate) use node_restriction::keeps_to_own_node;
+pub(crate) use toleration::tolerate_as_daemon;
 pub(crate) use workload::warn_about_template;
 
 /// The label with a distinct value on every node.
@@ -56,6 +58,7 @@ impl AskedPod<'_> {
 /// The rules of a pod that need no state.
 pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Findings) {
     annotation::is_valid(asked, found);
+    toleration::is_allowed(asked, found);
     topology_limit::keeps_to_hostname(asked, found);
     all_namespaces::blocks_no_domains(asked, found);
     dialects::warn_about_differences(asked, found);
@@ -65,6 +68,7 @@ pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Findings) {
 /// can still be changed and deleted.
 pub(crate) fn changes_affinity(request: &AdmissionRequest, pod: &Pod) -> Result<bool, RequestError> {
     let Some(old) = request.old_pod()? else { return Ok(true) };
-    let annotation = |pod: &Pod| pod.metadata.annotations.get(AFFINITY_ANNOTATION).cloned();
-    Ok(old.spec.affinity != pod.spec.affinity || annotation(&old) != annotation(pod))
+    let is_new = |name| old.metadata.annotations.get(name) != pod.metadata.annotations.get(name);
+    let annotations = [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION];
+    Ok(old.spec.affinity != pod.spec.affinity || annotations.into_iter().any(is_new))
 }

@@ -19,7 +19,10 @@ pub mod syntax;
 mod validate;
 mod warnings;
 
-pub use annotation::{AFFINITY_ANNOTATION, AnnotationError, annotation_affinity, parse_affinity_annotation};
+pub use annotation::{
+    AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity,
+    parse_affinity_annotation, tolerated_namespaces,
+};
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};
 pub use merge::merge_label_keys;

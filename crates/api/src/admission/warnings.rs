@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::annotation::{AFFINITY_ANNOTATION, annotation_affinity};
+use super::annotation::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, annotation_affinity};
 use super::field::Path;
 use super::syntax;
 use crate::object::group::GROUP_ANNOTATION;
@@ -128,7 +128,7 @@ pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
             }
         }
     }
-    for annotation in [AFFINITY_ANNOTATION, GROUP_ANNOTATION] {
+    for annotation in [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, GROUP_ANNOTATION] {
         if pod.metadata.annotations.contains_key(annotation) {
             warnings.push(format!("metadata.annotations[{annotation}]: {OFF}"));
         }

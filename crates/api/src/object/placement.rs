@@ -7,7 +7,7 @@ use super::group::{
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
 };
 use super::{Pod, TOPOLOGY_LABELS};
-use crate::admission::AFFINITY_ANNOTATION;
+use crate::admission::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 
 /// The fields of `metadata` that placement or the scheduling queue reads, besides those that name the pod.
 pub const METADATA_FIELDS: [&str; 5] =
@@ -70,7 +70,8 @@ impl Pod {
         let is_added = |(key, _): &(&String, _)| TOPOLOGY_LABELS.contains(&key.as_str());
         let (added, labels): (Vec<_>, Vec<_>) = metadata.labels.iter().partition(is_added);
         let fields = (
-            (labels, annotation(AFFINITY_ANNOTATION), group, metadata.controller()),
+            (labels, group, metadata.controller()),
+            (annotation(AFFINITY_ANNOTATION), annotation(TOLERATION_ANNOTATION)),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
@@ -159,6 +160,7 @@ mod tests {
             ("/metadata/labels", json!({"a": "b", TOPOLOGY_LABELS[0]: "r"}), true),
             ("/metadata/annotations", json!({AFFINITY_ANNOTATION: "{}"}), true),
             ("/metadata/annotations", json!({GROUP_ANNOTATION: "g", GROUP_MIN_ANNOTATION: "2"}), true),
+            ("/metadata/annotations", json!({TOLERATION_ANNOTATION: "*"}), true),
             ("/metadata/annotations", json!({"other": "{}"}), false),
             ("/metadata/ownerReferences", json!([{"kind": "Job", "controller": true}]), true),
             ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), true),

@@ -46,7 +46,7 @@ pub struct InProcess(Arc<Admission>);
 impl InProcess {
     /// Admission with a policy; if the policy needs state, [`Admission::mirror`] updates it.
     pub fn new(policy: Policy) -> InProcess {
-        let policy = Policy { validate_annotation: false, ..policy };
+        let policy = Policy { validate_annotation: false, merge_match_label_keys: false, ..policy };
         InProcess(if policy.needs_state() {
             Admission::mirrored(policy)
         } else {
@@ -62,10 +62,14 @@ impl InProcess {
 
 impl berth_apiserver::Admission for InProcess {
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {
-        if phase != Phase::Validating || operation == Operation::Delete {
+        let policy = self.0.policy();
+        if phase == Phase::Mutating {
+            let is_creation = (operation, resource, subresource) == (Operation::Create, "pods", "");
+            return is_creation && policy.changes_pods();
+        }
+        if operation == Operation::Delete {
             return false;
         }
-        let policy = self.0.policy();
         match (resource, subresource) {
             ("pods", "") => true,
             ("pods", "binding") => policy.binding_guard.is_some(),
@@ -89,7 +93,7 @@ impl berth_apiserver::Admission for InProcess {
         }
     }
 
-    fn review(&self, _: Phase, request: Value) -> BoxFuture<'_, Value> {
+    fn review(&self, phase: Phase, request: Value) -> BoxFuture<'_, Value> {
         async move {
             let uid = request["uid"].as_str().unwrap_or_default().to_owned();
             let failed = |code: u16, reason: &str, message: String| {
@@ -100,8 +104,9 @@ impl berth_apiserver::Admission for InProcess {
                 Ok(request) => request,
                 Err(error) => return failed(500, "InternalError", error.to_string()),
             };
-            let endpoint = match request.sub_resource.as_str() {
-                "binding" => Endpoint::ValidateBindings,
+            let endpoint = match (phase, request.sub_resource.as_str()) {
+                (Phase::Mutating, _) => Endpoint::MutatePods,
+                (_, "binding") => Endpoint::ValidateBindings,
                 _ => Endpoint::ValidatePods,
             };
             match self.0.review(endpoint, &request).await {

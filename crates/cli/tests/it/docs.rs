@@ -21,7 +21,13 @@ use crate::{common, schema};
 /// All metrics that components register, with their prefix and without the suffix `_total` of counters.
 fn registered_metrics() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for file in ["admission/src/server", "admission/src/quota", "enforcer/src", "apiserver/src/server", "scheduler/src"] {
+    for file in [
+        "admission/src/server",
+        "admission/src/quota",
+        "enforcer/src",
+        "apiserver/src/server",
+        "scheduler/src",
+    ] {
         let path = repository().join("crates").join(file).join("metrics.rs");
         let source = fs::read_to_string(&path).unwrap();
         let quoted = |text: &str| text.split('"').nth(1).unwrap_or_default().to_owned();

@@ -44,6 +44,8 @@ const EVENTS_AT_ONCE: usize = 512;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Victim selection takes no more than one part in so many of the time.
 const EVALUATION_SHARE: u32 = 8;
+/// Members of a group are bound one after the other: so long, a pod may miss the pods that it requires.
+const GROUP_GRACE: Duration = Duration::from_secs(2);
 /// Name of the controller in events.
 const CONTROLLER: &str = "berth-enforcer";
 
@@ -76,6 +78,10 @@ struct Enforcer {
     leadership: Leadership,
     led_before: bool,
     graces: GraceTimers<ViolationKey>,
+    /// Pods that were bound since the last turn.
+    arrived: HashSet<(String, String)>,
+    /// The pods that were bound against a rule, by the rule.
+    intruders: BTreeMap<ViolationKey, Vec<(String, String)>>,
     /// The kinds of the violated rules.
     rules: BTreeMap<ViolationKey, ViolatedRule>,
     limiter: EvictionLimiter,
@@ -179,6 +185,7 @@ pub(crate) async fn start(
             seek_targets: true,
             evict_without_target: options.evict_without_target,
             exempt_namespaces: options.exempt_namespaces.clone(),
+            bound_against_rule: Vec::new(),
         },
         exempt_namespaces: exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect(),
         cluster,
@@ -190,6 +197,8 @@ pub(crate) async fn start(
         led_before: elector.is_none(),
         leadership,
         graces: GraceTimers::default(),
+        arrived: HashSet::new(),
+        intruders: BTreeMap::new(),
         rules: BTreeMap::new(),
         limiter,
         ledger: LedgerSync::new(client, &options),

@@ -83,6 +83,8 @@ impl Enforcer {
             self.evaluate_by(instant(throttled.until, time));
             return;
         }
+        let intruders = due.iter().filter_map(|key| self.intruders.get(key)).flatten().cloned();
+        self.remedy_options.bound_against_rule = intruders.collect();
         let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
         self.metrics.selected(now.elapsed());
         let mut delays = Delays::default();
@@ -150,6 +152,7 @@ impl Enforcer {
             }
             if let Target::Nowhere(why) = &remedy.target
                 && !self.options.evict_without_target
+                && !self.is_intruder(&remedy)
             {
                 delays.add("no_target", look_again);
                 self.report_no_target(&remedy, &victim.workload, why);
@@ -169,6 +172,12 @@ impl Enforcer {
             candidates.push((remedy, victim));
         }
         candidates
+    }
+
+    /// Whether a pod was bound against a rule.
+    fn is_intruder(&self, Remedy { victim, .. }: &Remedy) -> bool {
+        let mut intruders = self.remedy_options.bound_against_rule.iter();
+        intruders.any(|(namespace, name)| (namespace, name) == (&victim.namespace, &victim.name))
     }
 
     /// The fields of a victim that decide where it fits and that Berth does not support.

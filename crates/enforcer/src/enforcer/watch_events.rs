@@ -1,18 +1,34 @@
 //! Watch events, and the violations that start and end with them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::object::Pod;
-use berth_engine::ViolationKey;
+use berth_engine::{ViolatedRule, Violation, ViolationKey};
 use berth_mirror::{Change, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::Enforcer;
-use crate::pods::GraceChange;
+use super::{Enforcer, GROUP_GRACE};
+use crate::pods::{GraceChange, Pods};
 
 /// API servers cut creation timestamps to seconds.
 const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
+
+/// The pods whose binding broke a rule: the owner of the rule, or all that conflict with its anti-affinity. None if the rule
+/// may be broken for another reason, such as a changed label.
+fn intruders(violation: &Violation, arrived: &HashSet<(String, String)>) -> Vec<(String, String)> {
+    let owner = (violation.namespace.clone(), violation.name.clone());
+    if arrived.contains(&owner) {
+        return vec![owner];
+    }
+    let verdict = &violation.verdict;
+    let others = verdict.witnesses.iter().map(|other| (other.namespace.clone(), other.name.clone()));
+    let others: Vec<_> = others.filter(|other| arrived.contains(other)).collect();
+    let is_all = others.len() == verdict.witnesses.len() && verdict.more_witnesses == 0;
+    if violation.rule == ViolatedRule::PodAntiAffinity && is_all { others } else { Vec::new() }
+}
 
 impl Enforcer {
     pub(super) fn apply(&mut self, event: WatchEvent) {
@@ -79,7 +95,13 @@ impl Enforcer {
         let now = Timestamp::now();
         // For a pod that existed before this process started, use its creation time, at the end of that second.
         let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        let known = |pods: &Pods| pods.get(namespace, name).map(|known| known.uid.clone());
+        let before = known(&self.pods);
         let grace = self.pods.set(pod, seen_at);
+        if self.is_complete && known(&self.pods).is_some_and(|uid| before.as_ref() != Some(&uid)) {
+            self.arrived.insert((namespace.clone(), name.clone()));
+        }
         if grace != GraceChange::Unchanged {
             self.change_grace(pod, &grace);
         }
@@ -97,7 +119,9 @@ impl Enforcer {
         let keys: Vec<ViolationKey> =
             violated.take_while(|k| k.namespace == *namespace && k.name == *name).cloned().collect();
         for key in keys {
-            let Some(rule) = self.rules.get(&key) else { continue };
+            let Some(rule) = self.rules.get(&key).filter(|_| !self.intruders.contains_key(&key)) else {
+                continue;
+            };
             let grace = given.unwrap_or_else(|| self.options.graces.of(*rule));
             self.graces.set_grace(&key, grace);
         }
@@ -114,18 +138,26 @@ impl Enforcer {
             let Some(rule) = self.rules.remove(&key) else { continue };
             tracing::debug!(rule = %key, "the violation ended");
             self.graces.end(&key);
+            self.intruders.remove(&key);
             self.reported.remove(&key.to_string());
             self.metrics.ended(rule);
             self.current.n_ended += 1;
             is_new = true;
         }
+        let arrived = std::mem::take(&mut self.arrived);
         for violation in changes.began {
             if self.exempt_namespaces.contains(&violation.namespace) {
                 continue;
             }
             let key = violation.key();
             let given = self.pods.get(&key.namespace, &key.name).and_then(|facts| facts.grace);
-            let grace = given.unwrap_or_else(|| self.options.graces.of(violation.rule));
+            let mut grace = given.unwrap_or_else(|| self.options.graces.of(violation.rule));
+            let intruders = intruders(&violation, &arrived);
+            if !intruders.is_empty() {
+                let is_affinity = violation.rule == ViolatedRule::PodAffinity;
+                grace = grace.min(if is_affinity { GROUP_GRACE } else { Duration::ZERO });
+                self.intruders.insert(key.clone(), intruders);
+            }
             tracing::debug!(rule = %key, node = violation.node, ?grace, "the violation began");
             self.metrics.began(violation.rule);
             self.current.n_began += 1;

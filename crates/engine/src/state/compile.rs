@@ -171,7 +171,8 @@ impl State {
             if exempting && self.is_exempt(namespace) {
                 continue;
             }
-            let query = self.query(term, exempting);
+            let mut query = self.query(term, exempting);
+            self.exclude_tolerating(&mut query, namespace);
             let topologies = self.single_topologies(&term.topology, &mut draft.uses);
             let limit = term.limit;
             let owners = topologies.iter().copied().filter(|_| limit == 0);

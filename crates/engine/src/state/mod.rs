@@ -25,6 +25,7 @@ mod settings;
 pub(crate) mod signature;
 pub(crate) mod spread;
 mod table;
+mod toleration;
 pub(crate) mod topology;
 pub(crate) mod uid;
 mod update;

@@ -143,10 +143,12 @@ impl State {
     }
 
     pub(super) fn label_set_of(&mut self, pod: &Pod) -> LabelSetId {
+        let marks = self.toleration_marks(pod);
+        let marks = marks.iter().map(|(key, value)| (key, value));
         let of = PodLabels {
             namespace: self.symbols.intern(&pod.metadata.namespace),
             terminating: pod.metadata.deletion_timestamp.is_some(),
-            labels: Labels::intern(&mut self.symbols, &pod.metadata.labels),
+            labels: Labels::intern(&mut self.symbols, pod.metadata.labels.iter().chain(marks)),
         };
         self.label_set(of)
     }

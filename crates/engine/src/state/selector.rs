@@ -85,6 +85,14 @@ impl LabelMatcher {
         self.0.as_ref().is_some_and(|all| all.iter().all(|r| r.matches(symbols, labels)))
     }
 
+    /// Restricts it to labels without these keys.
+    pub(crate) fn exclude(&mut self, keys: impl IntoIterator<Item = Symbol>) {
+        if let Some(requirements) = self.0.take() {
+            let excluded = keys.into_iter().map(LabelRequirement::DoesNotExist);
+            self.0 = Some(requirements.into_iter().chain(excluded).collect());
+        }
+    }
+
     pub(crate) fn nothing() -> Self {
         LabelMatcher(None)
     }

@@ -119,12 +119,20 @@ pub struct RemedyOptions {
     pub evict_without_target: bool,
     /// Pods in these namespaces never go, besides those that the cluster's settings exempt.
     pub exempt_namespaces: Vec<String>,
+    /// Namespace and name of pods that were bound against a rule: of the pods that break a term of anti-affinity, these go,
+    /// whatever their priority, and also without a feasible node.
+    pub bound_against_rule: Vec<(String, String)>,
 }
 
 impl Default for RemedyOptions {
     /// Targets are sought, and who has none stays.
     fn default() -> Self {
-        RemedyOptions { seek_targets: true, evict_without_target: false, exempt_namespaces: Vec::new() }
+        RemedyOptions {
+            seek_targets: true,
+            evict_without_target: false,
+            exempt_namespaces: Vec::new(),
+            bound_against_rule: Vec::new(),
+        }
     }
 }
 

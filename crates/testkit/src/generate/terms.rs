@@ -7,7 +7,7 @@ use berth_api::object::{
 
 use super::objects::NAMESPACES;
 use super::{Flavour, Random};
-use crate::naive::AFFINITY_ANNOTATION;
+use crate::naive::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -35,6 +35,13 @@ pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
         draw_affinity(random, &mut affinity, Carrier::Annotation);
         let json = serde_json::to_string(&affinity).expect("affinity is JSON");
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), json);
+    }
+    if flavour == Flavour::Extensions && random.chance(15) {
+        let mut namespaces = random.words(&NAMESPACES, 1, 2);
+        if random.chance(30) {
+            namespaces = vec!["*".to_owned()];
+        }
+        pod.metadata.annotations.insert(TOLERATION_ANNOTATION.to_owned(), namespaces.join(","));
     }
     if random.chance(if flavour == Flavour::Volumes { 10 } else { 25 }) {
         for topology_key in random.words(&[HOSTNAME, ZONE, RACK], 1, 2) {

@@ -43,6 +43,9 @@ pub use violations::{Broken, broken, broken_during_execution};
 /// The name of the annotation that carries affinity in the proposal's dialect.
 pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
 
+/// The name of the annotation with the namespaces whose required anti-affinity a pod tolerates.
+pub const TOLERATION_ANNOTATION: &str = "scheduling.berth.dev/tolerates-anti-affinity";
+
 /// The highest normalized score of a plugin.
 const MAX_NODE_SCORE: i64 = 100;
 

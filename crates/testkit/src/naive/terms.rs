@@ -7,7 +7,7 @@ use berth_api::object::{
     Affinity, NodeAffinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm,
 };
 
-use super::{AFFINITY_ANNOTATION, Options, Question, selector};
+use super::{AFFINITY_ANNOTATION, Options, Question, TOLERATION_ANNOTATION, selector};
 
 /// The meaning of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,11 +213,14 @@ impl PodTerm {
         }
     }
 
-    /// Whether an anti-affinity term does not apply between its owner and this pod, because one of them is
-    /// in an exempt namespace.
+    /// Whether an anti-affinity term does not apply between its owner and this pod, because one of them is in an exempt
+    /// namespace, or the pod tolerates the anti-affinity of the owner's namespace.
     pub fn is_exempt(&self, q: Question, other: &Pod) -> bool {
         let applies = q.options.extensions && (self.dialect == Dialect::Proposal || q.options.exempt_for_v1);
         let exempt = |namespace: &String| q.options.exempt_namespaces.contains(namespace);
-        applies && (exempt(&self.carrier_namespace) || exempt(&other.metadata.namespace))
+        let listed = other.metadata.annotations.get(TOLERATION_ANNOTATION).map_or("", String::as_str);
+        let tolerates = listed.split(',').any(|name| name == "*" || name == self.carrier_namespace);
+        (q.options.extensions && tolerates)
+            || (applies && (exempt(&self.carrier_namespace) || exempt(&other.metadata.namespace)))
     }
 }

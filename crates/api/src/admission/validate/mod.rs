@@ -7,7 +7,9 @@ mod resources;
 mod scheduling;
 mod selector;
 
-use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, annotation_affinity};
+use super::annotation::{
+    AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity, tolerated_namespaces,
+};
 use super::field::{BadValue, Errors, FieldError, Path};
 use super::syntax;
 use crate::object::{ObjectMeta, Pod, StringMap};
@@ -125,6 +127,7 @@ pub fn validate_annotations(pod: &Pod) -> Vec<FieldError> {
 
 fn validate_extensions(pod: &Pod, errors: &mut Errors) {
     validate_affinity_annotation(pod, errors);
+    validate_toleration_annotation(pod, errors);
     group::validate_group_annotations(pod, errors);
 }
 
@@ -138,6 +141,17 @@ fn validate_affinity_annotation(pod: &Pod, errors: &mut Errors) {
             errors.invalid(&path.child(&inner), BadValue::Omitted, message);
         }
         Err(error) => errors.invalid(&path, BadValue::Omitted, error.to_string()),
+    }
+}
+
+fn validate_toleration_annotation(pod: &Pod, errors: &mut Errors) {
+    let annotations = Path::Root("metadata.annotations");
+    let path = annotations.key(TOLERATION_ANNOTATION);
+    for namespace in tolerated_namespaces(pod).filter(|namespace| *namespace != "*") {
+        if !syntax::dns_label(namespace).is_empty() {
+            let why = "must be \"*\" or names of namespaces, separated by commas";
+            errors.invalid(&path, BadValue::Text(namespace), why);
+        }
     }
 }
 

@@ -61,6 +61,7 @@ struct ConflictingPods {
 pub(super) struct Conflicts<'a> {
     state: &'a State,
     pending: &'a [Pending],
+    intruders: &'a FxHashSet<PodId>,
     stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
     groups: Vec<ConflictingPods>,
     /// The groups that conflict with each term.
@@ -77,10 +78,11 @@ impl<'a> Conflicts<'a> {
         state: &'a State,
         pending: &'a [Pending],
         terms: &[usize],
+        intruders: &'a FxHashSet<PodId>,
         stuck: &'a dyn Fn(PodId) -> Option<Stuck>,
     ) -> Conflicts<'a> {
         let (groups, of_term, of_owner, of_pod) = Default::default();
-        let mut conflicts = Conflicts { state, pending, stuck, groups, of_term, of_owner, of_pod };
+        let mut conflicts = Conflicts { state, pending, intruders, stuck, groups, of_term, of_owner, of_pod };
         let mut known: FxHashMap<Place, usize> = FxHashMap::default();
         for term in terms {
             conflicts.of_owner.entry(pending[*term].pod).or_default().push(*term);
@@ -103,7 +105,7 @@ impl<'a> Conflicts<'a> {
     }
 
     fn gather(&mut self, matcher: MatcherId, of: DomainOf) -> usize {
-        let state = self.state;
+        let (state, intruders) = (self.state, self.intruders);
         let mut group = ConflictingPods::default();
         for (id, pod) in state.pods_in(of).filter(|(_, pod)| state.is_matched(pod, matcher)) {
             if pod.terminating {
@@ -113,7 +115,8 @@ impl<'a> Conflicts<'a> {
                 self.of_pod.entry(id).or_default().push(self.groups.len());
             }
         }
-        group.pods.sort_by_cached_key(|id| std::cmp::Reverse(Rank::of(state, *id)));
+        let importance = |id: &PodId| (!intruders.contains(id), Rank::of(state, *id));
+        group.pods.sort_by_cached_key(|id| std::cmp::Reverse(importance(id)));
         self.groups.push(group);
         self.groups.len() - 1
     }
@@ -203,7 +206,8 @@ impl<'a> Conflicts<'a> {
 
     /// Which of the pods that conflict with a term exceed its limit.
     fn excess(&self, term: usize, victims: &FxHashSet<PodId>) -> Excess {
-        let priority = |id: PodId| self.state.pods.get(id).precedence.priority;
+        let priority =
+            |id: PodId| (!self.intruders.contains(&id), self.state.pods.get(id).precedence.priority);
         let is_lower = |pod: &PodId| priority(*pod) < priority(self.pending[term].pod);
         let limit = self.limit(term);
         let (mut evicted, mut blocked) = (FxHashSet::default(), Vec::new());

@@ -7,6 +7,7 @@
 //!    with affinity to itself, in two domains, only one is evicted.
 //! 2. For anti-affinity, the pod that owns the broken term, unless all pods that conflict with it have lower priority:
 //!    then all of these. With a limit, unless enough of them have lower priority: then those that exceed the limit.
+//!    A pod that was bound against a rule has the lowest priority.
 //! 3. A pod is not evicted if its eviction fixes nothing, or if other evictions are enough.
 //! 4. Where any of several pods would do: lower priority first, then the younger (the later `status.startTime`; a pod
 //!    that has not started is the youngest), then by namespace and name.
@@ -95,6 +96,8 @@ struct Plan<'a, 'o> {
     speculation: Speculation<'a>,
     options: &'o RemedyOptions,
     exempt: FxHashSet<Symbol>,
+    /// Pods that were bound against a rule.
+    intruders: FxHashSet<PodId>,
     pending: Vec<Pending>,
     by_rule: FxHashMap<(PodId, RuleAt), usize>,
     steps: Vec<Step>,
@@ -123,10 +126,14 @@ pub(crate) fn remedy(
 ) -> Remedies {
     let mut exempt = state.exempt_namespaces.clone();
     exempt.extend(options.exempt_namespaces.iter().filter_map(|name| state.symbols.get(name)));
+    let intruders = options.bound_against_rule.iter();
+    let intruders =
+        intruders.filter_map(|(ns, name)| state.pods.find(state.symbols.get(ns)?, name)).collect();
     let mut plan = Plan {
         speculation: Speculation::new(state, views, nominations, tracker),
         options,
         exempt,
+        intruders,
         pending: Vec::new(),
         by_rule: FxHashMap::default(),
         steps: Vec::new(),
@@ -259,8 +266,8 @@ impl Plan<'_, '_> {
         loop {
             let terms = self.due(|rule| matches!(rule, RuleAt::AntiAffinity(_)));
             let stuck = |id| self.stuck(id);
-            let choice =
-                Conflicts::new(self.speculation.state(), &self.pending, &terms, &stuck).choose(&terms);
+            let state = self.speculation.state();
+            let choice = Conflicts::new(state, &self.pending, &terms, &self.intruders, &stuck).choose(&terms);
             let n_steps = self.steps.len();
             let mut all_evicted = true;
             for pod in &choice.victims {
@@ -303,7 +310,9 @@ impl Plan<'_, '_> {
             Target::NotAsked
         };
         let obstacle = match &target {
-            Target::Nowhere(why) if !self.options.evict_without_target => Some(why.clone()),
+            Target::Nowhere(why) if !self.options.evict_without_target && !self.intruders.contains(&id) => {
+                Some(why.clone())
+            }
             _ => self.broken_again(&evaluated),
         };
         if let Some(why) = obstacle {
