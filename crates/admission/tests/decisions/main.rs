@@ -4,6 +4,7 @@
 
 mod bindings;
 mod budgets;
+mod daemons;
 mod documented;
 mod nodes;
 mod pods;

@@ -36,6 +36,8 @@ const RUNS: &[(&str, &[&str])] = &[
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
     ("rack-limit", &["simulate", "-f", "examples/rack-limit", "--topology-key", "example.com/rack"]),
     ("rack-limit", &["explain", "-f", "examples/rack-limit", "search-8"]),
+    ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),
+    ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3", "--strict-v1"]),
     // The quota needs an API server: tests/cluster/scripts/placement-quota.txt.
     ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),

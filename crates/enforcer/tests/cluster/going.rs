@@ -133,6 +133,40 @@ async fn the_lowest_priority_is_evicted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_bound_against_a_rule_is_evicted_at_once_whatever_its_priority() {
+    let world = World::start(4, 2).await;
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "high"}, "value": 1000});
+    world.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+    let graces = Graces { node_affinity: LONG, pod_affinity: LONG, pod_anti_affinity: LONG };
+    let enforcer = world.enforce(EnforcerOptions { graces, ..hasty() }).await;
+    let quiet = with_term(pod("quiet", "quiet"), "podAntiAffinity", "loud", ZONE);
+    world.run(with(quiet, "nodeName", json!("node-1"))).await;
+    world.run(with(pod("other", "quiet"), "nodeName", json!("node-2"))).await;
+    enforcer.until("aware of both", |s| s.n_pods == 2).await;
+    // Another scheduler places it into the same zone. Nodes see only themselves.
+    let loud = with(pod("loud", "loud"), "priorityClassName", json!("high"));
+    world.create(PODS, with(loud, "nodeName", json!("node-3"))).await;
+    enforcer.until("done with the first", |s| s.n_evicted == 1 && s.n_violated == 0).await;
+    world.until_gone("loud").await;
+    // By its own rule it has no feasible node at all.
+    let nowhere = with_term(pod("nowhere", "calm"), "podAntiAffinity", "quiet", ZONE);
+    world.create(PODS, with(nowhere, "nodeName", json!("node-3"))).await;
+    enforcer.until("done with the second", |s| s.n_evicted == 2 && s.n_violated == 0).await;
+    world.until_gone("nowhere").await;
+    assert_eq!((world.journal.n_ended("quiet"), world.journal.n_ended("other")), (0, 0));
+    // What breaks later has its grace period.
+    world.label(&format!("{PODS}/other"), "app", json!("calm")).await;
+    let late = with_term(pod("late", "calm"), "podAntiAffinity", "noisy", ZONE);
+    world.run(with(late, "nodeName", json!("node-4"))).await;
+    enforcer.until("aware of it", |s| s.n_pods == 3).await;
+    world.label(&format!("{PODS}/other"), "app", json!("noisy")).await;
+    enforcer.until("aware of the violation", |s| s.n_violated == 1).await;
+    assert_eq!(enforcer.shows().n_due, 0);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_namespace_labels_break_rules_about_its_pods() {
     let world = World::start(4, 2).await;
     for (name, team) in [("one", "a"), ("two", "a")] {
