@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use berth_api::read::{Manifest, ReadError, read_manifests};
+use berth_client::call;
 use futures::future::join_all;
 use http::Method;
 use kube::Client;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::bindings::bind;
 use super::world::{PODS, World, pod, post, rules};
 use crate::client::{connect, eventually, get, send, text};
-use crate::process::{Berth, TempDir, repository};
+use crate::process::{Berth, DEADLINE, TempDir, repository};
 
 const POLICY: &str = "placementQuotas: true\n";
 const QUOTAS: &str = "/apis/scheduling.berth.dev/v1alpha1/namespaces/default/placementquotas";
@@ -69,12 +70,14 @@ async fn create_all(client: &Client, label: impl Fn(usize) -> Value) -> (Vec<Str
     (created, refused)
 }
 
-/// Waits until the quota shows this usage; the charges are those of the pods.
+/// Waits until the quota shows this usage, and the webhook has observed all pods that it has charged.
 async fn shows(client: &Client, nodes: &str, cpu: &str) -> Value {
     eventually("the usage of the quota", async || {
         let quota = get(client, &format!("{QUOTAS}/exclusive")).await.map_err(|e| e.to_string())?;
         let used = (text(&quota, "/status/used/nodes"), text(&quota, "/status/used/cpu"));
-        if used == (nodes, cpu) { Ok(quota) } else { Err(quota["status"].to_string()) }
+        let charges = quota["status"]["charges"].as_array();
+        let is_settled = charges.into_iter().flatten().all(|charge| charge.get("reserved").is_none());
+        if used == (nodes, cpu) && is_settled { Ok(quota) } else { Err(quota["status"].to_string()) }
     })
     .await
 }
@@ -157,11 +160,11 @@ async fn a_quota_of_the_embedded_server_survives_its_restart() {
     shows(&client, "9", "108").await;
     assert_eq!(post(&client, PODS, &exclusive("late", json!({}))).await.code, 201);
     shows(&client, "10", "120").await;
-    let metrics = berth_client::call::get("/metrics");
-    let metrics =
-        berth_client::call::send(&client, metrics, crate::process::DEADLINE, 1 << 20).await.unwrap();
-    let metrics = String::from_utf8_lossy(&metrics).into_owned();
-    let line =
-        r#"berth_admission_placement_quota_used{namespace="default",quota="exclusive",resource="nodes"} 10"#;
-    assert!(metrics.contains(line), "{metrics}");
+    let line = r#"placement_quota_used{namespace="default",quota="exclusive",resource="nodes"} 10.0"#;
+    eventually("the metrics", async || {
+        let metrics = call::send(&client, call::get("/metrics"), DEADLINE, 1 << 20).await;
+        let metrics = String::from_utf8_lossy(&metrics.map_err(|e| e.to_string())?).into_owned();
+        if metrics.contains(line) { Ok(()) } else { Err(metrics) }
+    })
+    .await;
 }
