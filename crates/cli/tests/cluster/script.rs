@@ -56,6 +56,11 @@ fn pods_are_charged_for_what_they_exclude() {
     run("placement-quota");
 }
 
+#[test]
+fn a_pod_bound_against_a_rule_is_evicted_at_once() {
+    run("bound-against-rule");
+}
+
 fn run(name: &str) {
     if !has_kubectl(name) {
         return;

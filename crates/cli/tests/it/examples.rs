@@ -36,6 +36,8 @@ const RUNS: &[(&str, &[&str])] = &[
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
     ("rack-limit", &["simulate", "-f", "examples/rack-limit", "--topology-key", "example.com/rack"]),
     ("rack-limit", &["explain", "-f", "examples/rack-limit", "search-8"]),
+    // The enforcer knows which pod came last: tests/cluster/scripts/bound-against-rule.txt.
+    ("bound-against-rule", &["audit", "-f", "examples/bound-against-rule", "--nodes", "4", "--zones", "2"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3", "--strict-v1"]),
     // The quota needs an API server: tests/cluster/scripts/placement-quota.txt.
