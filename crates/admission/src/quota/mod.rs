@@ -225,10 +225,10 @@ impl PlacementQuota {
         Ok(charges)
     }
 
-    /// The quota without the charge of a pod, if it has one.
+    /// The quota without the charge of a pod that was allowed and not observed, if it has one.
     fn without(&self, pod: &ChargedPod) -> Option<PlacementQuota> {
         let mut charges = self.status.charges.clone();
-        charges.retain(|charge| charge.uid != pod.uid);
+        charges.retain(|charge| charge.uid != pod.uid || !charge.reserved);
         (charges != self.status.charges).then(|| self.with(charges))
     }
 

@@ -223,6 +223,14 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_releases_only_what_no_pod_has_yet() {
+        let living = quota(9, &[pod("a", 1)]);
+        assert_eq!(living.without(&pod("a", 1)), None);
+        let allowed = living.with(living.charge_to(&pod("b", 1)).unwrap());
+        assert_eq!(allowed.without(&pod("b", 1)), Some(living));
+    }
+
+    #[test]
     fn an_entry_that_cannot_be_read_names_the_quota() {
         let object =
             json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": {"nodes": "many"}}});
