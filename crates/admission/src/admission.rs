@@ -8,10 +8,11 @@ use berth_engine::Settings;
 use tokio::sync::watch;
 
 use crate::answer::{Answer, Denial, ReviewError};
-use crate::policy::Policy;
+use crate::policy::{BindingGuard, Policy};
 use crate::quota::{self, Ledgers, QuotaMetrics, may_be_charged};
 use crate::request::AdmissionRequest;
 use crate::review::{Endpoint, Rule, pod_with_new_rules, review};
+use crate::shared_holds::SharedHolds;
 use crate::state::{Nothing, State, StateAccess};
 
 /// Decides by one policy and, if it has one, the state of one cluster.
@@ -21,6 +22,7 @@ pub struct Admission {
     policy: Policy,
     shared: Option<Shared>,
     ledgers: Ledgers,
+    shared_holds: SharedHolds,
 }
 
 struct Shared {
@@ -44,7 +46,12 @@ impl StateAccess for Shared {
 impl Admission {
     /// Decides by a policy alone. Rules that need the state of a cluster do not answer.
     pub fn stateless(policy: Policy) -> Arc<Admission> {
-        Arc::new(Admission { policy, shared: None, ledgers: Ledgers::default() })
+        Arc::new(Admission {
+            policy,
+            shared: None,
+            ledgers: Ledgers::default(),
+            shared_holds: SharedHolds::default(),
+        })
     }
 
     /// Decides by a policy and the state of a cluster, which is empty at first, and complete when all of `pending` are
@@ -55,7 +62,12 @@ impl Admission {
             pending: watch::Sender::new(pending),
             updates: watch::Sender::new(0),
         };
-        Arc::new(Admission { policy, shared: Some(shared), ledgers: Ledgers::default() })
+        Arc::new(Admission {
+            policy,
+            shared: Some(shared),
+            ledgers: Ledgers::default(),
+            shared_holds: SharedHolds::default(),
+        })
     }
 
     /// The policy.
@@ -119,7 +131,10 @@ impl Admission {
         // An update during the first decision must not be missed.
         let mut updates = None;
         loop {
-            let answer = review(endpoint, request, &self.policy, shared, Instant::now());
+            let answer = match self.shared_guard().filter(|_| endpoint == Endpoint::ValidateBindings) {
+                Some(guard) => self.shared_holds.review(request, &self.policy, guard, shared).await,
+                None => review(endpoint, request, &self.policy, shared, Instant::now()),
+            };
             match answer {
                 Err(ReviewError::Unseen(_)) => {}
                 Ok(answer) if endpoint == Endpoint::ValidatePods && answer.is_allowed() => {
@@ -160,10 +175,22 @@ impl Admission {
         Ok(answer)
     }
 
+    /// The guard of bindings, if it has several replicas.
+    fn shared_guard(&self) -> Option<&BindingGuard> {
+        self.policy.binding_guard.as_ref().filter(|guard| guard.ledger_namespace.is_some())
+    }
+
+    /// Starts to use the ledgers of a cluster.
+    pub(crate) fn use_ledgers(&self, client: &kube::Client) {
+        self.ledgers.start(client.clone());
+        if let Some(namespace) = self.shared_guard().and_then(|guard| guard.ledger_namespace.as_deref()) {
+            self.shared_holds.start(client.clone(), namespace);
+        }
+    }
+
     /// Keeps the placement quotas equal to the living pods, for as long as the runtime lives.
     pub(crate) async fn sync_quotas(&self, client: kube::Client) {
         if let Some(shared) = self.shared.as_ref().filter(|_| self.policy.placement_quotas) {
-            self.ledgers.start(client.clone());
             quota::sync(client, &self.ledgers, shared, shared.updates.subscribe()).await;
         }
     }

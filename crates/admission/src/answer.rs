@@ -55,6 +55,9 @@ pub enum ReviewError {
     /// A quota cannot be read or written, so that the pod cannot be charged.
     #[error("the placement quota: {0}")]
     Quota(String),
+    /// The ledger of the binding guard cannot be read or written.
+    #[error("the ledger of the binding guard: {0}")]
+    Ledger(String),
     /// A rule needs the cluster's state, and there is none.
     #[error("{0} needs the state of the cluster, which is not followed here")]
     NoState(&'static str),

@@ -14,6 +14,7 @@ mod request;
 mod review;
 mod rules;
 pub mod server;
+mod shared_holds;
 mod state;
 
 pub use admission::Admission;

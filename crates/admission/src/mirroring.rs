@@ -26,6 +26,7 @@ impl Admission {
 
     /// Keeps the state equal to a cluster, for as long as the runtime lives.
     pub async fn mirror(&self, client: kube::Client) {
+        self.use_ledgers(&client);
         tokio::join!(self.mirror_state(client.clone()), self.sync_quotas(client));
     }
 

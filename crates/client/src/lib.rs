@@ -14,6 +14,7 @@ pub mod connect;
 pub mod delegated;
 pub mod events;
 pub mod lease;
+pub mod ledger;
 mod outage_log;
 pub mod rate_limit;
 pub mod watch;

@@ -63,6 +63,8 @@ pub enum Action {
 pub struct BindingGuard {
     /// The rules that a binding must keep.
     pub rules: Vec<GuardedRule>,
+    /// Namespace of the ledger that replicas share; none if there is only one replica.
+    pub ledger_namespace: Option<String>,
     /// How long an allowed binding counts before the cluster state shows it.
     pub hold_for: Duration,
     /// How long a pod or node that has not been seen yet is waited for.
@@ -73,6 +75,7 @@ impl Default for BindingGuard {
     fn default() -> Self {
         BindingGuard {
             rules: GuardedRule::ALL.to_vec(),
+            ledger_namespace: None,
             hold_for: Duration::from_secs(10),
             wait_for: Duration::from_millis(500),
         }

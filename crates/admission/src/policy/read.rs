@@ -101,6 +101,9 @@ fn read_binding_guard(node: &Node<'_>) -> Option<BindingGuard> {
             rules.error("Required value: at least one rule; write enabled: false to turn the guard off");
         }
     }
+    if let Some(namespace) = fields.get("ledgerNamespace") {
+        guard.ledger_namespace = namespace.string().map(str::to_owned);
+    }
     for (name, duration) in [("holdFor", &mut guard.hold_for), ("waitFor", &mut guard.wait_for)] {
         if let Some(read) = fields.get(name).and_then(|node| read_duration(&node)) {
             *duration = read;
@@ -236,7 +239,8 @@ mod tests {
             "dialectWarnings": false, "allNamespacesAntiAffinity": "Warn",
             "limitPodHardAntiAffinityTopology": true, "workloadWarnings": false, "mergeMatchLabelKeys": false,
             "nodeRestriction": false, "placementQuotas": true, "daemonNamespaces": ["monitoring"],
-            "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "holdFor": "5s", "waitFor": "100ms"},
+            "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "ledgerNamespace": "berth",
+                "holdFor": "5s", "waitFor": "100ms"},
             "budgets": [
                 {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0}},
                 {"exclusiveNodes": {"charge": "Actual", "nodes": 2, "cpu": 64, "memory": "1Gi"}}
@@ -250,6 +254,7 @@ mod tests {
         assert_eq!(other.action, Action::Reject);
         assert_eq!(other.exclusive_nodes.as_ref().unwrap().cpu, Some(Quantity::from_units(64)));
         let guard = policy.binding_guard.as_ref().unwrap();
+        assert_eq!(guard.ledger_namespace.as_deref(), Some("berth"));
         assert_eq!((guard.hold_for, guard.wait_for), (Duration::from_secs(5), Duration::from_millis(100)));
         assert!(
             policy.needs_state()

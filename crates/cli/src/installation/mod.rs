@@ -138,7 +138,7 @@ pub struct Installation {
     pub namespace: String,
     /// The container image of all components.
     pub image: Option<String>,
-    /// Replicas of each component; a webhook with the binding guard always has one.
+    /// Replicas of each component; a webhook with the binding guard has one, unless the policy gives it a ledger.
     pub replicas: Option<u16>,
     /// Additional arguments, in this order.
     pub extra_args: Vec<ExtraArg>,
@@ -203,8 +203,11 @@ impl Installation {
 
     fn configure(&self, component: Component, objects: &mut [Value]) {
         for object in objects.iter_mut().filter(|o| o["kind"] == "Deployment") {
-            if component == Component::Webhook && self.webhooks.contains(&Webhook::Bindings) {
-                // The binding guard keeps its state in one process.
+            if component == Component::Webhook
+                && self.webhooks.contains(&Webhook::Bindings)
+                && !self.has_ledger()
+            {
+                // Without a ledger, the binding guard keeps its state in one process.
                 object["spec"]["replicas"] = 1.into();
             } else if let Some(replicas) = self.replicas {
                 object["spec"]["replicas"] = replicas.into();
@@ -218,6 +221,11 @@ impl Installation {
                 args.extend(extra.map(|extra| Value::from(extra.arg.as_str())));
             }
         }
+    }
+
+    /// Whether the policy gives the binding guard a ledger. The webhook reads the policy itself, and reports errors.
+    fn has_ledger(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.contains("ledgerNamespace:"))
     }
 
     fn add_webhooks(&self, objects: &mut Vec<Value>) -> Result<(), InstallError> {

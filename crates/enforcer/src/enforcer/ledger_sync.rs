@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use berth_client::Backoff;
 use berth_client::call::CallError;
+use berth_client::ledger::LedgerClient;
 use tokio::time::Instant;
 
 use super::Enforcer;
 use super::completions::Completion;
-use crate::ledger::{Ledger, LedgerClient};
+use crate::ledger::{DESCRIPTION, Ledger};
 use crate::options::EnforcerOptions;
 
 /// The ledger's state in this process.
@@ -46,6 +47,7 @@ impl LedgerSync {
             client,
             namespace: options.ledger_namespace.clone(),
             name: options.ledger_name.clone(),
+            description: DESCRIPTION,
             timeout: options.request_timeout(),
         };
         LedgerSync {
@@ -137,7 +139,7 @@ impl Enforcer {
             Ok(ledger) => {
                 // Reservations that are not in it are made again at the next selection, with all that is in it.
                 self.reserved.clear();
-                self.limiter.import(ledger.memory.clone(), jiff::Timestamp::now());
+                self.limiter.import(ledger.content.clone(), jiff::Timestamp::now());
                 self.ledger_synced(ledger);
                 self.ledger.is_read = true;
             }
@@ -159,7 +161,7 @@ impl Enforcer {
     }
 
     fn ledger_synced(&mut self, ledger: Ledger) {
-        self.ledger.uids = ledger.memory.uids().map(str::to_owned).collect();
+        self.ledger.uids = ledger.content.uids().map(str::to_owned).collect();
         ledger.uid().clone_into(&mut self.ledger.uid);
         self.ledger.state = State::Known(ledger);
         self.ledger.backoff.succeeded();

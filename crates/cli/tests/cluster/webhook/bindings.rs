@@ -76,6 +76,47 @@ async fn only_one_of_two_concurrent_bindings_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn only_one_of_two_concurrent_bindings_succeeds_with_two_replicas() {
+    let world = World::new("webhook-replicas", true).await;
+    let policy = "bindingGuard: {enabled: true, ledgerNamespace: kube-system}\n";
+    let namespaces = ["a", "b"];
+    let mut replicas = Vec::new();
+    for name in namespaces {
+        let replica = world.replica(name, policy, &[]).await;
+        let bindings = rules("", &["pods/binding"], &["CREATE"]);
+        let mut entry = replica.entry(&format!("{name}.berth.dev"), "/validate-bindings", "Fail", bindings);
+        entry["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
+        world.register("Validating", name, entry).await;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        world.make("/api/v1/namespaces", &namespace).await;
+        replicas.push(replica);
+    }
+    zones(&world.admin).await;
+    let pods = |namespace| format!("/api/v1/namespaces/{namespace}/pods");
+    for round in 0..12 {
+        let group = format!("group-{round}");
+        for namespace in namespaces {
+            let mut apart = grouped("p", &group, "podAntiAffinity");
+            apart["metadata"]["name"] = json!(group);
+            let terms =
+                "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/namespaces";
+            let (term, field) = terms.rsplit_once('/').unwrap();
+            apart.pointer_mut(term).unwrap()[field] = json!(namespaces);
+            world.make(&pods(namespace), &apart).await;
+        }
+        let bind = async |namespace| {
+            let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": group},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "z1"}});
+            post(&world.admin, &format!("{}/{group}/binding", pods(namespace)), &binding).await
+        };
+        let (a, b) = tokio::join!(bind("a"), bind("b"));
+        let mut codes = [a.code, b.code];
+        codes.sort_unstable();
+        assert_eq!(codes, [201, 403], "{a:?} {b:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_bindings_to_different_zones_end_in_one_zone() {
     const N_GROUPS: usize = 15;
     let world = World::new("webhook-schedulers", true).await;
