@@ -25,7 +25,7 @@ pub struct QuotaMetrics {
 
 impl QuotaMetrics {
     /// Adds the metrics to a registry without prefix.
-    pub fn register(&self, registry: &mut Registry) {
+    pub fn add_to(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("berth_admission");
         let used = "Opportunity cost charged to placement quotas, in CPUs, bytes and nodes";
         registry.register("placement_quota_used", used, self.used.clone());

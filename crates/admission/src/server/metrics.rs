@@ -49,7 +49,7 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new(quotas: &QuotaMetrics) -> Metrics {
         let mut all = Registry::default();
-        quotas.register(&mut all);
+        quotas.add_to(&mut all);
         let registry = all.sub_registry_with_prefix("berth_admission");
         let metrics = Metrics {
             reviews: Family::default(),

@@ -89,7 +89,7 @@ impl berth_apiserver::Admission for InProcess {
 
     fn register_metrics(&self, registry: &mut Registry) {
         if self.0.policy().placement_quotas {
-            self.0.quota_metrics().register(registry);
+            self.0.quota_metrics().add_to(registry);
         }
     }
 

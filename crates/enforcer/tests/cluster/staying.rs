@@ -116,7 +116,9 @@ async fn a_workload_placed_into_the_same_violation_again_is_throttled() {
     let quiet = with_term(pod("quiet", "quiet"), "podAntiAffinity", "loud", ZONE);
     world.create(REPLICA_SETS, replica_set(1, with(quiet, "nodeName", json!("node-1")))).await;
     world.until_ready("quiet", 1).await;
-    world.run(with(pod("loud", "loud"), "nodeName", json!("node-1"))).await;
+    world.run(with(pod("loud", "calm"), "nodeName", json!("node-1"))).await;
+    enforcer.until("aware of both", |s| s.n_pods == 2).await;
+    world.label(&format!("{PODS}/loud"), "app", json!("loud")).await;
     let is_held = |s: &Snapshot| s.held.get("repeats") == Some(&1);
     let shown = enforcer.until("holding it", |s| s.n_evicted == 2 && is_held(s)).await;
     assert_eq!(shown.n_due, 1);

@@ -8,6 +8,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -40,6 +41,9 @@ pub fn complaint(object: &Value) -> Option<String> {
         ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration") => {
             lost::<MutatingWebhookConfiguration>(object)
         }
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => lost::<CustomResourceDefinition>(object),
+        // The API server checks it: tests/cluster/scripts/placement-quota.txt.
+        ("scheduling.berth.dev/v1alpha1", "PlacementQuota") => None,
         // Schemas of other projects are not available.
         ("monitoring.coreos.com/v1", "ServiceMonitor") | ("cert-manager.io/v1", "Issuer" | "Certificate") => {
             None
