@@ -13,12 +13,6 @@ pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
 /// commas, or `*` for all. Terms of pods in these namespaces neither reject the pod nor are violated by it.
 pub const TOLERATION_ANNOTATION: &str = "scheduling.berth.dev/tolerates-anti-affinity";
 
-/// The namespaces in the annotation [`TOLERATION_ANNOTATION`] of a pod, as written.
-pub fn tolerated_namespaces(pod: &Pod) -> impl Iterator<Item = &str> {
-    let text = pod.metadata.annotations.get(TOLERATION_ANNOTATION);
-    text.into_iter().flat_map(|text| text.split(',')).map(str::trim)
-}
-
 /// Why the text of the annotation is not an `Affinity`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {

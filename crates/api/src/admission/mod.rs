@@ -21,7 +21,7 @@ mod warnings;
 
 pub use annotation::{
     AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity,
-    parse_affinity_annotation, tolerated_namespaces,
+    parse_affinity_annotation,
 };
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};

@@ -22,7 +22,7 @@ pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_set::{KnownNamespaces, PodSet};
-pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope};
+pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope, tolerated_namespaces};
 pub use relation::SetRelation;
 pub use resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests, pod_limits, pod_requests,

@@ -2,6 +2,7 @@
 
 use super::selector::Comparison;
 use super::{Dialect, Selector};
+use crate::admission::TOLERATION_ANNOTATION;
 use crate::object::{Pod, PodAffinity, PodAffinityTerm};
 
 /// A pod affinity term: the pods it selects, and the topology.
@@ -21,6 +22,12 @@ pub struct PodTerm {
     pub topology: TopologyScope,
     /// Of required anti-affinity: how many other matching pods may share a domain. 0 for all other terms.
     pub limit: u32,
+}
+
+/// The namespaces in the annotation [`TOLERATION_ANNOTATION`] of a pod, as written.
+pub fn tolerated_namespaces(pod: &Pod) -> impl Iterator<Item = &str> {
+    let text = pod.metadata.annotations.get(TOLERATION_ANNOTATION);
+    text.into_iter().flat_map(|text| text.split(',')).map(str::trim)
 }
 
 impl PodTerm {

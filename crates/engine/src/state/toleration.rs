@@ -1,4 +1,4 @@
-//! Pods that tolerate the required anti-affinity of some namespaces ([`TOLERATION_ANNOTATION`](berth_api::admission)).
+//! Pods that tolerate the required anti-affinity of some namespaces ([`tolerated_namespaces`]).
 //!
 //! Such a pod has a mark in its label set for each of these namespaces, and terms of required anti-affinity select only pods
 //! without the marks of their own namespace. So a term neither rejects the pod nor counts it, in either direction. A mark
@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::admission::tolerated_namespaces;
 use berth_api::object::Pod;
+use berth_api::rules::tolerated_namespaces;
 
 use super::State;
 use super::intern::Symbol;

@@ -7,12 +7,11 @@ mod resources;
 mod scheduling;
 mod selector;
 
-use super::annotation::{
-    AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity, tolerated_namespaces,
-};
+use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity};
 use super::field::{BadValue, Errors, FieldError, Path};
 use super::syntax;
 use crate::object::{ObjectMeta, Pod, StringMap};
+use crate::rules::tolerated_namespaces;
 
 /// Inputs of validation besides the pod.
 #[derive(Clone, Copy, Debug)]
