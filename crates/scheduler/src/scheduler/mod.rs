@@ -293,6 +293,7 @@ impl Scheduler {
         let leads = self.leadership.leads();
         if leads && !self.led_before {
             self.mirror.relist_pods();
+            self.pod_groups.forget_victims();
         }
         self.led_before = leads;
     }

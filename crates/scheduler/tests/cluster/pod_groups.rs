@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_faults::{Fault, Proxy, is_binding};
+use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -139,18 +140,47 @@ async fn a_group_that_does_not_fit_is_bound_when_it_does() {
     verify::all_is_well(&world, 4).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_preempts_for_all_of_its_members_or_for_none() {
-    let world = World::start().await;
+async fn classes(world: &World) {
     for (name, value) in [("low", 1), ("high", 1000)] {
         let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
             "metadata": {"name": name}, "value": value});
         world.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
     }
-    let of_class = |mut pod: Value, class: &str| {
-        pod["spec"]["priorityClassName"] = json!(class);
-        pod
-    };
+}
+
+fn of_class(mut pod: Value, class: &str) -> Value {
+    pod["spec"]["priorityClassName"] = json!(class);
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_decided_again_before_its_victims_are_evicted_still_evicts_them() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(2, 1, 1).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    let options = SchedulerOptions { flush_after: Duration::from_millis(100), ..impatient() };
+    let scheduler = start_scheduler(proxy.config(), options).await;
+    for i in 0..2 {
+        world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.until_n_bound(2).await;
+    // Victims are evicted after the nomination is written: the attempts in between do not forget them.
+    proxy.rule(|request| match request.uri.path().ends_with("/status") {
+        true => Fault::Delay(Duration::from_secs(1)),
+        false => Fault::None,
+    });
+    for i in 0..2 {
+        world.pod(of_class(annotated(&format!("high-{i}"), "high", 2), "high")).await;
+    }
+    scheduler.until("both are bound", |s| s.n_bound == 4 && s.n_preempted == 2).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_preempts_for_all_of_its_members_or_for_none() {
+    let world = World::start().await;
+    classes(&world).await;
     world.nodes(3, 1, 1).await;
     let scheduler = world.schedule(impatient()).await;
     for i in 0..3 {

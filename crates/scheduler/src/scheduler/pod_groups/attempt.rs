@@ -37,8 +37,6 @@ impl Scheduler {
             let Some(queued) = self.pods.get_mut(*id) else { continue };
             queued.attempts += 1;
             queued.decided_at = now;
-            // Victims of an earlier attempt that are not evicted yet may not have to go.
-            queued.eviction = None;
             self.instruments.decided(&queued.pod);
             // Members do not keep room from each other: the attempt places them all.
             let metadata = &queued.pod.metadata;
@@ -119,6 +117,10 @@ impl Scheduler {
         }
         self.queue.release_group(entry, now);
         for (id, node, volumes) in placed {
+            // Victims of an earlier attempt that are not evicted yet do not have to go.
+            if let Some(queued) = self.pods.get_mut(id) {
+                queued.eviction = None;
+            }
             self.bind(id, &node, volumes, now);
         }
     }

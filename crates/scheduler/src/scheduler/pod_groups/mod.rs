@@ -89,6 +89,11 @@ impl PodGroups {
         self.groups.get(&entry).is_some_and(|group| group.victims.is_some())
     }
 
+    /// Victims that another leader may have left are chosen again.
+    pub(super) fn forget_victims(&mut self) {
+        self.groups.values_mut().for_each(|group| group.victims = None);
+    }
+
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
