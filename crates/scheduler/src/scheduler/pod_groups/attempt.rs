@@ -25,8 +25,8 @@ impl Scheduler {
         let Ok(rules) = self.pod_group_rules(entry) else { return self.settle_pod_group(entry) };
         let Some(group) = self.pod_groups.get_mut(entry) else { return };
         let ids: Vec<PodId> = group.pending.iter().copied().collect();
-        if ids.is_empty() {
-            // Its last pending member was deleted. The results of bindings in flight settle the rest.
+        if ids.is_empty() || group.batch.is_some() {
+            // The results of bindings in flight settle the rest.
             return;
         }
         // Beyond the required members, one is worth an attempt, and a preemption.
