@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use berth_api::placement_policy::PolicySet;
+use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES};
 use berth_api::rules::PodRules;
 use berth_engine::Settings;
 use tokio::sync::watch;
@@ -13,58 +15,63 @@ use crate::quota::{self, Ledgers, QuotaMetrics, may_be_charged};
 use crate::request::AdmissionRequest;
 use crate::review::{Endpoint, Rule, pod_with_new_rules, review};
 use crate::shared_holds::SharedHolds;
-use crate::state::{Nothing, State, StateAccess};
+use crate::state::{State, StateAccess};
 
-/// Decides by one policy and, if it has one, the state of one cluster.
+/// Decides by one policy, the placement policies of a cluster and, if the policy needs it, the state of the cluster.
 ///
 /// Most requests need no state and take no lock. The others hold it for as long as one decision takes.
 pub struct Admission {
     policy: Policy,
-    shared: Option<Shared>,
+    state: Option<Mutex<State>>,
+    placement: watch::Sender<Arc<PolicySet>>,
     ledgers: Ledgers,
     shared_holds: SharedHolds,
-}
-
-struct Shared {
-    state: Mutex<State>,
     /// Sources whose list is not complete.
     pending: watch::Sender<Vec<&'static str>>,
-    /// Number of updates of the state.
+    /// Number of updates of the state and of the placement policies.
     updates: watch::Sender<u64>,
 }
 
-impl StateAccess for Shared {
+impl StateAccess for Admission {
     fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError> {
-        let missing = self.pending.borrow().join(", ");
-        if !missing.is_empty() {
-            return Err(ReviewError::NotReady(missing));
-        }
-        self.state.ask(what, question)
+        let Some(state) = &self.state else { return Err(ReviewError::NoState(what)) };
+        self.check_listed(|_| true)?;
+        state.ask(what, question)
+    }
+
+    fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
+        self.check_listed(|source| POLICY_SOURCES.contains(&source))?;
+        Ok(self.placement.borrow().clone())
     }
 }
 
+/// What placement policies depend on.
+pub(crate) const POLICY_SOURCES: [&str; 3] =
+    [PLACEMENT_POLICIES.plural, CLUSTER_PLACEMENT_POLICIES.plural, NAMESPACES.plural];
+/// How long a new pod waits for the labels of its namespace.
+const NAMESPACE_PATIENCE: Duration = Duration::from_millis(500);
+
 impl Admission {
-    /// Decides by a policy alone. Rules that need the state of a cluster do not answer.
+    /// Decides by a policy alone. Rules that need the state of a cluster do not answer, and there are no placement
+    /// policies.
     pub fn stateless(policy: Policy) -> Arc<Admission> {
-        Arc::new(Admission {
-            policy,
-            shared: None,
-            ledgers: Ledgers::default(),
-            shared_holds: SharedHolds::default(),
-        })
+        Admission::new(policy, None, Vec::new())
     }
 
     /// Decides by a policy and the state of a cluster, which is empty at first, and complete when all of `pending` are
     /// listed.
     pub fn stateful(policy: Policy, settings: Settings, pending: Vec<&'static str>) -> Arc<Admission> {
-        let shared = Shared {
-            state: Mutex::new(State::new(&policy, settings)),
-            pending: watch::Sender::new(pending),
-            updates: watch::Sender::new(0),
-        };
+        let state = State::new(&policy, settings);
+        Admission::new(policy, Some(state), pending)
+    }
+
+    pub(crate) fn new(policy: Policy, state: Option<State>, pending: Vec<&'static str>) -> Arc<Admission> {
         Arc::new(Admission {
             policy,
-            shared: Some(shared),
+            state: state.map(Mutex::new),
+            placement: watch::Sender::default(),
+            pending: watch::Sender::new(pending),
+            updates: watch::Sender::new(0),
             ledgers: Ledgers::default(),
             shared_holds: SharedHolds::default(),
         })
@@ -75,46 +82,68 @@ impl Admission {
         &self.policy
     }
 
+    /// Whether it keeps the state of a cluster.
+    pub fn has_state(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// The placement policies; they may change.
+    pub fn placement_policies(&self) -> watch::Receiver<Arc<PolicySet>> {
+        self.placement.subscribe()
+    }
+
+    /// Replaces the placement policies.
+    pub fn set_placement_policies(&self, policies: PolicySet) {
+        self.placement.send_replace(Arc::new(policies));
+        self.updated();
+    }
+
+    fn updated(&self) {
+        self.updates.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    fn check_listed(&self, matters: impl Fn(&str) -> bool) -> Result<(), ReviewError> {
+        let missing: Vec<_> = self.pending.borrow().iter().copied().filter(|s| matters(s)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(ReviewError::NotReady(missing.join(", "))) }
+    }
+
     /// Updates the state. Nothing happens without one.
     pub fn update(&self, change: impl FnOnce(&mut State)) {
-        if let Some(shared) = &self.shared {
-            change(&mut shared.state.lock().unwrap_or_else(PoisonError::into_inner));
-            shared.updates.send_modify(|n| *n = n.wrapping_add(1));
+        if let Some(state) = &self.state {
+            change(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
+            self.updated();
         }
     }
 
     /// A source is listed.
     pub fn listed(&self, source: &str) {
-        if let Some(shared) = &self.shared {
-            shared.pending.send_if_modified(|pending| {
-                let before = pending.len();
-                pending.retain(|name| *name != source);
-                pending.len() != before
-            });
-        }
+        self.pending.send_if_modified(|pending| {
+            let position = pending.iter().position(|name| *name == source);
+            position.map(|position| pending.remove(position)).is_some()
+        });
     }
 
-    /// Sources whose list is not complete. Rules that need the state of the cluster do not answer until all are.
+    /// Sources whose list is not complete. Rules that need them do not answer until they are.
     pub fn pending_sources(&self) -> Vec<&'static str> {
-        self.shared.as_ref().map(|shared| shared.pending.borrow().clone()).unwrap_or_default()
+        let mut pending = self.pending.borrow().clone();
+        pending.dedup();
+        pending
     }
 
     /// Waits until all sources are listed.
     pub async fn complete(&self) {
-        if let Some(shared) = &self.shared {
-            // The sender lives as long as this does.
-            let _ = shared.pending.subscribe().wait_for(Vec::is_empty).await;
-        }
+        // The sender lives as long as this does.
+        let _ = self.pending.subscribe().wait_for(Vec::is_empty).await;
     }
 
     /// Number of pods that count on the node they were allowed to be bound to, and were not seen there yet.
     pub fn n_held(&self) -> usize {
-        let shared = self.shared.as_ref();
-        shared.map_or(0, |s| s.state.lock().unwrap_or_else(PoisonError::into_inner).n_held())
+        let state = self.state.as_ref();
+        state.map_or(0, |s| s.lock().unwrap_or_else(PoisonError::into_inner).n_held())
     }
 
-    /// Decides one request. If the state does not have the pod of a binding yet, it waits up to the limit in the
-    /// policy.
+    /// Decides one request. If the state does not have the pod of a binding or the namespace of a pod yet, it waits a
+    /// little.
     ///
     /// # Errors
     /// The request is invalid, or a rule needs state that is not available.
@@ -123,27 +152,28 @@ impl Admission {
         endpoint: Endpoint,
         request: &AdmissionRequest,
     ) -> Result<Answer, ReviewError> {
-        let Some(shared) = &self.shared else {
-            return review(endpoint, request, &self.policy, &Nothing, Instant::now());
+        let patience = match (endpoint, &self.policy.binding_guard) {
+            (Endpoint::MutatePods, _) => NAMESPACE_PATIENCE,
+            (_, Some(guard)) => guard.wait_for,
+            (_, None) => Duration::ZERO,
         };
-        let patience = self.policy.binding_guard.as_ref().map_or(Duration::ZERO, |guard| guard.wait_for);
         let deadline = tokio::time::Instant::now() + patience;
         // An update during the first decision must not be missed.
         let mut updates = None;
         loop {
             let answer = match self.shared_guard().filter(|_| endpoint == Endpoint::ValidateBindings) {
-                Some(guard) => self.shared_holds.review(request, &self.policy, guard, shared).await,
-                None => review(endpoint, request, &self.policy, shared, Instant::now()),
+                Some(guard) => self.shared_holds.review(request, &self.policy, guard, self).await,
+                None => review(endpoint, request, &self.policy, self, Instant::now()),
             };
             match answer {
                 Err(ReviewError::Unseen(_)) => {}
                 Ok(answer) if endpoint == Endpoint::ValidatePods && answer.is_allowed() => {
-                    return self.charge(request, shared, answer).await;
+                    return self.charge(request, answer).await;
                 }
                 answer => return answer,
             }
             let Some(updates) = &mut updates else {
-                updates = Some(shared.updates.subscribe());
+                updates = Some(self.updates.subscribe());
                 continue;
             };
             match tokio::time::timeout_at(deadline, updates.changed()).await {
@@ -154,19 +184,14 @@ impl Admission {
     }
 
     /// Charges the pod of an allowed request to the placement quotas of its namespace.
-    async fn charge(
-        &self,
-        request: &AdmissionRequest,
-        shared: &Shared,
-        mut answer: Answer,
-    ) -> Result<Answer, ReviewError> {
+    async fn charge(&self, request: &AdmissionRequest, mut answer: Answer) -> Result<Answer, ReviewError> {
         let pod = if self.policy.placement_quotas { pod_with_new_rules(request)? } else { None };
         let Some(pod) = pod.filter(|pod| may_be_charged(pod, &PodRules::parse(pod, true))) else {
             return Ok(answer);
         };
         // An API server that sends objects without uid: the request's own replaces it until the pod is seen.
         let uid = Some(pod.metadata.uid.as_str()).filter(|uid| !uid.is_empty()).unwrap_or(&request.uid);
-        let cost = shared.ask("the placement quota", |state| quota::cost(state.cluster(), &pod, uid))?;
+        let cost = self.ask("the placement quota", |state| quota::cost(state.cluster(), &pod, uid))?;
         if let Some(cost) = cost {
             let refused = self.ledgers.charge(&pod.metadata.namespace, &cost, request.dry_run).await?;
             let denial = |why| Denial::forbidden(Rule::PlacementQuota, request, why);
@@ -190,8 +215,8 @@ impl Admission {
 
     /// Keeps the placement quotas equal to the living pods, for as long as the runtime lives.
     pub(crate) async fn sync_quotas(&self, client: kube::Client) {
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.policy.placement_quotas) {
-            quota::sync(client, &self.ledgers, shared, shared.updates.subscribe()).await;
+        if self.has_state() && self.policy.placement_quotas {
+            quota::sync(client, &self.ledgers, self, self.updates.subscribe()).await;
         }
     }
 

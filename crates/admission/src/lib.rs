@@ -8,6 +8,7 @@ mod admission;
 mod answer;
 mod findings;
 mod mirroring;
+mod placement;
 pub mod policy;
 mod quota;
 mod request;

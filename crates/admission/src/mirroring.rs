@@ -7,8 +7,9 @@ use berth_engine::Settings;
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
 use tokio::time::Instant;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, POLICY_SOURCES};
 use crate::policy::Policy;
+use crate::state::State;
 
 /// The watched resources. Services and owners of pods matter for scores only, on which no rule here depends.
 const SOURCES: [Source; 3] = [Source::Nodes, Source::Namespaces, Source::Pods];
@@ -19,9 +20,17 @@ const CHECK_GRACE: Duration = Duration::from_secs(15);
 const EVENTS_AT_ONCE: usize = 256;
 
 impl Admission {
-    /// Decides by a policy and the state of a cluster, which [`Admission::mirror`] updates.
+    /// Decides by a policy, the placement policies of a cluster, which [`Admission::follow_policies`] updates, and its
+    /// state, which [`Admission::mirror`] updates.
     pub fn mirrored(policy: Policy) -> Arc<Admission> {
-        Admission::stateful(policy, Settings::default(), SOURCES.map(Source::name).to_vec())
+        let state = State::new(&policy, Settings::default());
+        let pending = [&SOURCES.map(Source::name)[..], &POLICY_SOURCES].concat();
+        Admission::new(policy, Some(state), pending)
+    }
+
+    /// Decides by a policy and the placement policies of a cluster, which [`Admission::follow_policies`] updates.
+    pub fn following_policies(policy: Policy) -> Arc<Admission> {
+        Admission::new(policy, None, POLICY_SOURCES.to_vec())
     }
 
     /// Keeps the state equal to a cluster, for as long as the runtime lives.

@@ -24,12 +24,19 @@ pub enum Endpoint {
     ValidateBindings,
     /// `/validate-nodes`: whatever node identities do.
     ValidateNodes,
+    /// `/validate-policies`: placement policies.
+    ValidatePolicies,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 4] =
-        [Endpoint::ValidatePods, Endpoint::MutatePods, Endpoint::ValidateBindings, Endpoint::ValidateNodes];
+    pub const ALL: [Endpoint; 5] = [
+        Endpoint::ValidatePods,
+        Endpoint::MutatePods,
+        Endpoint::ValidateBindings,
+        Endpoint::ValidateNodes,
+        Endpoint::ValidatePolicies,
+    ];
 
     /// Its path.
     pub fn path(self) -> &'static str {
@@ -38,6 +45,7 @@ impl Endpoint {
             Endpoint::MutatePods => "/mutate-pods",
             Endpoint::ValidateBindings => "/validate-bindings",
             Endpoint::ValidateNodes => "/validate-nodes",
+            Endpoint::ValidatePolicies => "/validate-policies",
         }
     }
 }
@@ -63,6 +71,10 @@ pub enum Rule {
     NodeRestriction,
     /// Bindings keep required rules.
     BindingGuard,
+    /// Required anti-affinity is that of trusted users.
+    TrustedUsers,
+    /// A placement policy is valid.
+    PlacementPolicy,
 }
 
 impl Rule {
@@ -78,6 +90,8 @@ impl Rule {
             Rule::AntiAffinityToleration => "AntiAffinityToleration",
             Rule::NodeRestriction => "NodeRestriction",
             Rule::BindingGuard => "BindingGuard",
+            Rule::TrustedUsers => "TrustedUsers",
+            Rule::PlacementPolicy => "PlacementPolicy",
         }
     }
 }
@@ -101,7 +115,8 @@ pub fn review<K: StateAccess>(
 ) -> Result<Answer, ReviewError> {
     match endpoint {
         Endpoint::ValidatePods => validate_pods(request, policy, known, now),
-        Endpoint::MutatePods => mutate_pods(request, policy),
+        Endpoint::MutatePods => mutate_pods(request, policy, known),
+        Endpoint::ValidatePolicies => Ok(rules::is_valid_policy(request)),
         Endpoint::ValidateNodes => rules::keeps_to_own_node(request, policy, known),
         Endpoint::ValidateBindings => {
             let is_binding = request.operation == Operation::Create
@@ -136,7 +151,7 @@ fn validate_pods<K: StateAccess>(
 ) -> Result<Answer, ReviewError> {
     let mut found = Findings::default();
     if is_written(request) && !request.is_about("", "pods", "") {
-        rules::warn_about_template(request, policy, now, &mut found);
+        rules::check_template(request, policy, now, &mut found);
         return Ok(found.into_answer());
     }
     let Some(pod) = pod_with_new_rules(request)? else { return Ok(Answer::allowed()) };
@@ -155,15 +170,22 @@ fn validate_pods<K: StateAccess>(
     Ok(found.into_answer())
 }
 
-fn mutate_pods(request: &AdmissionRequest, policy: &Policy) -> Result<Answer, ReviewError> {
+fn mutate_pods<K: StateAccess>(
+    request: &AdmissionRequest,
+    policy: &Policy,
+    known: &K,
+) -> Result<Answer, ReviewError> {
     let is_created = request.operation == Operation::Create && request.is_about("", "pods", "");
-    if !is_created || !policy.changes_pods() {
+    let placement = known.placement()?;
+    if !is_created || !policy.changes_pods() && placement.policies().is_empty() {
         return Ok(Answer::allowed());
     }
-    let pod = request.pod()?;
-    let mut patch = rules::tolerate_as_daemon(&pod, policy);
+    let mut pod = request.pod()?;
+    let mut found = Findings::default();
+    let mut patch = rules::apply_placement_policies(&mut pod, &placement, &mut found)?;
+    patch.extend(rules::tolerate_as_daemon(&pod, policy));
     if policy.merge_match_label_keys {
         patch.extend(rules::merge_match_label_keys(&pod));
     }
-    Ok(Answer { patch, ..Answer::default() })
+    Ok(Answer { patch, ..found.into_answer() })
 }

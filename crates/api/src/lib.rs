@@ -10,6 +10,7 @@
 //! | [`rules`] | placement rules: both dialects of affinity in one internal form, which is all the engine reads |
 //! | [`kubelet_labels`] | the labels that a kubelet may set on its node |
 //! | [`config`] | `KubeSchedulerConfiguration` |
+//! | [`placement_policy`] | placement rules that policies add to pods |
 //! | [`recording`] | recorded decisions of kube-scheduler |
 //! | [`cron`] | schedules of CronJobs |
 //! | [`quantity`], [`simulated_nodes`] | quantities of resources; simulated nodes |
@@ -25,6 +26,7 @@ pub mod cron;
 pub mod expand;
 pub mod kubelet_labels;
 pub mod object;
+pub mod placement_policy;
 pub mod quantity;
 pub mod read;
 pub mod recording;

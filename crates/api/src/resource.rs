@@ -226,6 +226,17 @@ resources! {
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
 
+const SCHEDULING: &str = "scheduling.berth.dev";
+
+/// `scheduling.berth.dev/v1alpha1` PlacementPolicy, a custom resource.
+pub const PLACEMENT_POLICIES: Resource =
+    version("v1alpha1", resource(SCHEDULING, "PlacementPolicy", "placementpolicies"));
+/// `scheduling.berth.dev/v1alpha1` ClusterPlacementPolicy, a custom resource.
+pub const CLUSTER_PLACEMENT_POLICIES: Resource = cluster_scoped(version(
+    "v1alpha1",
+    resource(SCHEDULING, "ClusterPlacementPolicy", "clusterplacementpolicies"),
+));
+
 /// `scheduling.berth.dev/v1alpha1` PlacementQuota, a custom resource.
 pub const PLACEMENT_QUOTAS: Resource =
     version("v1alpha1", resource("scheduling.berth.dev", "PlacementQuota", "placementquotas"));

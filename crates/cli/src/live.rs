@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
-    COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS,
-    DEVICE_CLASSES, JOBS, NAMESPACES, NETWORK_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS,
-    Resource, SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
+    CLUSTER_PLACEMENT_POLICIES, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES,
+    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS,
+    PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
+    STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError};
@@ -25,7 +26,7 @@ const MAX_RESTARTS: usize = 3;
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 23] = [
+const RESOURCES: [(Resource, bool); 25] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
@@ -48,6 +49,8 @@ const RESOURCES: [(Resource, bool); 23] = [
     (CSI_DRIVERS, false),
     (CSI_STORAGE_CAPACITIES, false),
     (VOLUME_ATTACHMENTS, false),
+    (CLUSTER_PLACEMENT_POLICIES, false),
+    (PLACEMENT_POLICIES, false),
     (PODS, true),
 ];
 

@@ -130,6 +130,8 @@ pub struct Simulation {
     /// The PodGroups; without rules, their pods are placed one by one.
     pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
     group_placements: BTreeMap<GroupKey, GroupPlacement>,
+    /// The number of pods that got rules of a placement policy.
+    policy_uses: BTreeMap<String, usize>,
 }
 
 /// What is placed at once.
@@ -240,6 +242,11 @@ impl Simulation {
     /// workload may have no pods.
     pub fn workloads(&self) -> &[(String, String)] {
         &self.workloads
+    }
+
+    /// The placement policies with rules that pods got, and the number of these pods.
+    pub fn policy_uses(&self) -> &BTreeMap<String, usize> {
+        &self.policy_uses
     }
 
     /// Warnings about the input.

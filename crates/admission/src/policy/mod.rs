@@ -31,6 +31,10 @@ pub struct Policy {
     /// Whether required anti-affinity may have no other topology than the node, as kube-apiserver's plugin
     /// `LimitPodHardAntiAffinityTopology` has it.
     pub limit_pod_hard_anti_affinity_topology: bool,
+    /// Who may use required anti-affinity; none if everyone may.
+    pub trusted_users: Option<TrustedUsers>,
+    /// The schedulers that read the annotation `scheduling.berth.dev/affinity`; empty if that is not known.
+    pub scheduler_names: Vec<String>,
     /// Whether pod templates of workloads are checked; findings are only warnings.
     pub workload_warnings: bool,
     /// Whether `matchLabelKeys` and `mismatchLabelKeys` are merged into selectors.
@@ -56,6 +60,21 @@ pub enum Action {
     Warn,
     /// Nothing.
     Allow,
+}
+
+/// Who may use required anti-affinity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedUsers {
+    /// What becomes of pods and workloads of other users.
+    pub action: Action,
+    /// Topology keys that all users may use.
+    pub topology_keys: Vec<String>,
+    /// Trusted users, by name.
+    pub users: Vec<String>,
+    /// Trusted groups.
+    pub groups: Vec<String>,
+    /// Trusted service accounts, as `NAMESPACE/NAME`.
+    pub service_accounts: Vec<String>,
 }
 
 /// The guard of bindings.
@@ -168,6 +187,8 @@ impl Default for Policy {
             dialect_warnings: true,
             all_namespaces_anti_affinity: Action::Reject,
             limit_pod_hard_anti_affinity_topology: false,
+            trusted_users: None,
+            scheduler_names: vec!["berth".to_owned()],
             workload_warnings: true,
             merge_match_label_keys: true,
             daemon_namespaces: Vec::new(),

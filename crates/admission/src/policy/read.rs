@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     API_VERSION, Action, BindingGuard, BlastRadiusLimit, Budget, ConfigErrors, ExclusiveNodesLimit,
-    GuardedRule, KIND, Measure, Policy,
+    GuardedRule, KIND, Measure, Policy, TrustedUsers,
 };
 
 /// No duration in the file is longer.
@@ -59,6 +59,10 @@ fn read(root: &mut Fields<'_>, policy: &mut Policy) {
     }
     let limit = &mut policy.limit_pod_hard_anti_affinity_topology;
     set_bool(root, "limitPodHardAntiAffinityTopology", limit);
+    policy.trusted_users = root.get("requiredAntiAffinity").and_then(|node| read_trusted_users(&node));
+    if let Some(names) = root.get("schedulerNames") {
+        policy.scheduler_names = names.strings();
+    }
     set_bool(root, "workloadWarnings", &mut policy.workload_warnings);
     set_bool(root, "mergeMatchLabelKeys", &mut policy.merge_match_label_keys);
     if let Some(names) = root.get("daemonNamespaces") {
@@ -111,6 +115,27 @@ fn read_binding_guard(node: &Node<'_>) -> Option<BindingGuard> {
     }
     fields.finish();
     enabled.then_some(guard)
+}
+
+fn read_trusted_users(node: &Node<'_>) -> Option<TrustedUsers> {
+    let mut fields = node.fields()?;
+    let action = fields.get("action").and_then(|node| one_of(&node, &ACTIONS[..2]));
+    let mut strings = |name| fields.get(name).map(|node| node.strings()).unwrap_or_default();
+    let trusted = TrustedUsers {
+        action: action.unwrap_or(Action::Reject),
+        topology_keys: strings("topologyKeys"),
+        users: strings("users"),
+        groups: strings("groups"),
+        service_accounts: strings("serviceAccounts"),
+    };
+    for (i, account) in trusted.service_accounts.iter().enumerate() {
+        if account.split('/').filter(|part| !part.is_empty()).count() != 2 {
+            let text = format!("Invalid value: {account:?}: must be NAMESPACE/NAME");
+            node.report.error(format!("{}.serviceAccounts[{i}]", node.path), text);
+        }
+    }
+    fields.finish();
+    Some(trusted)
 }
 
 fn read_budget(node: &Node<'_>) -> Option<Budget> {

@@ -11,8 +11,11 @@ mod dialects;
 mod exclusive_nodes;
 mod match_label_keys;
 mod node_restriction;
+mod placement_policy;
 mod toleration;
 mod topology_limit;
+mod trusted_users;
+mod unread_annotation;
 mod workload;
 
 use std::time::Instant;
@@ -29,8 +32,9 @@ pub(crate) use blast_radius::stays_within_blast_radius;
 pub(crate) use exclusive_nodes::stays_within_exclusive_nodes;
 pub(crate) use match_label_keys::merge_match_label_keys;
 pub(crate) use node_restriction::keeps_to_own_node;
+pub(crate) use placement_policy::{apply_placement_policies, is_valid_policy};
 pub(crate) use toleration::tolerate_as_daemon;
-pub(crate) use workload::warn_about_template;
+pub(crate) use workload::check_template;
 
 /// The label with a distinct value on every node.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -62,6 +66,8 @@ pub(crate) fn check_pod(asked: &AskedPod<'_>, found: &mut Findings) {
     topology_limit::keeps_to_hostname(asked, found);
     all_namespaces::blocks_no_domains(asked, found);
     dialects::warn_about_differences(asked, found);
+    trusted_users::is_trusted(asked, found);
+    unread_annotation::has_a_reader(asked, found);
 }
 
 /// Whether an update changes the pod's inter-pod rules. Other updates pass, so that pods created before a policy

@@ -1,4 +1,5 @@
-//! Pod templates of workloads: the webhook warns early about what it would refuse in the pods.
+//! Pod templates of workloads: the webhook warns early about what it would refuse in the pods. It refuses workloads of
+//! users who are not trusted, since controllers create the pods.
 
 use std::time::Instant;
 
@@ -10,18 +11,22 @@ use serde_json::Value;
 use super::{AskedPod, check_pod};
 use crate::answer::Answer;
 use crate::findings::Findings;
-use crate::policy::Policy;
+use crate::policy::{Action, Policy};
 use crate::request::AdmissionRequest;
+use crate::review::Rule;
 
-/// Runs the stateless pod rules on the pod template of a workload and returns warnings. It never refuses a
-/// workload; it refuses the pods.
-pub(crate) fn warn_about_template(
+/// Runs the stateless pod rules on the pod template of a workload. Findings are warnings, as the pods are refused, except
+/// those about the user.
+pub(crate) fn check_template(
     request: &AdmissionRequest,
     policy: &Policy,
     now: Instant,
     found: &mut Findings,
 ) {
-    let Some((path, template)) = template(request).filter(|_| policy.workload_warnings) else { return };
+    let Some((path, template)) = template(request) else { return };
+    if !policy.workload_warnings && policy.trusted_users.is_none() {
+        return;
+    }
     // The API server reports an invalid pod template.
     let Ok(mut pod) = Pod::deserialize(template) else { return };
     pod.metadata.namespace.clone_from(&request.namespace);
@@ -29,7 +34,14 @@ pub(crate) fn warn_about_template(
     let mut of_pod = Findings::default();
     check_pod(&AskedPod { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
     let Answer { denied, warnings, .. } = of_pod.into_answer();
-    if let Some(denial) = denied {
+    if let Some(mut denial) = denied.clone().filter(|denial| denial.rule == Rule::TrustedUsers) {
+        denial.message = format!("{path}: {}", denial.message);
+        found.broken(Action::Reject, denial);
+    }
+    if !policy.workload_warnings {
+        return;
+    }
+    if let Some(denial) = denied.filter(|denial| denial.rule != Rule::TrustedUsers) {
         found.warn(format!("{path}: its pods will be refused: {}", denial.message));
     }
     warnings.into_iter().for_each(|warning| found.warn(format!("{path}: {warning}")));

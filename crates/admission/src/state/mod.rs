@@ -10,12 +10,13 @@ mod holds;
 mod offered;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::object::{Node, Pod};
+use berth_api::placement_policy::PolicySet;
 use berth_api::rules::PodRules;
 use berth_engine::{Cluster, Settings};
 
@@ -222,6 +223,14 @@ pub trait StateAccess {
     /// # Errors
     /// There is no state, or it is not complete.
     fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError>;
+
+    /// The placement policies of the cluster.
+    ///
+    /// # Errors
+    /// They are not listed yet.
+    fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
+        Ok(Arc::default())
+    }
 }
 
 /// Nothing is known of the cluster.

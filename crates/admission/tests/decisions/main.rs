@@ -8,4 +8,5 @@ mod daemons;
 mod documented;
 mod nodes;
 mod pods;
+mod policies;
 mod world;

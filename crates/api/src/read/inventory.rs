@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use super::manifest::{DEFAULT_NAMESPACE, display_name};
 use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
+use crate::config::ConfigErrors;
 use crate::object::group::PodGroup;
 use crate::object::{
     CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget,
     PriorityClass, ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
 };
+use crate::placement_policy::PlacementPolicy;
 use crate::resource::group_of;
 
 /// The key of documents without a kind in [`Inventory::skipped`].
@@ -31,6 +33,16 @@ pub enum InputError {
         place: SourceLocation,
         /// The field.
         error: Box<DecodeError>,
+    },
+    /// A policy has invalid fields.
+    #[error("{}", .errors.0.iter().map(|e| format!("{place}: {object}: {e}")).collect::<Vec<_>>().join("\n"))]
+    Policy {
+        /// Where the object was read.
+        place: SourceLocation,
+        /// Kind, namespace and name.
+        object: String,
+        /// The fields.
+        errors: ConfigErrors,
     },
     /// An object has no name.
     #[error("{place}: {kind}: metadata.name is missing: add it")]
@@ -160,6 +172,8 @@ pub struct Inventory {
     pub pod_groups: Vec<Entry<PodGroup>>,
     /// Device classes.
     pub device_classes: Vec<Entry<DeviceClass>>,
+    /// Placement policies of both kinds.
+    pub placement_policies: Vec<Entry<PlacementPolicy>>,
     /// Objects that decide where pods with volumes may run.
     pub volume_objects: Vec<Entry<VolumeObject>>,
     /// Scheduler configurations, as read.
@@ -252,6 +266,17 @@ impl Inventory {
             Kind::DeviceClass => {
                 let entry = self.take(kind, manifest, |o: &mut DeviceClass| &mut o.metadata)?;
                 self.device_classes.push(entry);
+            }
+            Kind::PlacementPolicy | Kind::ClusterPlacementPolicy => {
+                let policy = match PlacementPolicy::read(&manifest.value) {
+                    Ok(policy) => policy,
+                    Err(errors) => {
+                        let object = manifest.to_string();
+                        return Err(InputError::Policy { place: manifest.source, object, errors });
+                    }
+                };
+                let entry = self.take_decoded(kind, manifest, Ok(policy), |o| &mut o.metadata)?;
+                self.placement_policies.push(entry);
             }
             Kind::Volume(volume_kind) => {
                 let decoded = VolumeObject::decode(volume_kind, &manifest.value);

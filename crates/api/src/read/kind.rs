@@ -43,6 +43,10 @@ pub enum Kind {
     Volume(VolumeKind),
     /// `resource.k8s.io` DeviceClass.
     DeviceClass,
+    /// `scheduling.berth.dev` PlacementPolicy.
+    PlacementPolicy,
+    /// `scheduling.berth.dev` ClusterPlacementPolicy.
+    ClusterPlacementPolicy,
     /// `kubescheduler.config.k8s.io` KubeSchedulerConfiguration.
     KubeSchedulerConfiguration,
 }
@@ -70,6 +74,8 @@ impl Kind {
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
             ("resource.k8s.io", "DeviceClass") => Kind::DeviceClass,
+            ("scheduling.berth.dev", "PlacementPolicy") => Kind::PlacementPolicy,
+            ("scheduling.berth.dev", "ClusterPlacementPolicy") => Kind::ClusterPlacementPolicy,
             ("", "PersistentVolume") => Kind::Volume(VolumeKind::PersistentVolume),
             ("", "PersistentVolumeClaim") => Kind::Volume(VolumeKind::PersistentVolumeClaim),
             ("storage.k8s.io", "StorageClass") => Kind::Volume(VolumeKind::StorageClass),
@@ -102,6 +108,8 @@ impl Kind {
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
             Kind::DeviceClass => resource::DEVICE_CLASSES,
+            Kind::PlacementPolicy => resource::PLACEMENT_POLICIES,
+            Kind::ClusterPlacementPolicy => resource::CLUSTER_PLACEMENT_POLICIES,
             Kind::Volume(kind) => kind.resource(),
             Kind::KubeSchedulerConfiguration => return None,
         })

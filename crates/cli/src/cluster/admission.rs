@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, ReviewError};
 use berth_api::read::{Manifest, ReadError, read_manifests};
+use berth_api::resource::PLACEMENT_POLICIES;
 use berth_apiserver::admission::{Operation, Phase};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -12,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::input::find_inputs;
+
+/// The group of placement policies.
+const PLACEMENT_GROUP: &str = PLACEMENT_POLICIES.group;
 
 /// Reads a policy file; without one, the default policy.
 ///
@@ -40,17 +44,17 @@ pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
 }
 
 /// Admission inside the embedded API server. The server itself validates the annotation, merges `matchLabelKeys` and restricts
-/// nodes; this type checks the rest of the policy.
+/// nodes; this type does the rest of the policy.
 pub struct InProcess(Arc<Admission>);
 
 impl InProcess {
-    /// Admission with a policy; if the policy needs state, [`Admission::mirror`] updates it.
+    /// Admission with a policy, which follows the placement policies and, if need be, the state of the cluster.
     pub fn new(policy: Policy) -> InProcess {
         let policy = Policy { validate_annotation: false, merge_match_label_keys: false, ..policy };
         InProcess(if policy.needs_state() {
             Admission::mirrored(policy)
         } else {
-            Admission::stateless(policy)
+            Admission::following_policies(policy)
         })
     }
 
@@ -64,14 +68,13 @@ impl berth_apiserver::Admission for InProcess {
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {
         let policy = self.0.policy();
         if phase == Phase::Mutating {
-            let is_creation = (operation, resource, subresource) == (Operation::Create, "pods", "");
-            return is_creation && policy.changes_pods();
+            return (operation, resource, subresource) == (Operation::Create, "pods", "");
         }
         if operation == Operation::Delete {
             return false;
         }
         match (resource, subresource) {
-            ("pods", "") => true,
+            ("pods" | "placementpolicies" | "clusterplacementpolicies", "") => true,
             ("pods", "binding") => policy.binding_guard.is_some(),
             (
                 "deployments"
@@ -82,7 +85,7 @@ impl berth_apiserver::Admission for InProcess {
                 | "cronjobs"
                 | "replicationcontrollers",
                 "",
-            ) => policy.workload_warnings,
+            ) => policy.workload_warnings || policy.trusted_users.is_some(),
             _ => false,
         }
     }
@@ -104,9 +107,10 @@ impl berth_apiserver::Admission for InProcess {
                 Ok(request) => request,
                 Err(error) => return failed(500, "InternalError", error.to_string()),
             };
-            let endpoint = match (phase, request.sub_resource.as_str()) {
-                (Phase::Mutating, _) => Endpoint::MutatePods,
-                (_, "binding") => Endpoint::ValidateBindings,
+            let endpoint = match (phase, request.resource.group.as_str(), request.sub_resource.as_str()) {
+                (Phase::Mutating, ..) => Endpoint::MutatePods,
+                (_, PLACEMENT_GROUP, _) => Endpoint::ValidatePolicies,
+                (_, _, "binding") => Endpoint::ValidateBindings,
                 _ => Endpoint::ValidatePods,
             };
             match self.0.review(endpoint, &request).await {

@@ -4,8 +4,11 @@
 //! all rejections are reported together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use berth_api::read::Manifest;
+use berth_admission::Admission;
+use berth_api::placement_policy::{PlacementPolicy, PolicySet};
+use berth_api::read::{Kind, Manifest};
 use berth_api::resource::{NAMESPACES, percent_encoded};
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{Method, Request};
@@ -81,6 +84,40 @@ pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Appl
         }
     }
     if rejected.is_empty() { Ok(applier.applied) } else { Err(ApplyError::Rejected(rejected)) }
+}
+
+/// As [`apply`], with placement policies and namespaces first; pods are created when `admission` has seen the policies.
+///
+/// # Errors
+/// As [`apply`].
+pub async fn apply_after_policies(
+    client: &Client,
+    manifests: Vec<Manifest>,
+    admission: Option<&Admission>,
+) -> Result<Applied, ApplyError> {
+    let is_policy = |manifest: &Manifest| {
+        let kind = Kind::of(&manifest.api_version, &manifest.kind);
+        matches!(kind, Some(Kind::PlacementPolicy | Kind::ClusterPlacementPolicy))
+    };
+    let Some(admission) = admission.filter(|_| manifests.iter().any(is_policy)) else {
+        return apply(client, manifests).await;
+    };
+    let (first, rest): (Vec<_>, Vec<_>) =
+        manifests.into_iter().partition(|m| is_policy(m) || m.kind == "Namespace");
+    let policies = first.iter().filter(|manifest| is_policy(manifest));
+    let specs: Vec<_> =
+        policies.filter_map(|m| PlacementPolicy::read(&m.value).ok()).map(|p| p.spec).collect();
+    let mut applied = apply(client, first).await?;
+    let has_all =
+        |set: &Arc<PolicySet>| specs.iter().all(|spec| set.policies().iter().any(|p| p.spec == *spec));
+    // The sender lives as long as the admission.
+    let _ = admission.placement_policies().wait_for(has_all).await;
+    let Applied { n_objects, warnings, skipped, namespaces } = apply(client, rest).await?;
+    applied.n_objects += n_objects;
+    applied.warnings.extend(warnings);
+    applied.skipped.extend(skipped);
+    applied.namespaces.extend(namespaces);
+    Ok(applied)
 }
 
 /// Removes the fields that an API server has written if the object was read from one: applying creates a new object.

@@ -27,7 +27,8 @@ pub struct AdmissionArgs {
 }
 
 impl AdmissionArgs {
-    /// Sets the admission of a server that will start, and returns it if it must follow the cluster's state.
+    /// Sets the admission of a server that will start, and returns it. `scheduler_names` are the names of the schedulers
+    /// that read Berth's annotations, besides those in the policy.
     ///
     /// # Errors
     /// The policy cannot be read or is not valid.
@@ -35,39 +36,47 @@ impl AdmissionArgs {
         &self,
         server: &mut ServerOptions,
         extensions: bool,
+        scheduler_names: &[String],
     ) -> Result<Option<Arc<Admission>>, CliError> {
-        let policy = admission::policy(self.admission_config.as_deref())?;
+        let mut policy = admission::policy(self.admission_config.as_deref())?;
         if self.no_admission || !extensions {
             return Ok(None);
         }
+        policy.scheduler_names.extend_from_slice(scheduler_names);
         let in_process = InProcess::new(policy);
-        let follows = in_process.admission().policy().needs_state().then(|| in_process.admission());
+        let admission = in_process.admission();
         server.admission = Some(Arc::new(in_process));
-        Ok(follows)
+        Ok(Some(admission))
     }
 }
 
-/// Mirrors the server's cluster for admission, and waits until the state is complete.
+/// Follows the server's cluster for admission, and waits until the state is complete.
 ///
 /// # Errors
 /// The client cannot be created.
-pub async fn mirror(
+pub async fn follow(
     admission: Arc<Admission>,
     config: kube::Config,
     components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(config)?;
-    start_mirror(admission.clone(), client, components);
+    start_following(admission.clone(), client, components);
     tokio::select! {
         () = admission.complete() => Ok(()),
         failed = components.failed() => failed,
     }
 }
 
-/// Mirrors a cluster for admission until the components stop.
-pub fn start_mirror(admission: Arc<Admission>, client: kube::Client, components: &mut Components) {
+/// Follows a cluster's placement policies and, if the policy needs it, its state, until the components stop.
+pub fn start_following(admission: Arc<Admission>, client: kube::Client, components: &mut Components) {
     components.start("admission", |stop| async move {
-        _ = stop.run_until_cancelled(admission.mirror(client)).await;
+        let mirror = async {
+            if admission.has_state() {
+                admission.mirror(client.clone()).await;
+            }
+        };
+        let both = futures::future::join(mirror, admission.follow_policies(client.clone()));
+        _ = stop.run_until_cancelled(both).await;
         Ok::<(), Infallible>(())
     });
 }

@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         return recover(dir);
     }
     let mut options = args.server.options(!args.strict_v1);
-    let follows = args.admission.put_into(&mut options, !args.strict_v1)?;
+    let follows = args.admission.put_into(&mut options, !args.strict_v1, &[])?;
     runtime::run(async |stop| {
         let server = ApiServer::start(options).await?;
         let mut components = Components::new(stop.child_token());
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             components.start("controllers", running);
         }
         if let Some(admission) = follows {
-            admission_args::mirror(admission, server.component_config("berth-admission"), &mut components)
+            admission_args::follow(admission, server.component_config("berth-admission"), &mut components)
                 .await?;
         }
         output::kubeconfig_line(server.kubeconfig_path())?;

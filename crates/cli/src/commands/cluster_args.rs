@@ -96,6 +96,9 @@ impl ClusterArgs {
         }
         let settings = self.settings(&inventory)?;
         let simulation = self.simulation_of(inventory, settings)?;
+        for (policy, n_pods) in simulation.policy_uses() {
+            output::note(&format!("{policy}: its rules are added to {}", counted(*n_pods, "pod")));
+        }
         warn(simulation.warnings());
         Ok(simulation)
     }

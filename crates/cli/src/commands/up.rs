@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use berth_admission::Admission;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
@@ -28,7 +29,7 @@ use super::scheduler::Unsupported;
 use super::server_args::ServerArgs;
 use super::{enforcer, scheduler};
 use crate::ExitStatus;
-use crate::cluster::apply::{Applied, apply};
+use crate::cluster::apply::{Applied, apply, apply_after_policies};
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
 use crate::cluster::observed::Pod;
@@ -37,6 +38,7 @@ use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, wor
 use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::input::find_inputs;
+use crate::installation;
 use crate::output;
 use crate::render::names::{counted, elapsed};
 use crate::render::placement::{self, Columns};
@@ -169,16 +171,19 @@ async fn up(
     )?;
     scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     let mut server = args.server.options(settings.extensions);
-    let follows = args.admission.put_into(&mut server, settings.extensions)?;
+    let served: Vec<_> =
+        scheduler.settings.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
+    let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
     let server = ApiServer::start(server).await?;
     let mut components = Components::new(stop.child_token());
     let outcome = async {
         server.import(dump).await?;
-        if let Some(admission) = follows {
-            admission_args::mirror(admission, server.component_config("berth-admission"), &mut components)
-                .await?;
-        }
         let client = connect::client(server.admin_config())?;
+        if let Some(admission) = &admission {
+            apply(&client, installation::placement_policy_definitions()?).await?;
+            let config = server.component_config("berth-admission");
+            admission_args::follow(admission.clone(), config, &mut components).await?;
+        }
         args.provisioner.install(client.clone()).await?;
         let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
@@ -204,7 +209,7 @@ async fn up(
         output::kubeconfig_line(server.kubeconfig_path())?;
         output::note(&format!("ready in {} at {}", elapsed(begin.elapsed()), server.url()));
         let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
-        let work = attend(args, client, manifests, ran, snapshots, &stop);
+        let work = attend(args, client, manifests, admission, ran, snapshots, &stop);
         tokio::select! {
             answer = work => answer,
             failed = components.failed() => failed.map(|()| ExitStatus::Success),
@@ -259,19 +264,20 @@ async fn attend(
     args: &Args,
     client: Client,
     manifests: Vec<Manifest>,
+    admission: Option<Arc<Admission>>,
     ran: HashSet<NamespacedName>,
     snapshots: Snapshots,
     stop: &CancellationToken,
 ) -> Result<ExitStatus, CliError> {
     if args.no_summary && !args.exit_when_settled {
-        print_notes(apply(&client, manifests).await?);
+        print_notes(apply_after_policies(&client, manifests, admission.as_deref()).await?);
         stop.cancelled().await;
         return Ok(ExitStatus::Success);
     }
     let Snapshots { scheduler, enforcer } = snapshots;
     let mut overview = Overview::start(client.clone(), StatusLine::new(!args.no_summary), enforcer);
     let work = async {
-        let applied = overview.until(apply(&client, manifests)).await?;
+        let applied = overview.until(apply_after_policies(&client, manifests, admission.as_deref())).await?;
         overview.suspend(|| print_notes(applied));
         if !args.exit_when_settled {
             overview.until(stop.cancelled()).await;

@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         let mut components = Components::new(stop.child_token());
-        admission_args::start_mirror(admission, client, &mut components);
+        admission_args::start_following(admission, client, &mut components);
         components.start("webhook server", |_| server.stopped());
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),

@@ -6,7 +6,7 @@ mod certificate;
 
 use std::path::PathBuf;
 
-use berth_api::read::{ReadError, read_manifests};
+use berth_api::read::{Manifest, ReadError, read_manifests};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -16,6 +16,9 @@ pub use certificate::{Certificate, CertificateError};
 pub const NAMESPACE: &str = "berth-system";
 /// The Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "berth-webhook-tls";
+
+const PLACEMENT_POLICY_FILE: &str =
+    include_str!("../../../../deploy/kustomize/components/placement-policies/crds.yaml");
 
 /// Name of the webhook for pods.
 const PODS_WEBHOOK: &str = "pods.scheduling.berth.dev";
@@ -68,6 +71,8 @@ pub enum Webhook {
     Nodes,
     /// Merge matchLabelKeys of new pods, for API servers that do not merge them
     MatchLabelKeys,
+    /// Apply placement policies to new pods, and validate them
+    Policies,
 }
 
 impl Webhook {
@@ -83,6 +88,9 @@ impl Webhook {
             }
             Webhook::MatchLabelKeys => {
                 Some(include_str!("../../../../deploy/kustomize/components/match-label-keys/webhook.yaml"))
+            }
+            Webhook::Policies => {
+                Some(include_str!("../../../../deploy/kustomize/components/placement-policies/webhook.yaml"))
             }
         }
     }
@@ -235,6 +243,9 @@ impl Installation {
         for file in self.webhooks.iter().filter_map(|webhook| webhook.file()) {
             objects.append(&mut read(file)?);
         }
+        if self.webhooks.contains(&Webhook::Policies) {
+            objects.append(&mut read(PLACEMENT_POLICY_FILE)?);
+        }
         for object in objects.iter_mut().filter(|o| o["kind"] == "ConfigMap") {
             if let Some(policy) = &self.policy {
                 object["data"]["policy.yaml"] = policy.as_str().into();
@@ -275,6 +286,19 @@ impl Installation {
         }
         Ok(())
     }
+}
+
+/// The definitions of placement policies.
+///
+/// # Errors
+/// The manifest in the binary cannot be parsed; a test excludes this.
+pub fn placement_policy_definitions() -> Result<Vec<Manifest>, InstallError> {
+    let mut definitions = Vec::new();
+    read_manifests(PLACEMENT_POLICY_FILE.as_bytes(), "deploy/kustomize", &mut |manifest| {
+        definitions.push(manifest);
+        Ok::<(), ReadError>(())
+    })?;
+    Ok(definitions)
 }
 
 fn is_webhook_configuration(object: &Value) -> bool {

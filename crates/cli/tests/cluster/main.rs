@@ -14,6 +14,7 @@ mod enforcer;
 mod examples;
 mod faults;
 mod idle;
+mod policies;
 mod process;
 mod record;
 mod script;

@@ -44,6 +44,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
     ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),
+    ("placement-policy", &["simulate", "-f", "examples/placement-policy", "-o", "wide"]),
     ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
 ];
 

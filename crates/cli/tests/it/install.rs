@@ -109,9 +109,15 @@ fn defaults_are_the_kustomize_base() {
 
 #[test]
 fn components_of_kustomize_are_options_of_install() {
-    let components = ["service-monitor", "node-restriction", "match-label-keys", "cert-manager"];
-    let args =
-        ["--service-monitor", "--certificate", "cert-manager", "--webhooks", "pods,nodes,match-label-keys"];
+    let components =
+        ["service-monitor", "node-restriction", "match-label-keys", "placement-policies", "cert-manager"];
+    let args = [
+        "--service-monitor",
+        "--certificate",
+        "cert-manager",
+        "--webhooks",
+        "pods,nodes,match-label-keys,policies",
+    ];
     if let Some(built) = kustomized("components", &components) {
         assert_same("kustomize", install(&args), built);
     }
@@ -174,8 +180,8 @@ fn the_chart_equals_the_output_of_install() {
         ),
         (
             "berth-system",
-            &["--certificate", "secret", "--webhooks", "pods,nodes,match-label-keys"],
-            json!({"webhook": {"nodes": true, "matchLabelKeys": true}}),
+            &["--certificate", "secret", "--webhooks", "pods,nodes,match-label-keys,policies"],
+            json!({"webhook": {"nodes": true, "matchLabelKeys": true, "policies": true}}),
         ),
     ];
     for (namespace, args, values) in cases {
@@ -235,7 +241,7 @@ fn all_objects_match_the_types_of_kubernetes() {
         "--policy",
         policy.to_str().unwrap(),
         "--webhooks",
-        "pods,bindings,nodes,match-label-keys",
+        "pods,bindings,nodes,match-label-keys,policies",
     ];
     let mut wrong = String::new();
     for object in install(&everything).iter().chain(&install(&["--certificate", "cert-manager"])) {

@@ -241,7 +241,9 @@ async fn the_enforcer_is_rejected_without_the_permission_to_evict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_uses_all_its_permissions_and_needs_no_others() {
-    let world = World::with(&["placement-quota.yaml", "webhook.yaml"]).await;
+    let world =
+        World::with(&["placement-quota.yaml", "../components/placement-policies/crds.yaml", "webhook.yaml"])
+            .await;
     let quota = json!({"apiVersion": "scheduling.berth.dev/v1alpha1", "kind": "PlacementQuota",
         "metadata": {"name": "q"}, "spec": {"hard": {"nodes": 1}}});
     let quotas = "/apis/scheduling.berth.dev/v1alpha1/namespaces/default/placementquotas";

@@ -7,6 +7,7 @@ use berth_api::expand::{OwnerSelector, expand};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{DeviceResources, GroupKey, Pod, PriorityClass};
+use berth_api::placement_policy::{PolicySet, changes};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
@@ -112,7 +113,12 @@ impl Simulation {
             created_claims: Vec::new(),
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
             group_placements: BTreeMap::new(),
+            policy_uses: BTreeMap::new(),
         };
+        let policies = std::mem::take(&mut inventory.placement_policies).into_iter().map(|e| e.object);
+        let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
+        let labels = labels.map(|m| (m.name.clone(), m.labels.clone())).collect();
+        let policies = PolicySet::new(policies.filter(|_| simulation.extensions), labels);
         for class in &inventory.device_classes {
             simulation.device_resources.set(&class.object);
         }
@@ -121,7 +127,7 @@ impl Simulation {
         let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
         volumes.add_input(&mut simulation.cluster, objects);
         let classes: Vec<_> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
-        simulation.add_pods(pods, &classes, &mut volumes, &mut invalid);
+        simulation.add_pods(pods, &classes, &policies, &mut volumes, &mut invalid);
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
@@ -175,12 +181,13 @@ impl Simulation {
         &mut self,
         pods: Vec<InputPod<'_>>,
         classes: &[PriorityClass],
+        policies: &PolicySet,
         volumes: &mut Volumes,
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
         for InputPod { entry, workload, expanded_from, claims } in pods {
-            let Entry { object: mut pod, raw, source, .. } = entry;
+            let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {
                 continue;
             }
@@ -198,7 +205,9 @@ impl Simulation {
                     priority_classes: (known && !classes.is_empty()).then_some(classes),
                     ..AdmissionOptions::default()
                 };
-                let Admission { denied, mut errors, mut warnings } = admit(&mut pod, &options);
+                let mut warnings = self.apply_policies(policies, &mut pod, raw.as_mut());
+                let Admission { denied, mut errors, warnings: more } = admit(&mut pod, &options);
+                warnings.extend(more);
                 let n_errors = errors.len();
                 errors.retain(|error| !is_missing_image(error));
                 if errors.len() < n_errors {
@@ -235,6 +244,26 @@ impl Simulation {
         invalid.dedup_by(|a, b| a.object == b.object);
         let pods = &self.pods;
         self.queue.sort_by_key(|i| std::cmp::Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+    }
+
+    /// Adds the rules of placement policies to a new pod, and to its object. Returns warnings.
+    fn apply_policies(
+        &mut self,
+        policies: &PolicySet,
+        pod: &mut Pod,
+        raw: Option<&mut Value>,
+    ) -> Vec<String> {
+        let before = pod.clone();
+        let applied = policies.apply(pod);
+        for (policy, _) in applied.policies {
+            *self.policy_uses.entry(policy).or_default() += 1;
+        }
+        if let Some(raw) = raw {
+            for change in changes(&before, pod) {
+                raw[change.section][change.field] = change.value;
+            }
+        }
+        applied.warnings
     }
 
     fn add_pod(&mut self, pod: Pod, raw: Option<Value>, workload: Option<String>) {

@@ -55,14 +55,14 @@ impl World {
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let path = match text("/kind") {
             "Namespace" => "/api/v1/namespaces".to_owned(),
+            "CustomResourceDefinition" => {
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned()
+            }
             "ServiceAccount" => format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
             "ClusterRole" => format!("{rbac}/clusterroles"),
             "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
             "Role" => format!("{rbac}/namespaces/{namespace}/roles"),
             "RoleBinding" => format!("{rbac}/namespaces/{namespace}/rolebindings"),
-            "CustomResourceDefinition" => {
-                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned()
-            }
             _ => return,
         };
         self.create(&path, object).await;

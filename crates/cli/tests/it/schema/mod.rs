@@ -1,5 +1,6 @@
 //! Compares objects with the types of Kubernetes 1.36: a round trip through a type loses unknown fields.
 
+use berth_api::placement_policy::PlacementPolicy;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -42,6 +43,9 @@ pub fn complaint(object: &Value) -> Option<String> {
             lost::<MutatingWebhookConfiguration>(object)
         }
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => lost::<CustomResourceDefinition>(object),
+        ("scheduling.berth.dev/v1alpha1", "PlacementPolicy" | "ClusterPlacementPolicy") => {
+            PlacementPolicy::read(object).err().map(|errors| errors.to_string())
+        }
         // The API server checks it: tests/cluster/scripts/placement-quota.txt.
         ("scheduling.berth.dev/v1alpha1", "PlacementQuota") => None,
         // Schemas of other projects are not available.
