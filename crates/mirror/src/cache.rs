@@ -3,6 +3,7 @@
 //! A [`CacheSync`] keeps a fingerprint of each object in the state. Heartbeats and other changes that placement does not
 //! see cost no more than the fingerprint, and of a list after an interruption only the differences are applied.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use berth_api::object::group::{GroupKey, GroupKind, PodGroup};
@@ -60,16 +61,17 @@ impl CacheSync {
         changes: &mut Vec<Change>,
     ) {
         let fingerprints = &self.fingerprints;
+        let cluster = RefCell::new(cluster);
         self.nodes.apply(
             event,
-            |node| fingerprints.of_node(node),
+            |node| fingerprints.of_node(node, &cluster.borrow()),
             |sync| match sync {
                 Sync::Set(node) => {
-                    cluster.set_node(&node);
+                    cluster.borrow_mut().set_node(&node);
                     changes.push(Change::NodeApplied(Box::new(node)));
                 }
                 Sync::Unset(key) => {
-                    cluster.remove_node(key.name());
+                    cluster.borrow_mut().remove_node(key.name());
                     changes.push(Change::NodeDeleted(key.name().to_owned()));
                 }
             },

@@ -160,11 +160,11 @@ impl DriftCheck {
 }
 
 impl CacheSync {
-    pub(crate) fn node_drift(&mut self, node: &Node) -> Option<Drift> {
+    pub(crate) fn node_drift(&mut self, cluster: &Cluster, node: &Node) -> Option<Drift> {
         let key = NamespacedName::new("", node.key().1);
         self.nodes.mark_listed(&key);
         let known = self.nodes.get(&key).map(|known| known.bits());
-        let listed = Some(self.fingerprints.of_node(node).bits());
+        let listed = Some(self.fingerprints.of_node(node, cluster).bits());
         (known != listed).then_some(Drift { kind: DriftKind::Node, key, known, listed })
     }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
 use berth_api::object::{Node, Pod};
+use berth_engine::Cluster;
 use serde::Serialize;
 
 /// Makes fingerprints that are comparable with each other, and with no other process's: the hash is keyed, since
@@ -30,9 +31,11 @@ impl Fingerprints {
         Fingerprint(self.key.hash_one(&text[..]))
     }
 
-    /// The fingerprint of the node fields relevant to placement, without heartbeats.
-    pub(crate) fn of_node(&self, node: &Node) -> Fingerprint {
-        self.of(&(&node.metadata.uid, &node.metadata.labels, &node.spec, &node.status))
+    /// The fingerprint of the node fields relevant to placement, without heartbeats. A node is applied again when rules
+    /// mention annotations or fields that it was read without.
+    pub(crate) fn of_node(&self, node: &Node, cluster: &Cluster) -> Fingerprint {
+        let attributes = (cluster.attributes_to_keep(node), cluster.node_attributes_epoch());
+        self.of(&(&node.metadata.uid, &node.metadata.labels, &node.spec, &node.status, attributes))
     }
 
     /// The fingerprint of the pod fields relevant to placement, without the node.

@@ -30,8 +30,8 @@ const EVENT_BUFFER: usize = 512;
 pub struct WatchEvent(pub(crate) Payload);
 
 pub(crate) enum Payload {
-    Node(StreamEvent<Node>),
-    /// With the generation of the watch.
+    /// With the generation of the watch, as for pods.
+    Node(u32, StreamEvent<Node>),
     Pod(u32, StreamEvent<PodDelta>),
     Namespace(StreamEvent<Namespace>),
     Service(StreamEvent<Service>),
@@ -119,11 +119,44 @@ pub struct Mirror {
     cache: CacheSync,
     /// Sources whose list is not complete.
     pending: BTreeSet<Source>,
-    pods_watch: Option<AbortHandle>,
-    /// Of the watch of pods. Events of earlier ones are out of date.
-    generation: u32,
+    nodes_watch: WatchStream,
+    pods_watch: WatchStream,
     check: DriftCheck,
+    node_attributes: NodeAttributes,
 }
+
+/// A watch that may be started again.
+#[derive(Default)]
+struct WatchStream {
+    task: Option<AbortHandle>,
+    /// Events of earlier generations are out of date.
+    generation: u32,
+}
+
+impl WatchStream {
+    fn restart(&mut self, start: impl FnOnce(u32) -> AbortHandle) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        self.generation += 1;
+        self.task = Some(start(self.generation));
+    }
+}
+
+/// When nodes are listed again because rules mention more of their annotations and fields.
+#[derive(Default)]
+struct NodeAttributes {
+    /// The engine's epoch when the last list was requested.
+    epoch: u32,
+    /// When the list that is not complete was requested.
+    requested_at: Option<Instant>,
+    /// The next list must not be requested before.
+    not_before: Option<Instant>,
+}
+
+/// Decisions wait for a list of nodes. Before the next one they get so many times the time that it took, however often
+/// rules mention something new.
+const DECIDING_PER_LIST: u32 = 4;
 
 impl Mirror {
     /// Starts the watches. The receiver passes their events to [`Mirror::apply`]; dropping it ends the watches.
@@ -136,29 +169,39 @@ impl Mirror {
             watches,
             cache: CacheSync::default(),
             pending: options.sources.iter().copied().collect(),
-            pods_watch: None,
-            generation: 0,
+            nodes_watch: WatchStream::default(),
+            pods_watch: WatchStream::default(),
+            node_attributes: NodeAttributes::default(),
             check: DriftCheck::new(options.check_interval, options.check_grace),
             options,
         };
         for source in mirror.options.sources {
             mirror.watches.start(*source);
         }
+        mirror.nodes_watch.restart(|generation| mirror.watches.start_nodes(generation));
         mirror.relist_pods();
         (mirror, receiver)
     }
 
     /// Lists pods again and watches from there. The state is not complete until the list is.
     pub fn relist_pods(&mut self) {
-        if let Some(watch) = self.pods_watch.take() {
-            watch.abort();
-        }
-        self.generation += 1;
         self.pending.insert(Source::Pods);
         let keeps = self.options.keeps.clone();
         // A reader for each watch: what it leaves out was reported by the same watch.
         let reader = PodReader::new(move |pod| keeps(pod));
-        self.pods_watch = Some(self.watches.start_pods(self.generation, reader));
+        self.pods_watch.restart(|generation| self.watches.start_pods(generation, reader));
+    }
+
+    /// Lists nodes again and watches from there, if rules mention annotations or fields that nodes were read without. The
+    /// state is not complete until the list is.
+    pub fn read_node_attributes(&mut self, cluster: &Cluster, now: Instant) {
+        let (epoch, reads) = (cluster.node_attributes_epoch(), &mut self.node_attributes);
+        let may_list = self.pending.is_empty() && reads.not_before.is_none_or(|at| at <= now);
+        if epoch != reads.epoch && may_list {
+            *reads = NodeAttributes { epoch, requested_at: Some(now), not_before: None };
+            self.pending.insert(Source::Nodes);
+            self.nodes_watch.restart(|generation| self.watches.start_nodes(generation));
+        }
     }
 
     /// Whether all sources are listed. The state must not be used for decisions before.
@@ -214,7 +257,8 @@ impl Mirror {
     ) -> Vec<Change> {
         let mut changes = Vec::new();
         let list = match &event {
-            Payload::Pod(generation, _) if *generation != self.generation => return changes,
+            Payload::Node(generation, _) if *generation != self.nodes_watch.generation => return changes,
+            Payload::Pod(generation, _) if *generation != self.pods_watch.generation => return changes,
             event => event.list(),
         };
         if let Some((source, Edge::Begin)) = list {
@@ -225,7 +269,7 @@ impl Mirror {
         }
         let cache = &mut self.cache;
         match event {
-            Payload::Node(event) => cache.apply_node(cluster, event, &mut changes),
+            Payload::Node(_, event) => cache.apply_node(cluster, event, &mut changes),
             Payload::Pod(_, event) => self.apply_pod_event(cluster, event, &mut changes),
             Payload::Namespace(event) => cache.apply_namespace(cluster, event),
             Payload::Service(event) => cache.apply_service(cluster, event),
@@ -242,6 +286,12 @@ impl Mirror {
         }
         if let Some((source, Edge::End)) = list {
             self.pending.remove(&source);
+            if source == Source::Nodes
+                && let Some(requested_at) = self.node_attributes.requested_at.take()
+            {
+                let now = Instant::now();
+                self.node_attributes.not_before = Some(now + DECIDING_PER_LIST * (now - requested_at));
+            }
             changes.push(Change::Listed(source));
             if self.pending.is_empty() {
                 self.check.postpone();
@@ -311,7 +361,9 @@ impl Mirror {
         let (cache, check) = (&mut self.cache, &mut self.check);
         match object {
             FullList::Node(node) => {
-                if let Some(drift) = cache.node_drift(&node).filter(|drift| check.is_confirmed(drift)) {
+                if let Some(drift) =
+                    cache.node_drift(cluster, &node).filter(|drift| check.is_confirmed(drift))
+                {
                     cache.nodes.remove(&drift.key);
                     cache.apply_node(cluster, StreamEvent::Apply(*node), changes);
                 }
@@ -357,7 +409,7 @@ impl Payload {
             }
         }
         match self {
-            Payload::Node(event) => edge(Source::Nodes, event),
+            Payload::Node(_, event) => edge(Source::Nodes, event),
             Payload::Pod(_, event) => edge(Source::Pods, event),
             Payload::Namespace(event) => edge(Source::Namespaces, event),
             Payload::Service(event) => edge(Source::Services, event),

@@ -110,11 +110,10 @@ impl Watches {
         WatchOptions { path: source.resource().path(""), missing_is_empty, ..self.options.clone() }
     }
 
-    /// Starts the watch of any source but pods.
+    /// Starts the watch of any source but nodes and pods.
     pub(crate) fn start(&self, source: Source) {
-        match source {
-            Source::Pods => {}
-            Source::Nodes => self.watch(source, Payload::Node),
+        let _: AbortHandle = match source {
+            Source::Nodes | Source::Pods => return,
             Source::Namespaces => self.watch(source, Payload::Namespace),
             Source::Services => self.watch(source, Payload::Service),
             Source::ReplicaSets => self.watch(source, |e| Payload::Owner(OwnerKind::ReplicaSet, e)),
@@ -124,15 +123,25 @@ impl Watches {
             Source::DeviceClasses => self.watch(source, Payload::DeviceClass),
             Source::PodGroups(kind) => self.watch(source, move |e| Payload::PodGroup(kind, e)),
             Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
-        }
+        };
     }
 
-    fn watch<T>(&self, source: Source, payload: impl Fn(StreamEvent<T>) -> Payload + Send + Sync + 'static)
+    /// Starts a watch of nodes. Its events carry `generation`.
+    pub(crate) fn start_nodes(&self, generation: u32) -> AbortHandle {
+        self.watch(Source::Nodes, move |event| Payload::Node(generation, event))
+    }
+
+    fn watch<T>(
+        &self,
+        source: Source,
+        payload: impl Fn(StreamEvent<T>) -> Payload + Send + Sync + 'static,
+    ) -> AbortHandle
     where
         T: KubeObject + DeserializeOwned + Send + 'static,
     {
         let wrap = move |event| WatchEvent(payload(event));
-        tokio::spawn(watch_into(self.client.clone(), self.options(source), self.events.clone(), wrap));
+        let events = self.events.clone();
+        tokio::spawn(watch_into(self.client.clone(), self.options(source), events, wrap)).abort_handle()
     }
 
     /// Starts a watch of pods. Its events carry `generation`; `reader` leaves out what placement does not see.

@@ -19,7 +19,8 @@
 //!
 //! **Nodes**: `node NAME` with labels `key=value` and
 //! `cpu=4 mem=8Gi storage=50Gi pods=110` (these four have large defaults), `alloc:RESOURCE=N`,
-//! `taint:KEY=VALUE:EFFECT` (or `taint:KEY:EFFECT`), `image:NAME=SIZE`, `feature:NAME` (declared), `unschedulable`. The label
+//! `taint:KEY=VALUE:EFFECT` (or `taint:KEY:EFFECT`), `image:NAME=SIZE`, `feature:NAME` (declared), `unschedulable`,
+//! `annotation:KEY=VALUE`, `kernel:VERSION`. The label
 //! `kubernetes.io/hostname` is the name, except with `-hostname` or `hostname=...`.
 //!
 //! **Namespaces** `ns NAME key=value...`, **services** `svc NAMESPACE/NAME key=value...`, and **workloads**
@@ -57,7 +58,8 @@
 //!
 //! A TERM is requirements, `@KEY` for the topology (`@*` for the empty key), `ns=a,b` (or `ns=`) for
 //! `namespaces`, `ns:REQUIREMENT` for `namespaceSelector` and `limit:N`. A requirement is `key=a,b`, `key!=a,b`, `key`,
-//! `!key`, `key>1`, `key<1`; `*` is the selector without requirements. In NODETERMs `metadata.name` is a field.
+//! `!key`, `key>1`, `key<1`, `key>v1.2`, `key<v1.2` (versions); `*` is the selector without requirements. In NODETERMs
+//! `metadata.name`, `spec...` and `status...` are fields, and `annotation:REQUIREMENT` is one on an annotation.
 //! The node label keys `hostname`, `zone`, `region` and `rack` are abbreviations of the standard keys.
 
 mod terms;
@@ -151,6 +153,10 @@ pub fn node(line: &str) -> Node {
             };
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             node.spec.taints.push(Taint { key: key.into(), value: value.into(), effect: effect.into() });
+        } else if let Some(annotation) = word.strip_prefix("annotation:") {
+            node.metadata.annotations.extend([pair(line, annotation)]);
+        } else if let Some(version) = word.strip_prefix("kernel:") {
+            node.status.node_info.kernel_version = version.to_owned();
         } else if let Some(feature) = word.strip_prefix("feature:") {
             node.status.declared_features.push(feature.to_owned());
         } else if let Some(image) = word.strip_prefix("image:") {

@@ -39,13 +39,12 @@ pub(crate) fn pinned_node(pod: &Pod, rules: &PodRules) -> Option<String> {
     rules.required_node_affinity.iter().find_map(|rule| {
         let [NodeTerm::All(requirements)] = rule.terms.as_slice() else { return None };
         requirements.iter().find_map(|requirement| match requirement {
-            NodeRequirement::Name { name, equal: true } => Some(name.clone()),
-            NodeRequirement::Label(Requirement::In(key, values)) if key == HOSTNAME => {
-                match values.as_slice() {
-                    [name] => Some(name.clone()),
-                    _ => None,
-                }
-            }
+            NodeRequirement::Label(requirement) if requirement.key() != HOSTNAME => None,
+            NodeRequirement::Label(Requirement::In(_, names))
+            | NodeRequirement::Name(Requirement::In(_, names)) => match names.as_slice() {
+                [name] => Some(name.clone()),
+                _ => None,
+            },
             _ => None,
         })
     })

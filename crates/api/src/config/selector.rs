@@ -41,6 +41,7 @@ fn read_term(node: &Node<'_>) -> Option<NodeSelectorTerm> {
     let term = NodeSelectorTerm {
         match_expressions: read_requirements(&mut fields, "matchExpressions"),
         match_fields: read_requirements(&mut fields, "matchFields"),
+        ..NodeSelectorTerm::default()
     };
     // The engine accepts only terms that parse.
     if let NodeTerm::Invalid(error) = NodeTerm::parse(&term, Dialect::V1) {

@@ -51,9 +51,13 @@ pub struct NodeSelectorTerm {
     /// Requirements on node labels.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
-    /// Requirements on node fields (`metadata.name` only).
+    /// Requirements on node fields: on `metadata.name` only in v1, on [`NODE_FIELDS`](crate::rules::NODE_FIELDS) in the
+    /// proposals.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_fields: Vec<SelectorRequirement>,
+    /// Proposals only: requirements on node annotations.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub match_annotations: Vec<SelectorRequirement>,
 }
 
 /// A preferred node selector term.

@@ -140,10 +140,10 @@ pub struct LabelSelector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelectorRequirement {
-    /// Label key (or field name, in `matchFields`).
+    /// Label key (or field name, in `matchFields`; annotation key, in `matchAnnotations`).
     #[serde(deserialize_with = "nullable")]
     pub key: String,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, and where allowed `Gt`, `Lt`.
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, and where allowed `Gt`, `Lt`, `VersionGt`, `VersionLt`.
     #[serde(deserialize_with = "nullable")]
     pub operator: String,
     /// Values.

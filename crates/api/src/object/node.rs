@@ -27,6 +27,9 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
+    /// The machine at its provider, such as `aws:///eu-west-1a/i-0123`.
+    #[serde(rename = "providerID", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub provider_id: String,
     /// Whether the node is cordoned.
     #[serde(deserialize_with = "nullable")]
     pub unschedulable: bool,
@@ -63,9 +66,42 @@ pub struct NodeStatus {
     /// Images present on the node.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ContainerImage>,
+    /// What the kubelet reports about the machine.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "NodeSystemInfo::is_empty")]
+    pub node_info: NodeSystemInfo,
     /// Features that the kubelet declares.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub declared_features: Vec<String>,
+}
+
+/// `status.nodeInfo`, as far as terms can select by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSystemInfo {
+    /// Such as `amd64`.
+    #[serde(deserialize_with = "nullable")]
+    pub architecture: String,
+    /// Such as `containerd://1.7.2`.
+    #[serde(deserialize_with = "nullable")]
+    pub container_runtime_version: String,
+    /// Such as `5.15.0-91-generic`.
+    #[serde(deserialize_with = "nullable")]
+    pub kernel_version: String,
+    /// Such as `v1.36.0`.
+    #[serde(deserialize_with = "nullable")]
+    pub kubelet_version: String,
+    /// Such as `linux`.
+    #[serde(deserialize_with = "nullable")]
+    pub operating_system: String,
+    /// Such as `Ubuntu 22.04.3 LTS`.
+    #[serde(deserialize_with = "nullable")]
+    pub os_image: String,
+}
+
+impl NodeSystemInfo {
+    fn is_empty(&self) -> bool {
+        *self == NodeSystemInfo::default()
+    }
 }
 
 /// An image on a node.

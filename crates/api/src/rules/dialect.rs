@@ -69,7 +69,10 @@ impl Notes {
             );
         }
         for (i, term) in selector.node_selector_terms.iter().enumerate() {
-            if term.match_expressions.is_empty() && term.match_fields.is_empty() {
+            if term.match_expressions.is_empty()
+                && term.match_fields.is_empty()
+                && term.match_annotations.is_empty()
+            {
                 let path = format!("{path}.nodeSelectorTerms[{i}]");
                 self.add(path, dialect, "an empty term matches no node", "an empty term matches every node");
             }

@@ -5,6 +5,7 @@
 //! treats them: an invalid node term matches no node; invalid pod terms or preferences make the pod unschedulable with
 //! an error.
 
+mod attribute;
 mod dialect;
 mod features;
 mod node;
@@ -16,8 +17,10 @@ mod selector;
 mod selector_text;
 mod spread;
 mod toleration;
+mod version;
 pub mod volume;
 
+pub use attribute::{NODE_FIELDS, is_node_attribute, node_attribute, node_attribute_keys};
 pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
@@ -27,10 +30,13 @@ pub use relation::SetRelation;
 pub use resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests, pod_limits, pod_requests,
 };
+pub(crate) use selector::NOT_A_VERSION;
 pub use selector::{Requirement, Selector};
 pub use selector_text::{FieldRequirement, FieldSelector, SelectorError};
 pub use spread::{SpreadConstraint, WhenUnsatisfiable};
 pub use toleration::{TaintEffect, TolerationOperator, TolerationRule};
+pub use version::compare_versions;
+pub(crate) use version::is_version;
 
 use crate::admission::{AFFINITY_ANNOTATION, annotation_affinity};
 use crate::object::{Affinity, Pod};

@@ -1,5 +1,6 @@
 //! Node selector terms.
 
+use super::attribute::{NODE_FIELDS, annotation_key, field_key};
 use super::selector::Comparison;
 use super::{Dialect, PodRules, Requirement};
 use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
@@ -38,12 +39,9 @@ pub enum NodeRequirement {
     /// On a label.
     Label(Requirement),
     /// On `metadata.name`.
-    Name {
-        /// The name.
-        name: String,
-        /// Whether the node's name must be equal to it, or differ.
-        equal: bool,
-    },
+    Name(Requirement),
+    /// On an annotation or another field: in the proposals only.
+    Attribute(Requirement),
 }
 
 /// A preferred node term.
@@ -80,13 +78,15 @@ impl NodeSelectorRule {
         NodeSelectorRule { path, dialect, required_during_execution, terms, node_names }
     }
 
-    /// Whether a node with this name and these labels satisfies it.
+    /// Whether a node with this name and these labels satisfies it. Annotations and other fields, which only the proposals
+    /// select by, count as absent.
     pub fn matches(&self, name: &str, labels: &StringMap) -> bool {
         let holds = |requirement: &NodeRequirement| match requirement {
             NodeRequirement::Label(requirement) => {
                 requirement.matches(labels.get(requirement.key()).map(String::as_str))
             }
-            NodeRequirement::Name { name: wanted, equal } => (wanted == name) == *equal,
+            NodeRequirement::Name(requirement) => requirement.matches(Some(name)),
+            NodeRequirement::Attribute(requirement) => requirement.matches(None),
         };
         self.terms.iter().any(|term| match term {
             NodeTerm::Nothing | NodeTerm::Invalid(_) => false,
@@ -130,7 +130,7 @@ impl PreferredNodeTerm {
                 ..Default::default()
             };
             let term = preferred.preference.as_ref().unwrap_or(&term);
-            if preferred.weight == 0 || is_empty(term) {
+            if preferred.weight == 0 || (is_empty(term) && term.match_annotations.is_empty()) {
                 continue;
             }
             let requirements = parse_requirements(term, dialect).map_err(|e| format!("[{i}].{e}"))?;
@@ -179,37 +179,53 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
 fn parse_requirements(term: &NodeSelectorTerm, dialect: Dialect) -> Result<Vec<NodeRequirement>, String> {
     let comparison = match dialect {
         Dialect::V1 => Comparison::LabelValues,
-        Dialect::Proposal => Comparison::Integers,
+        Dialect::Proposal => Comparison::IntegersAndVersions,
     };
     let labels = Requirement::parse_all(&term.match_expressions, comparison)?;
     let mut requirements: Vec<_> = labels.into_iter().map(NodeRequirement::Label).collect();
     for (i, field) in term.match_fields.iter().enumerate() {
-        requirements.push(parse_field(field).map_err(|e| format!("matchFields[{i}].{e}"))?);
+        requirements.push(parse_field(field, dialect).map_err(|e| format!("matchFields[{i}].{e}"))?);
+    }
+    // The API server knows no such field and drops it.
+    for (i, annotation) in term.match_annotations.iter().enumerate().filter(|_| dialect == Dialect::Proposal)
+    {
+        let key = annotation_key(&annotation.key);
+        let parsed = Requirement::parse_for_key(key, annotation, comparison);
+        let parsed = parsed.map_err(|e| format!("matchAnnotations[{i}].{e}"))?;
+        requirements.push(NodeRequirement::Attribute(parsed));
     }
     Ok(requirements)
 }
 
-fn parse_field(field: &SelectorRequirement) -> Result<NodeRequirement, String> {
-    let equal = match field.operator.as_str() {
-        "In" => true,
-        "NotIn" => false,
-        other => return Err(format!("operator: Invalid value: {other:?}: not a valid selector operator")),
-    };
-    if field.key != "metadata.name" {
-        return Err(format!("key: Invalid value: {:?}: not a valid field selector key", field.key));
+fn parse_field(field: &SelectorRequirement, dialect: Dialect) -> Result<NodeRequirement, String> {
+    const NAME: &str = "metadata.name";
+    let SelectorRequirement { key, operator, values } = field;
+    let is_v1 = dialect == Dialect::V1;
+    if is_v1 && !matches!(operator.as_str(), "In" | "NotIn") {
+        return Err(format!("operator: Invalid value: {operator:?}: not a valid selector operator"));
     }
-    match field.values.as_slice() {
-        [name] => Ok(NodeRequirement::Name { name: name.clone(), equal }),
-        _ => Err("values: Invalid value: must have one element".to_owned()),
+    if key != NAME && (is_v1 || !NODE_FIELDS.contains(&key.as_str())) {
+        return Err(format!("key: Invalid value: {key:?}: not a valid field selector key"));
     }
+    if is_v1 && values.len() != 1 {
+        return Err("values: Invalid value: must have one element".to_owned());
+    }
+    let parse = |key| Requirement::parse_for_key(key, field, Comparison::IntegersAndVersions);
+    if key == NAME {
+        return parse(key.clone()).map(NodeRequirement::Name);
+    }
+    parse(field_key(key)).map(NodeRequirement::Attribute)
 }
 
 impl std::fmt::Display for NodeRequirement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            NodeRequirement::Label(requirement) => requirement.fmt(f),
-            NodeRequirement::Name { name, equal: true } => write!(f, "metadata.name={name}"),
-            NodeRequirement::Name { name, equal: false } => write!(f, "metadata.name!={name}"),
+            NodeRequirement::Name(Requirement::NotIn(key, names)) if names.len() == 1 => {
+                write!(f, "{key}!={}", names[0])
+            }
+            NodeRequirement::Label(requirement)
+            | NodeRequirement::Name(requirement)
+            | NodeRequirement::Attribute(requirement) => requirement.fmt(f),
         }
     }
 }

@@ -125,6 +125,8 @@ fn values<'a>(requirements: impl Iterator<Item = &'a Requirement>) -> Vec<String
                 integers.extend([bound.saturating_sub(1), *bound, bound.saturating_add(1)]);
             }
             Requirement::Exists(_) | Requirement::DoesNotExist(_) => {}
+            // Selectors of pods do not compare versions.
+            Requirement::VersionGt(..) | Requirement::VersionLt(..) => {}
         }
     }
     // A label value starts with a letter or a digit, so that it is no negative integer. The same integer can be written

@@ -1,9 +1,12 @@
 //! Selectors: label requirements in a canonical form.
 
+use std::cmp::Ordering;
+
+use super::version::{compare_versions, is_version};
 use crate::admission::syntax;
 use crate::object::{LabelSelector, SelectorRequirement};
 
-/// Which operands `Gt` and `Lt` accept in a field.
+/// Which comparisons a field accepts, and with which operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// The operators are invalid.
@@ -12,11 +15,18 @@ pub enum Comparison {
     LabelValues,
     /// All integers.
     Integers,
+    /// All integers, and `VersionGt` and `VersionLt` with versions: in node terms of the proposals.
+    IntegersAndVersions,
 }
 
-/// One parsed label requirement.
+/// What is said of a bound of `VersionGt` or `VersionLt` that is none.
+pub(crate) const NOT_A_VERSION: &str =
+    "must be a version that begins with a digit, such as 5.15.0-91-generic";
+
+/// One parsed requirement on a label, or on an annotation or a field of a node.
 ///
 /// `Gt` and `Lt` compare 64-bit integers; a label that is absent or not an integer does not match.
+/// `VersionGt` and `VersionLt` compare versions ([`compare_versions`]) in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Requirement {
     /// The label is present with one of the values (sorted, no duplicates).
@@ -31,15 +41,20 @@ pub enum Requirement {
     Gt(String, i64),
     /// The label is an integer below the bound.
     Lt(String, i64),
+    /// The label is a version above the bound.
+    VersionGt(String, String),
+    /// The label is a version below the bound.
+    VersionLt(String, String),
 }
 
 impl Requirement {
-    /// The label key.
+    /// The label key, or the path of an annotation or a field with a leading dot.
     pub fn key(&self) -> &str {
         match self {
             Requirement::In(key, _) | Requirement::NotIn(key, _) => key,
             Requirement::Exists(key) | Requirement::DoesNotExist(key) => key,
             Requirement::Gt(key, _) | Requirement::Lt(key, _) => key,
+            Requirement::VersionGt(key, _) | Requirement::VersionLt(key, _) => key,
         }
     }
 
@@ -52,22 +67,51 @@ impl Requirement {
             Requirement::DoesNotExist(_) => value.is_none(),
             Requirement::Gt(_, bound) => integer(value).is_some_and(|n| n > *bound),
             Requirement::Lt(_, bound) => integer(value).is_some_and(|n| n < *bound),
+            Requirement::VersionGt(_, bound) => version(value, bound).is_some_and(Ordering::is_gt),
+            Requirement::VersionLt(_, bound) => version(value, bound).is_some_and(Ordering::is_lt),
         }
     }
 
     fn parse(requirement: &SelectorRequirement, comparison: Comparison) -> Result<Requirement, String> {
-        let SelectorRequirement { key, operator, values } = requirement;
+        let SelectorRequirement { key, values, .. } = requirement;
+        let reasons = syntax::label_key(key);
+        if !reasons.is_empty() {
+            return Err(format!("key: Invalid value: {key:?}: {}", reasons.join("; ")));
+        }
+        let parsed = Requirement::parse_for_key(key.clone(), requirement, comparison)?;
+        let compares = !matches!(parsed, Requirement::In(..) | Requirement::NotIn(..));
+        if compares && comparison != Comparison::LabelValues {
+            return Ok(parsed);
+        }
+        for (i, value) in values.iter().enumerate() {
+            let reasons = syntax::label_value(value);
+            if !reasons.is_empty() {
+                let reasons = reasons.join("; ");
+                return Err(format!("values[{i}][{key}]: Invalid value: {value:?}: {reasons}"));
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Parses operator and values for a key that is checked, or for an annotation or a field, whose values are any text.
+    pub(super) fn parse_for_key(
+        key: String,
+        SelectorRequirement { operator, values, .. }: &SelectorRequirement,
+        comparison: Comparison,
+    ) -> Result<Requirement, String> {
         let sorted = || {
             let mut values = values.clone();
             values.sort_unstable();
             values.dedup();
             values
         };
-        let reasons = syntax::label_key(key);
-        if !reasons.is_empty() {
-            return Err(format!("key: Invalid value: {key:?}: {}", reasons.join("; ")));
-        }
-        let parsed = match operator.as_str() {
+        let single = |operators| match values.as_slice() {
+            [value] => Ok(value),
+            _ => Err(format!(
+                "values: Invalid value: for '{operators}' operators, exactly one value is required"
+            )),
+        };
+        Ok(match operator.as_str() {
             "In" | "NotIn" if values.is_empty() => {
                 return Err(
                     "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
@@ -80,41 +124,31 @@ impl Requirement {
                     "values: Invalid value: {shown:?}: values set must be empty for exists and does not exist"
                 ));
             }
-            "In" => Requirement::In(key.clone(), sorted()),
-            "NotIn" => Requirement::NotIn(key.clone(), sorted()),
-            "Exists" => Requirement::Exists(key.clone()),
-            "DoesNotExist" => Requirement::DoesNotExist(key.clone()),
+            "In" => Requirement::In(key, sorted()),
+            "NotIn" => Requirement::NotIn(key, sorted()),
+            "Exists" => Requirement::Exists(key),
+            "DoesNotExist" => Requirement::DoesNotExist(key),
             "Gt" | "Lt" if comparison != Comparison::Refused => {
-                let [value] = values.as_slice() else {
-                    return Err(
-                        "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required"
-                            .into(),
-                    );
-                };
+                let value = single("Gt', 'Lt")?;
                 let Some(bound) = integer(Some(value)) else {
                     return Err(format!(
                         "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                     ));
                 };
-                if operator == "Gt" {
-                    Requirement::Gt(key.clone(), bound)
-                } else {
-                    Requirement::Lt(key.clone(), bound)
+                if operator == "Gt" { Requirement::Gt(key, bound) } else { Requirement::Lt(key, bound) }
+            }
+            "VersionGt" | "VersionLt" if comparison == Comparison::IntegersAndVersions => {
+                let bound = single("VersionGt', 'VersionLt")?.clone();
+                if !is_version(&bound) {
+                    return Err(format!("values[0]: Invalid value: {bound:?}: {NOT_A_VERSION}"));
+                }
+                match operator.as_str() {
+                    "VersionGt" => Requirement::VersionGt(key, bound),
+                    _ => Requirement::VersionLt(key, bound),
                 }
             }
             _ => return Err(format!("operator: Invalid value: {operator:?}: not a valid selector operator")),
-        };
-        if comparison == Comparison::Integers && matches!(parsed, Requirement::Gt(..) | Requirement::Lt(..)) {
-            return Ok(parsed);
-        }
-        for (i, value) in values.iter().enumerate() {
-            let reasons = syntax::label_value(value);
-            if !reasons.is_empty() {
-                let reasons = reasons.join("; ");
-                return Err(format!("values[{i}][{key}]: Invalid value: {value:?}: {reasons}"));
-            }
-        }
-        Ok(parsed)
+        })
     }
 
     /// Parses a list of requirements, each error prefixed with its place (`matchExpressions[1].`).
@@ -130,6 +164,10 @@ impl Requirement {
 
 fn contains(sorted: &[String], value: &str) -> bool {
     sorted.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
+}
+
+fn version(value: Option<&str>, bound: &str) -> Option<Ordering> {
+    compare_versions(value?, bound)
 }
 
 fn integer(value: Option<&str>) -> Option<i64> {
@@ -208,6 +246,8 @@ impl std::fmt::Display for Requirement {
             Requirement::DoesNotExist(key) => write!(f, "!{key}"),
             Requirement::Gt(key, bound) => write!(f, "{key} > {bound}"),
             Requirement::Lt(key, bound) => write!(f, "{key} < {bound}"),
+            Requirement::VersionGt(key, bound) => write!(f, "{key} > version {bound}"),
+            Requirement::VersionLt(key, bound) => write!(f, "{key} < version {bound}"),
         }
     }
 }

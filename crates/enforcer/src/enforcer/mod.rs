@@ -18,7 +18,7 @@ use berth_client::connect::Connection;
 use berth_client::delegated::{self, DelegatedAuthorizer};
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
-use berth_engine::{Cluster, RemedyOptions, ViolatedRule, ViolationKey};
+use berth_engine::{Cluster, RemedyOptions, Settings, ViolatedRule, ViolationKey};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
 use berth_serve::ClientAuthorities;
 use berth_serve::component::{self, Content};
@@ -172,7 +172,7 @@ pub(crate) async fn start(
         metrics: metrics.clone(),
         stop: CancellationToken::new(),
     };
-    let mut cluster = Cluster::new(options.settings.clone());
+    let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
     cluster.watch_violations();
     let exempt_by_settings =
         options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
@@ -275,6 +275,7 @@ impl Enforcer {
             self.select_victims(now);
             self.evaluate_not_before = Instant::now() + now.elapsed() * EVALUATION_SHARE;
         }
+        self.mirror.read_node_attributes(&self.cluster, now);
         self.mirror.check_if_due(now);
         self.report();
     }

@@ -53,6 +53,18 @@ impl Cluster {
         self.updated();
     }
 
+    /// The annotations and fields of a node that the state keeps, by key: by these and its other fields a caller sees
+    /// whether a node has changed for placement.
+    pub fn attributes_to_keep<'a>(&self, node: &'a Node) -> Vec<(String, &'a str)> {
+        self.state.attributes_to_keep(node)
+    }
+
+    /// Epoch: changes when a rule mentions an annotation or a field of nodes that no rule mentioned before. Nodes set
+    /// earlier do not have it, and match no rule that mentions it.
+    pub fn node_attributes_epoch(&self) -> u32 {
+        self.state.attributes.epoch
+    }
+
     /// Removes a node. Its pods stay assigned to it by name, and count nowhere.
     pub fn remove_node(&mut self, name: &str) {
         self.state.remove_node(name);

@@ -42,7 +42,8 @@ impl State {
                 id
             }
             None => {
-                let rule_set = self.compile_rule_set(key);
+                let mut rule_set = self.compile_rule_set(key);
+                self.mention_attributes(&mut rule_set);
                 self.rule_sets.insert(rule_set)
             }
         }

@@ -106,12 +106,12 @@ impl Symbols {
 pub(crate) struct Labels(Box<[(Symbol, Symbol)]>);
 
 impl Labels {
-    pub(crate) fn intern<'a>(
+    pub(crate) fn intern<T: AsRef<str>>(
         symbols: &mut Symbols,
-        labels: impl IntoIterator<Item = (&'a String, &'a String)>,
+        labels: impl IntoIterator<Item = (T, T)>,
     ) -> Labels {
-        let mut pairs: Vec<_> =
-            labels.into_iter().map(|(k, v)| (symbols.intern(k), symbols.intern(v))).collect();
+        let pair = |(key, value): (T, T)| (symbols.intern(key.as_ref()), symbols.intern(value.as_ref()));
+        let mut pairs: Vec<_> = labels.into_iter().map(pair).collect();
         pairs.sort_unstable();
         Labels(pairs.into())
     }

@@ -75,8 +75,9 @@ impl State {
     pub(super) fn release(&mut self, used: Use) {
         match used {
             Use::RuleSet(id) => {
-                if let Some(rule_set) = self.rule_sets.release(id) {
+                if let Some(mut rule_set) = self.rule_sets.release(id) {
                     self.freed.push(Freed::RuleSet(id));
+                    self.unmention_attributes(&mut rule_set);
                     self.symbols.release_all(rule_set.symbols());
                     self.release_all(rule_set.uses);
                 }

@@ -289,10 +289,8 @@ impl Matcher {
     pub(super) fn anchor(&self) -> Anchor<'_> {
         let rank = |r: &LabelRequirement| match r {
             LabelRequirement::In(_, values) => Some(values.len()),
-            LabelRequirement::Exists(_) | LabelRequirement::Gt(..) | LabelRequirement::Lt(..) => {
-                Some(usize::MAX)
-            }
             LabelRequirement::NotIn(..) | LabelRequirement::DoesNotExist(_) => None,
+            _ => Some(usize::MAX),
         };
         let ranked = self.requirements().filter_map(|r| Some((rank(r)?, r)));
         match ranked.min_by_key(|(rank, _)| *rank) {

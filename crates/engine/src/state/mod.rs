@@ -4,6 +4,7 @@
 //! imports no other module of the engine: plugins, views, nominations, preemption and violations are above it, and read
 //! what they need. It records its own changes ([`change::Change`]) where a reader asks for that.
 
+mod attribute;
 pub(crate) mod change;
 mod compile;
 pub(crate) mod counter;
@@ -39,6 +40,7 @@ use berth_api::object::Pod;
 use berth_api::rules::PodRules;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::attribute::MentionedAttributes;
 use self::change::{Change, ChangeLog, TrackedChange};
 use self::image::Images;
 use self::intern::{Symbol, Symbols};
@@ -93,6 +95,7 @@ pub(crate) struct State {
     tracked: Option<Vec<TrackedChange>>,
     /// Label keys that selectors and signatures mention, and how often.
     mentioned: FxHashMap<Symbol, u32>,
+    pub(crate) attributes: MentionedAttributes,
     /// Counts the times that label sets got other signatures.
     signature_epoch: usize,
     ended: Ended,
@@ -135,6 +138,7 @@ impl State {
             recorded: None,
             tracked: None,
             mentioned: FxHashMap::default(),
+            attributes: MentionedAttributes::default(),
             signature_epoch: 0,
             ended: Ended::default(),
             freed: Vec::new(),
@@ -181,6 +185,7 @@ impl State {
             ("label sets", self.label_sets.len()),
             ("signatures", self.signatures.table.len()),
             ("mentioned keys", self.mentioned.len()),
+            ("mentioned attributes", self.attributes.len()),
             ("default spreads", self.default_spreads.len()),
             ("topologies", self.topologies.table.len()),
             ("matchers", self.matchers.table.len()),

@@ -100,7 +100,10 @@ pub(crate) struct TaintRecord {
 /// A node and what runs on it. A user of its symbols and of what it offers.
 pub(crate) struct NodeRecord {
     pub(crate) name: Symbol,
+    /// Its labels, and under keys that no label has the annotations and fields that rules mention.
     pub(crate) labels: Labels,
+    /// See [`super::attribute`].
+    pub(crate) attributes_epoch: u32,
     pub(crate) unschedulable: bool,
     pub(crate) declared_features: NodeFeatures,
     pub(crate) taints: Box<[TaintRecord]>,
@@ -231,6 +234,10 @@ impl Nodes {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
         self.slots.iter().enumerate().filter_map(|(i, n)| Some((NodeId(i as u32), n.as_ref()?)))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut NodeRecord> {
+        self.slots.iter_mut().flatten()
     }
 
     pub(crate) fn len(&self) -> usize {

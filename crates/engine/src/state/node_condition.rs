@@ -1,6 +1,6 @@
 //! Node selector terms compiled to symbols.
 
-use berth_api::rules::{NodeRequirement, NodeTerm};
+use berth_api::rules::{NodeRequirement, NodeTerm, Requirement};
 
 use super::intern::{Symbol, Symbols};
 use super::node::NodeRecord;
@@ -10,7 +10,12 @@ use super::selector::LabelRequirement;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum NodeCondition {
     Label(LabelRequirement),
-    Name { name: Symbol, equal: bool },
+    Name(LabelRequirement),
+    /// On an annotation or a field, which nodes know that were set in the epoch `since` or later.
+    Attribute {
+        requirement: LabelRequirement,
+        since: u32,
+    },
 }
 
 /// A node term: its conditions are ANDed; `None` matches no node.
@@ -27,31 +32,48 @@ impl NodeMatcher {
 
     /// A term that all of these must hold for.
     pub(crate) fn all(symbols: &mut Symbols, requirements: &[NodeRequirement]) -> NodeMatcher {
+        let mut compile = |requirement: &Requirement| LabelRequirement::compile(symbols, requirement);
         let compile = |requirement: &NodeRequirement| match requirement {
-            NodeRequirement::Label(requirement) => {
-                NodeCondition::Label(LabelRequirement::compile(symbols, requirement))
-            }
-            NodeRequirement::Name { name, equal } => {
-                NodeCondition::Name { name: symbols.intern(name), equal: *equal }
+            NodeRequirement::Label(requirement) => NodeCondition::Label(compile(requirement)),
+            NodeRequirement::Name(requirement) => NodeCondition::Name(compile(requirement)),
+            NodeRequirement::Attribute(requirement) => {
+                NodeCondition::Attribute { requirement: compile(requirement), since: 0 }
             }
         };
         NodeMatcher(Some(requirements.iter().map(compile).collect()))
     }
 
     pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
-        self.0.iter().flatten().flat_map(|condition| {
-            let (requirement, name) = match condition {
-                NodeCondition::Label(requirement) => (Some(requirement), None),
-                NodeCondition::Name { name, .. } => (None, Some(*name)),
-            };
-            requirement.into_iter().flat_map(LabelRequirement::symbols).chain(name)
+        self.0.iter().flatten().flat_map(|condition| match condition {
+            NodeCondition::Label(requirement)
+            | NodeCondition::Name(requirement)
+            | NodeCondition::Attribute { requirement, .. } => requirement.symbols(),
+        })
+    }
+
+    /// The keys of its annotations and fields, each with the epoch since when nodes know it.
+    pub(super) fn attributes_mut(&mut self) -> impl Iterator<Item = (Symbol, &mut u32)> + '_ {
+        self.0.iter_mut().flatten().filter_map(|condition| match condition {
+            NodeCondition::Attribute { requirement, since } => Some((requirement.key(), since)),
+            NodeCondition::Label(_) | NodeCondition::Name(_) => None,
+        })
+    }
+
+    /// Whether a node knows all annotations and fields that it asks for.
+    fn is_known(&self, node: &NodeRecord) -> bool {
+        self.0.iter().flatten().all(|condition| match condition {
+            NodeCondition::Attribute { since, .. } => *since <= node.attributes_epoch,
+            NodeCondition::Label(_) | NodeCondition::Name(_) => true,
         })
     }
 
     pub(crate) fn matches(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
         let holds = |condition: &NodeCondition| match condition {
             NodeCondition::Label(requirement) => requirement.matches(symbols, &node.labels),
-            NodeCondition::Name { name, equal } => (node.name == *name) == *equal,
+            NodeCondition::Name(requirement) => requirement.holds_for(symbols, Some(node.name)),
+            NodeCondition::Attribute { requirement, since } => {
+                *since <= node.attributes_epoch && requirement.matches(symbols, &node.labels)
+            }
         };
         self.0.as_ref().is_some_and(|all| all.iter().all(holds))
     }
@@ -68,6 +90,15 @@ impl NodeSelectorMatcher {
 
     pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.0.iter().flat_map(NodeMatcher::symbols)
+    }
+
+    pub(super) fn attributes_mut(&mut self) -> impl Iterator<Item = (Symbol, &mut u32)> + '_ {
+        self.0.iter_mut().flat_map(NodeMatcher::attributes_mut)
+    }
+
+    /// Whether a node knows all annotations and fields that it asks for.
+    pub(crate) fn is_known(&self, node: &NodeRecord) -> bool {
+        self.0.iter().all(|term| term.is_known(node))
     }
 
     /// A label that every matching node has, with its value, if there is a single term that says so.

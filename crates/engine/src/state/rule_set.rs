@@ -98,6 +98,12 @@ impl RuleSet {
         own.chain(scalar).chain(selector).chain(required).chain(preferred)
     }
 
+    /// The annotations and fields of nodes that it mentions, each with the epoch since when nodes know it.
+    pub(super) fn attributes_mut(&mut self) -> impl Iterator<Item = (Symbol, &mut u32)> + '_ {
+        let required = self.required_node_affinity.iter_mut().flat_map(NodeSelectorMatcher::attributes_mut);
+        required.chain(self.preferred_node_affinity.iter_mut().flat_map(NodeMatcher::attributes_mut))
+    }
+
     pub(crate) fn rules(&self) -> &PodRules {
         &self.key.rules
     }

@@ -1,6 +1,8 @@
 //! Selectors compiled to symbols.
 
-use berth_api::rules::{Requirement, Selector};
+use std::cmp::Ordering;
+
+use berth_api::rules::{Requirement, Selector, compare_versions};
 
 use super::intern::{Labels, Symbol, Symbols};
 
@@ -13,6 +15,8 @@ pub(crate) enum LabelRequirement {
     DoesNotExist(Symbol),
     Gt(Symbol, i64),
     Lt(Symbol, i64),
+    VersionGt(Symbol, Box<str>),
+    VersionLt(Symbol, Box<str>),
 }
 
 impl LabelRequirement {
@@ -30,6 +34,8 @@ impl LabelRequirement {
             Requirement::DoesNotExist(_) => LabelRequirement::DoesNotExist(key),
             Requirement::Gt(_, bound) => LabelRequirement::Gt(key, *bound),
             Requirement::Lt(_, bound) => LabelRequirement::Lt(key, *bound),
+            Requirement::VersionGt(_, bound) => LabelRequirement::VersionGt(key, bound.as_str().into()),
+            Requirement::VersionLt(_, bound) => LabelRequirement::VersionLt(key, bound.as_str().into()),
         }
     }
 
@@ -49,12 +55,19 @@ impl LabelRequirement {
             | LabelRequirement::Exists(key)
             | LabelRequirement::DoesNotExist(key)
             | LabelRequirement::Gt(key, _)
-            | LabelRequirement::Lt(key, _) => *key,
+            | LabelRequirement::Lt(key, _)
+            | LabelRequirement::VersionGt(key, _)
+            | LabelRequirement::VersionLt(key, _) => *key,
         }
     }
 
     pub(crate) fn matches(&self, symbols: &Symbols, labels: &Labels) -> bool {
-        let value = labels.get(self.key());
+        self.holds_for(symbols, labels.get(self.key()))
+    }
+
+    /// Whether a value (none: absent) satisfies it.
+    pub(crate) fn holds_for(&self, symbols: &Symbols, value: Option<Symbol>) -> bool {
+        let version = |bound: &str| compare_versions(symbols.text(value?), bound);
         let integer = || symbols.text(value?).parse::<i64>().ok();
         match self {
             LabelRequirement::In(_, values) => value.is_some_and(|v| values.binary_search(&v).is_ok()),
@@ -63,6 +76,8 @@ impl LabelRequirement {
             LabelRequirement::DoesNotExist(_) => value.is_none(),
             LabelRequirement::Gt(_, bound) => integer().is_some_and(|n| n > *bound),
             LabelRequirement::Lt(_, bound) => integer().is_some_and(|n| n < *bound),
+            LabelRequirement::VersionGt(_, bound) => version(bound).is_some_and(Ordering::is_gt),
+            LabelRequirement::VersionLt(_, bound) => version(bound).is_some_and(Ordering::is_lt),
         }
     }
 }

@@ -15,6 +15,9 @@ pub struct Settings {
     pub exempt_from_v1: bool,
     /// The label keys that "all topologies" stands for.
     pub all_topologies: Vec<String>,
+    /// Whether nodes keep all their annotations and fields. Without, they keep those that rules mention: set all nodes
+    /// again whenever [`Cluster::node_attributes_epoch`](crate::Cluster::node_attributes_epoch) changes.
+    pub all_node_attributes: bool,
 }
 
 impl Default for Settings {
@@ -31,6 +34,7 @@ impl Default for Settings {
             ]
             .map(str::to_owned)
             .to_vec(),
+            all_node_attributes: true,
         }
     }
 }

@@ -133,7 +133,7 @@ impl State {
         if let Some(id) = self.nodes.find(name) {
             let before = self.nodes.get(id);
             let parts = NodeParts {
-                labels: before.labels != record.labels,
+                labels: before.labels != record.labels || before.attributes_epoch != record.attributes_epoch,
                 taints: before.taints != record.taints,
                 allocatable: before.allocatable_id != record.allocatable_id,
                 unschedulable: before.unschedulable != record.unschedulable,
@@ -180,8 +180,8 @@ impl State {
 
     /// A node without pods; its images count.
     fn node_record(&mut self, name: Symbol, node: &Node) -> NodeRecord {
+        let labels = self.labels_of_node(node);
         let symbols = &mut self.symbols;
-        let labels = Labels::intern(symbols, &node.metadata.labels);
         let taints = node.spec.taints.iter().map(|t| TaintRecord {
             key: symbols.intern(&t.key),
             value: symbols.intern(&t.value),
@@ -203,6 +203,7 @@ impl State {
         NodeRecord {
             name,
             labels,
+            attributes_epoch: self.attributes.epoch,
             unschedulable: node.spec.unschedulable,
             declared_features: NodeFeatures::declared(&node.status.declared_features),
             taints,

@@ -111,6 +111,7 @@ fn is_like(a: &NodeRecord, b: &NodeRecord) -> bool {
     let NodeRecord {
         name: _,
         labels: _,
+        attributes_epoch: _,
         unschedulable,
         declared_features,
         taints,

@@ -21,7 +21,8 @@ impl State {
         let rule_set = self.rule_sets.get(pod.rule_set);
         match rule {
             RuleAt::Node(i) => {
-                !rule_set.required_node_affinity[i as usize].matches(&self.symbols, self.nodes.get(node))
+                let (selector, node) = (&rule_set.required_node_affinity[i as usize], self.nodes.get(node));
+                selector.is_known(node) && !selector.matches(&self.symbols, node)
             }
             RuleAt::Affinity(i) => {
                 let (term, group) = rule_set.affinity_of_running(i as usize);

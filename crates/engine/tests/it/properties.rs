@@ -15,7 +15,7 @@ use berth_engine::{
 use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation};
 use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
 
-use crate::common::{apply, cut_down, settings};
+use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 
 /// So many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
@@ -28,6 +28,8 @@ struct History {
     operations: Vec<Operation>,
     /// Parked pods are told of changes after so many operations.
     told_every: u64,
+    /// Whether nodes keep annotations and fields that no rule mentions.
+    all_node_attributes: bool,
 }
 
 impl History {
@@ -37,6 +39,7 @@ impl History {
             options: generate::options(seed, flavour),
             operations: generate::operations(seed, n_operations, flavour),
             told_every: seed % 3 + 1,
+            all_node_attributes: seed.is_multiple_of(2),
         }
     }
 
@@ -74,18 +77,18 @@ impl History {
             n_operations += 1;
             let changes = if told { cluster.take_changes() } else { Vec::new() };
             for pod in parked.iter_mut().filter(|_| told) {
-                pod.wake(&mut cluster, &changes).map_err(|e| format!("{}: {e}", pod.pod.key()))?;
+                pod.wake(&mut cluster, &world, &changes).map_err(|e| format!("{}: {e}", pod.pod.key()))?;
             }
             // Views of classes asked about before must have followed the change.
             for pod in &asked {
-                let prepared = cluster.prepare(pod);
+                let prepared = prepare(&mut cluster, &world, pod);
                 let expected = cluster.evaluate(&prepared).outcome;
                 same("asked again", &expected, &cluster.decide(&prepared))
                     .map_err(|e| format!("{}: {e}", pod.key()))?;
             }
             let Operation::Decide(pod) = operation else { continue };
             let expected = evaluate(&world, pod, &self.profile, &self.options);
-            let prepared = cluster.prepare(pod);
+            let prepared = prepare(&mut cluster, &world, pod);
             let got = cluster.evaluate(&prepared);
             compare(&expected, &got).map_err(|e| format!("deciding {}: {e}", pod.key()))?;
             let decided = cluster.decide(&prepared);
@@ -111,7 +114,7 @@ impl History {
                 compare(&expected, &cluster.evaluate(&prepared))
                     .map_err(|e| format!("deciding {} when it was taken back: {e}", pod.key()))?;
             }
-            parked.push_front(Parked::new(&mut cluster, pod));
+            parked.push_front(Parked::new(&mut cluster, &world, pod));
             parked.truncate(PARKED);
             asked.push_front((**pod).clone());
             asked.truncate(ASKED_AGAIN);
@@ -144,7 +147,8 @@ impl History {
     }
 
     fn cluster(&self) -> Cluster {
-        Cluster::new(settings(&self.profile, &self.options))
+        let settings = settings(&self.profile, &self.options);
+        Cluster::new(Settings { all_node_attributes: self.all_node_attributes, ..settings })
     }
 
     /// Every table has the size that it has in a cluster with the same objects and no history. Signatures may still
@@ -164,6 +168,7 @@ impl History {
             let prepared = fresh.prepare(pod);
             fresh.nominate(&prepared, &pod.spec.node_name);
         }
+        set_nodes_after(0, &mut fresh, world);
         let (mut expected, mut sizes) = (fresh.table_sizes(), cluster.table_sizes());
         for table in ["signatures", "mentioned keys"] {
             let (needed, n) = (expected.remove(table), sizes.remove(table));
@@ -208,15 +213,20 @@ struct Parked {
 }
 
 impl Parked {
-    fn new(cluster: &mut Cluster, pod: &Pod) -> Parked {
-        let prepared = cluster.prepare(pod);
+    fn new(cluster: &mut Cluster, world: &World, pod: &Pod) -> Parked {
+        let prepared = prepare(cluster, world, pod);
         let (fits, conditions) = (cluster.fits_anywhere(&prepared), cluster.wake_conditions(&prepared));
         Parked { pod: pod.clone(), fits, conditions }
     }
 
     /// A pod that has become feasible must have been woken by one of the changes.
-    fn wake(&mut self, cluster: &mut Cluster, changes: &[ClusterChange]) -> Result<(), String> {
-        let prepared = cluster.prepare(&self.pod);
+    fn wake(
+        &mut self,
+        cluster: &mut Cluster,
+        world: &World,
+        changes: &[ClusterChange],
+    ) -> Result<(), String> {
+        let prepared = prepare(cluster, world, &self.pod);
         let fits = cluster.fits_anywhere(&prepared);
         let woken = changes.iter().any(|change| cluster.could_help(&self.conditions, change));
         if fits && !self.fits && !woken {

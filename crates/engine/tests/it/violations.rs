@@ -35,6 +35,9 @@ fn every_required_rule_is_audited() {
         ("pod d/p on a2 node(disk=ssd)", &["p: NodeAffinity"]),
         ("pod d/p on a2 rdrd-node(disk=ssd)", &["p: NodeAffinity!"]),
         ("pod d/p on a1 rdrd-node(disk=ssd) select:disk=ssd", &[]),
+        // Annotations and versions.
+        ("pod d/p on a1 note-rdrd-node(annotation:slot<2)", &["p: NodeAffinity!"]),
+        ("node k annotation:slot=1 k=v5.16\npod d/p on k note-rdrd-node(annotation:slot<2 k>v5.15)", &[]),
         ("pod d/p on a2 rdrd-node(disk=ssd | zone=a)", &[]),
         // Volumes that are bound; claims that wait for a pod are no rule of one that runs.
         ("pv v node(zone=b) claim:d/c\npvc d/c volume:v\npod d/p on a1 claim:c", &["p: VolumeBinding"]),
@@ -296,4 +299,26 @@ fn audit_and_watch_agree_with_the_naive_evaluator_on_the_proposals() {
 #[test]
 fn audit_agrees_with_the_naive_evaluator_on_v1() {
     assert_eq!(agree(Flavour::V1, 6_000_000), 0, "v1 has no rules required during execution");
+}
+
+#[test]
+fn a_rule_about_an_annotation_that_the_state_has_not_read_is_neither_satisfied_nor_broken() {
+    let world = text::world(
+        "node a annotation:slot=1 kernel:5.15.0-91-generic\n\
+         pod d/p on a note-rdrd-node(annotation:slot=1 status.nodeInfo.kernelVersion>v5.15)\n\
+         pod d/q on a note-rdrd-node(annotation:slot!=1)",
+    );
+    let mut cluster = cluster(&world, Settings { all_node_attributes: false, ..Settings::default() });
+    assert_eq!(cluster.node_attributes_epoch(), 2, "two attributes were mentioned after the node was set");
+    assert!(cluster.audit().is_empty());
+    let fits = |cluster: &mut Cluster| {
+        let pods = world.pods.iter().map(|pod| admitted(pod, true));
+        let prepared: Vec<_> = pods.map(|pod| cluster.prepare(&pod)).collect();
+        prepared.iter().map(|pod| cluster.fits_anywhere(pod)).collect::<Vec<_>>()
+    };
+    assert_eq!(fits(&mut cluster), [false, false]);
+    world.nodes.iter().for_each(|node| cluster.set_node(node));
+    assert_eq!(fits(&mut cluster), [true, false]);
+    let broken: Vec<_> = cluster.audit().into_iter().map(|violation| violation.name).collect();
+    assert_eq!(broken, ["q"]);
 }

@@ -230,3 +230,13 @@ fn a_pod_with_volumes_wakes_when_a_node_has_room_for_them_or_attaches_them_alrea
         &[],
     );
 }
+
+#[test]
+fn a_pod_wakes_for_the_annotations_and_fields_of_nodes_that_it_mentions() {
+    check(
+        "node a annotation:slot=1 kernel:5.15.0-91-generic
+         pod default/p note-node(annotation:slot=2 | status.nodeInfo.kernelVersion>v6)",
+        &["node a annotation:slot=2 kernel:5.15.0-91-generic", "node a annotation:slot=1 kernel:6.1"],
+        &["node a annotation:slot=3 kernel:5.15.0-91-generic", "node a annotation:slot=1 kernel:5.16"],
+    );
+}

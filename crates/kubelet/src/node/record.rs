@@ -81,6 +81,7 @@ impl NodeView {
                 name: self.metadata.name.clone(),
                 uid: self.metadata.uid.clone(),
                 labels: self.metadata.labels.clone(),
+                annotations: self.metadata.annotations.clone(),
                 ..ObjectMeta::default()
             },
             spec: self.spec.clone().unwrap_or_default(),
@@ -88,6 +89,10 @@ impl NodeView {
                 allocatable: status.allocatable,
                 capacity: status.capacity,
                 images: status.images.unwrap_or_default(),
+                node_info: status
+                    .node_info
+                    .and_then(|info| serde_json::from_value(info).ok())
+                    .unwrap_or_default(),
                 ..berth_api::object::NodeStatus::default()
             },
         }

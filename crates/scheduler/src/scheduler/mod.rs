@@ -24,7 +24,7 @@ use berth_client::connect::Connection;
 use berth_client::delegated::{self, DelegatedAuthorizer};
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::lease::{Leadership, elect};
-use berth_engine::{Cluster, Equivalence, WakeConditions};
+use berth_engine::{Cluster, Equivalence, Settings, WakeConditions};
 use berth_mirror::{Mirror, MirrorOptions, Source, WatchEvent};
 use berth_serve::ClientAuthorities;
 use berth_serve::component::{self, Content};
@@ -176,7 +176,7 @@ pub(crate) async fn start(
         keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
     };
     let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
-    let mut cluster = Cluster::new(options.settings.clone());
+    let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
     cluster.record_changes(true);
     let now = Instant::now();
     let scheduler = Scheduler {
@@ -264,6 +264,7 @@ impl Scheduler {
         self.expire_pod_groups(now);
         self.wake_unschedulable(now);
         self.flush(now);
+        self.mirror.read_node_attributes(&self.cluster, now);
         let has_more = self.decide_some();
         self.statuses.write_some(&mut self.pods);
         self.write_pod_group_statuses();

@@ -9,7 +9,10 @@ use berth_api::object::{
 };
 use berth_api::quantity::Quantity;
 
-use super::terms::{self, CORES, DISKS, HOSTNAME, RACK, RACKS, REGION, REGIONS, ZONE, ZONES};
+use super::terms::{
+    self, CORES, DISKS, HOSTNAME, LABEL_VERSIONS, RACK, RACKS, REGION, REGIONS, SLOT, SLOTS, VERSIONS, ZONE,
+    ZONES,
+};
 use super::{Flavour, Random};
 use crate::naive::WorkloadSelector;
 
@@ -89,6 +92,11 @@ fn draw_node_part(random: &mut Random, node: &mut Node, part: usize) {
         3 => {
             node.spec.unschedulable = random.chance(10);
             node.status.declared_features = random.words(&FEATURES, 0, 2);
+            maybe(random, &mut node.metadata.labels, 30, "kernel", LABEL_VERSIONS);
+            maybe(random, &mut node.metadata.annotations, 60, SLOT, &SLOTS);
+            maybe(random, &mut node.metadata.annotations, 50, "example.com/other", &SLOTS);
+            node.status.node_info.kernel_version = random.word(&VERSIONS);
+            node.spec.provider_id = random.word(&["", "test://1"]);
         }
         _ => {
             node.status.images.clear();

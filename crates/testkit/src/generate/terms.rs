@@ -18,6 +18,20 @@ pub const REGIONS: [&str; 2] = ["eu", "us"];
 pub const RACKS: [&str; 3] = ["r0", "r1", "r2"];
 pub const DISKS: [&str; 2] = ["ssd", "hdd"];
 pub const CORES: [&str; 5] = ["4", "8", "16", "many", "-1"];
+/// Values of a field of nodes.
+pub const VERSIONS: [&str; 6] =
+    ["6.1.58+", "containerd://5.15", "5.15.0-91-generic", "v5.15.0-100", "6.1.0-rc.1", "none"];
+/// Those that are values of labels.
+pub const LABEL_VERSIONS: &[&str] = VERSIONS.split_at(2).1;
+/// An annotation of nodes.
+pub const SLOT: &str = "example.com/slot";
+pub const SLOTS: [&str; 4] = ["-3", "4", "v6.0", "a slot"];
+const FIELDS: [(&str, &[&str]); 4] = [
+    ("metadata.name", &["n1", "n3", "n5"]),
+    ("spec.unschedulable", &["true", "false"]),
+    ("spec.providerID", &["test://1"]),
+    ("status.nodeInfo.kernelVersion", &VERSIONS),
+];
 const TOPOLOGIES: [&str; 6] = [HOSTNAME, HOSTNAME, ZONE, ZONE, RACK, REGION];
 
 /// Gives a pod rules: many have none, most of the others few.
@@ -139,6 +153,19 @@ fn node_term(random: &mut Random, proposal: bool) -> NodeSelectorTerm {
             values: vec![super::objects::node_name(random)],
         });
     }
+    if proposal && random.chance(20) {
+        let (key, values) = *random.pick(&FIELDS).expect("there are fields");
+        let requirement = comparing(random, key, values);
+        term.match_fields.push(requirement);
+    }
+    if proposal && random.chance(20) {
+        let requirement = comparing(random, SLOT, &SLOTS);
+        term.match_annotations.push(requirement);
+    }
+    if proposal && random.chance(10) {
+        let requirement = comparing(random, "kernel", LABEL_VERSIONS);
+        term.match_expressions.push(requirement);
+    }
     for _ in 0..=random.below(2) {
         let (key, values): (_, &[&str]) = match random.below(5) {
             0 => (ZONE, &ZONES),
@@ -232,6 +259,20 @@ fn requirement(random: &mut Random, key: &str, values: &[&str]) -> SelectorRequi
         _ => Vec::new(),
     };
     SelectorRequirement { key: key.to_owned(), operator, values }
+}
+
+/// With one of the operators of the proposals.
+fn comparing(random: &mut Random, key: &str, values: &[&str]) -> SelectorRequirement {
+    let mut requirement = requirement(random, key, values);
+    if random.chance(50) {
+        let (operators, bounds): (_, &[&str]) = match random.below(2) {
+            0 => (["Gt", "Lt"], &["-1", "3"]),
+            _ => (["VersionGt", "VersionLt"], &["5.15", "v5.15.0-91", "6.1.0", "4"]),
+        };
+        requirement.operator = random.word(&operators);
+        requirement.values = vec![random.word(bounds)];
+    }
+    requirement
 }
 
 fn spread(random: &mut Random, topology_key: String) -> TopologySpreadConstraint {

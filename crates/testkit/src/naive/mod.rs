@@ -4,6 +4,7 @@
 //! them. Nothing is indexed, cached or counted ahead: what a rule needs is counted again for every node.
 //! Clarity is worth more than speed here, because this is what the engine is compared with.
 
+mod attributes;
 mod balanced_allocation;
 mod csi_migration;
 mod decide;

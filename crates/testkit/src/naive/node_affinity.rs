@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_api::object::{Node, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm};
 
 use super::terms::{Dialect, preferred_node_terms, required_node_selectors};
-use super::{Code, Question, Verdict, normalize, reject, selector};
+use super::{Code, Question, Verdict, attributes, normalize, reject, selector};
 
 /// The only possible nodes, when every v1 term names its nodes; `Err` when the names of every term contradict each other.
 pub fn named_nodes(q: Question) -> Result<Option<BTreeSet<String>>, String> {
@@ -70,12 +70,18 @@ pub fn node_matches(dialect: Dialect, selector: &NodeSelector, node: &Node) -> b
                 && selector::invalid_term(term).is_none()
                 && selector::node_satisfies_all(term, node)
         }
-        Dialect::Proposal => selector::node_satisfies_all(term, node),
+        Dialect::Proposal => satisfies_proposal(term, node),
     })
 }
 
+fn satisfies_proposal(term: &NodeSelectorTerm, node: &Node) -> bool {
+    term.match_expressions.iter().all(|r| selector::satisfies(r, &node.metadata.labels))
+        && term.match_fields.iter().all(|r| attributes::node_satisfies_proposal_field(r, node))
+        && term.match_annotations.iter().all(|r| attributes::node_satisfies_annotation(r, node))
+}
+
 fn is_empty(term: &NodeSelectorTerm) -> bool {
-    term.match_expressions.is_empty() && term.match_fields.is_empty()
+    term.match_expressions.is_empty() && term.match_fields.is_empty() && term.match_annotations.is_empty()
 }
 
 /// A preferred term in either form.
@@ -102,17 +108,17 @@ pub fn check_preferences(q: Question) -> Result<(), String> {
 pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let added = q.profile.node_affinity.added_affinity.as_ref();
     let added = added.map(|a| a.preferred_during_scheduling_ignored_during_execution.clone());
-    let mut terms: Vec<NodeSelectorTerm> = Vec::new();
+    let mut terms: Vec<(Dialect, NodeSelectorTerm)> = Vec::new();
     let mut weights: Vec<i64> = Vec::new();
     for term in added.unwrap_or_default() {
-        terms.push(term.preference.unwrap_or_default());
+        terms.push((Dialect::V1, term.preference.unwrap_or_default()));
         weights.push(i64::from(term.weight));
     }
     for (dialect, term) in preferred_node_terms(q.pod, q.options) {
         weights.push(i64::from(term.weight));
         terms.push(match dialect {
-            Dialect::V1 => term.preference.unwrap_or_default(),
-            Dialect::Proposal => preferred_term(&term),
+            Dialect::V1 => (dialect, term.preference.unwrap_or_default()),
+            Dialect::Proposal => (dialect, preferred_term(&term)),
         });
     }
     if terms.is_empty() {
@@ -121,10 +127,13 @@ pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let raw: Vec<i64> = feasible
         .iter()
         .map(|node| {
-            let matching = terms
-                .iter()
-                .zip(&weights)
-                .filter(|(t, _)| !is_empty(t) && selector::node_satisfies_all(t, node));
+            let matching =
+                terms.iter().zip(&weights).filter(|((_, t), _)| !is_empty(t)).filter(|((dialect, t), _)| {
+                    match dialect {
+                        Dialect::V1 => selector::node_satisfies_all(t, node),
+                        Dialect::Proposal => satisfies_proposal(t, node),
+                    }
+                });
             matching.map(|(_, weight)| weight).sum()
         })
         .collect();

@@ -1,6 +1,10 @@
 //! Label selectors and node selector terms, requirement by requirement.
 
+use std::cmp::Ordering;
+
 use berth_api::object::{LabelSelector, Node, NodeSelectorTerm, SelectorRequirement, StringMap};
+
+use super::attributes::compare_versions;
 
 /// Whether labels satisfy one requirement. No labels satisfy an unknown operator.
 pub fn satisfies(requirement: &SelectorRequirement, labels: &StringMap) -> bool {
@@ -12,8 +16,14 @@ pub fn satisfies(requirement: &SelectorRequirement, labels: &StringMap) -> bool 
         "DoesNotExist" => value.is_none(),
         "Gt" => compares(requirement, value, |have, bound| have > bound),
         "Lt" => compares(requirement, value, |have, bound| have < bound),
+        "VersionGt" => version(requirement, value) == Some(Ordering::Greater),
+        "VersionLt" => version(requirement, value) == Some(Ordering::Less),
         _ => false,
     }
+}
+
+fn version(requirement: &SelectorRequirement, value: Option<&String>) -> Option<Ordering> {
+    compare_versions(value?, requirement.values.first()?)
 }
 
 fn compares(
@@ -45,7 +55,7 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.is_empty() && selector.match_expressions.is_empty()
 }
 
-/// Whether a node satisfies all expressions and fields of a term (an empty term: yes).
+/// Whether a node satisfies all expressions and fields of a v1 term (an empty term: yes).
 pub fn node_satisfies_all(term: &NodeSelectorTerm, node: &Node) -> bool {
     term.match_expressions.iter().all(|r| satisfies(r, &node.metadata.labels))
         && term.match_fields.iter().all(|r| node_satisfies_field(r, node))

@@ -131,11 +131,15 @@ pub fn node_selector(line: &str, content: &str) -> NodeSelector {
 fn node_term(line: &str, content: &str) -> NodeSelectorTerm {
     let mut term = NodeSelectorTerm::default();
     for word in content.split_whitespace().filter(|word| *word != "*") {
+        if let Some(annotation) = word.strip_prefix("annotation:") {
+            term.match_annotations.push(requirement(annotation));
+            continue;
+        }
         let mut requirement = requirement(word);
         if requirement.key.is_empty() {
             bad(line, "has a node requirement without key");
         }
-        if requirement.key == "metadata.name" {
+        if ["metadata.name", "spec.", "status."].iter().any(|field| requirement.key.starts_with(field)) {
             term.match_fields.push(requirement);
         } else {
             requirement.key = topology_key(&requirement.key);
@@ -153,7 +157,8 @@ fn add_requirement(selector: &mut Option<LabelSelector>, word: &str) {
 }
 
 fn requirement(word: &str) -> SelectorRequirement {
-    let signs = [("!=", "NotIn"), ("=", "In"), (">", "Gt"), ("<", "Lt")];
+    let signs =
+        [("!=", "NotIn"), ("=", "In"), (">v", "VersionGt"), ("<v", "VersionLt"), (">", "Gt"), ("<", "Lt")];
     let binary = signs.iter().find_map(|(sign, operator)| {
         let (key, values) = word.split_once(sign)?;
         Some((key, *operator, values.split(',').map(str::to_owned).collect()))

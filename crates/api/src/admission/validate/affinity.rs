@@ -6,15 +6,20 @@ use super::selector::{
     EXISTS_HAS_NO_VALUES, GT_HAS_ONE_VALUE, IN_NEEDS_VALUES, NOT_AN_OPERATOR, validate_integers,
     validate_label_keys, validate_label_selector,
 };
+use crate::admission::AFFINITY_ANNOTATION;
 use crate::object::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
     PreferredSchedulingTerm, SelectorRequirement,
 };
 use crate::rules::pod_term::LIMIT_ELSEWHERE;
+use crate::rules::{NODE_FIELDS, NOT_A_VERSION, is_version};
 
 const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+const VERSION_GT_HAS_ONE_VALUE: &str =
+    "must be specified single value when `operator` is 'VersionLt' or 'VersionGt'";
 
 /// The dialect of a term.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,11 +133,59 @@ fn validate_node_term(
     }
     let fields_path = path.child("matchFields");
     for (i, requirement) in term.match_fields.iter().enumerate() {
-        validate_node_field(requirement, &fields_path.index(i), errors);
+        let field_path = fields_path.index(i);
+        match dialect {
+            Dialect::V1 { .. } => validate_node_field(requirement, &field_path, errors),
+            Dialect::Proposal => validate_proposal_field(requirement, &field_path, errors),
+        }
+    }
+    let annotations_path = path.child("matchAnnotations");
+    if dialect != Dialect::Proposal {
+        // Without extensions it is dropped, as the API server drops it.
+        if !term.match_annotations.is_empty() && dialect == (Dialect::V1 { comparisons: true }) {
+            let detail =
+                format!("v1 has no such field: write the term in the annotation {AFFINITY_ANNOTATION}");
+            errors.forbidden(&annotations_path, &detail);
+        }
+        return;
+    }
+    for (i, requirement) in term.match_annotations.iter().enumerate() {
+        let annotation_path = annotations_path.index(i);
+        validate_operator(requirement, dialect, &annotation_path, errors);
+        // Case does not matter in keys of annotations.
+        let problems = syntax::label_key(&requirement.key.to_lowercase());
+        errors.invalid_each(&annotation_path.child("key"), &requirement.key, problems);
     }
 }
 
-/// The v1 API does not check that the values of `Gt` and `Lt` are integers; the scheduler fails on them later.
+/// Operator and number of values. In the proposals also the operands of comparisons: the v1 API does not check that the
+/// values of `Gt` and `Lt` are integers; the scheduler fails on them later.
+fn validate_operator(
+    requirement: &SelectorRequirement,
+    dialect: Dialect,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let SelectorRequirement { operator, values, .. } = requirement;
+    let values_path = path.child("values");
+    let is_proposal = dialect == Dialect::Proposal;
+    match operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => errors.required(&values_path, IN_NEEDS_VALUES),
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            errors.forbidden(&values_path, EXISTS_HAS_NO_VALUES)
+        }
+        "Gt" | "Lt" if values.len() != 1 => errors.required(&values_path, GT_HAS_ONE_VALUE),
+        "Gt" | "Lt" if is_proposal => validate_integers(values, &values_path, errors),
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+        "VersionGt" | "VersionLt" if is_proposal => match values.as_slice() {
+            [version] if is_version(version) => {}
+            [other] => errors.invalid(&values_path.index(0), other, NOT_A_VERSION),
+            _ => errors.required(&values_path, VERSION_GT_HAS_ONE_VALUE),
+        },
+        _ => errors.invalid(&path.child("operator"), BadValue::Enumerated(operator), NOT_AN_OPERATOR),
+    }
+}
+
 fn validate_node_expression(
     requirement: &SelectorRequirement,
     dialect: Dialect,
@@ -141,23 +194,22 @@ fn validate_node_expression(
     errors: &mut Errors,
 ) {
     let SelectorRequirement { key, operator, values } = requirement;
-    let values_path = path.child("values");
-    match operator.as_str() {
-        "In" | "NotIn" if values.is_empty() => errors.required(&values_path, IN_NEEDS_VALUES),
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            errors.forbidden(&values_path, EXISTS_HAS_NO_VALUES)
-        }
-        "Gt" | "Lt" if values.len() != 1 => errors.required(&values_path, GT_HAS_ONE_VALUE),
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        _ => errors.invalid(&path.child("operator"), BadValue::Enumerated(operator), NOT_AN_OPERATOR),
-    }
+    validate_operator(requirement, dialect, path, errors);
     errors.invalid_each(&path.child("key"), key, syntax::label_key(key));
-    if dialect == Dialect::Proposal && matches!(operator.as_str(), "Gt" | "Lt") {
-        validate_integers(values, &values_path, errors);
-    } else if check_values {
+    let compares = matches!(operator.as_str(), "Gt" | "Lt" | "VersionGt" | "VersionLt");
+    if check_values && !(compares && dialect == Dialect::Proposal) {
+        let values_path = path.child("values");
         for (i, value) in values.iter().enumerate() {
             errors.invalid_each(&values_path.index(i), value, syntax::label_value(value));
         }
+    }
+}
+
+/// Any operator on any of the documented fields.
+fn validate_proposal_field(requirement: &SelectorRequirement, path: &Path<'_>, errors: &mut Errors) {
+    validate_operator(requirement, Dialect::Proposal, path, errors);
+    if !NODE_FIELDS.contains(&requirement.key.as_str()) {
+        errors.not_supported(&path.child("key"), &requirement.key, &NODE_FIELDS);
     }
 }
 

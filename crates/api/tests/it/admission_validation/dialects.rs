@@ -6,6 +6,7 @@ use berth_api::object::group::{
     GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
 };
+use berth_api::rules::NODE_FIELDS;
 
 use super::*;
 
@@ -188,6 +189,73 @@ fn the_annotations_of_groups_are_validated() {
     let (_, admission) = admitted(json!({"annotations": annotated("team", "0")}), json!({}), false);
     let ignored = format!("{}: ignored because Berth's extensions are switched off", path("group"));
     assert_eq!((admission.errors.len(), admission.warnings), (0, vec![ignored]));
+}
+
+#[test]
+fn node_terms_of_the_proposals_select_by_versions_annotations_and_fields() {
+    let term = json!({
+        "matchExpressions": [
+            {"key": "kernel", "operator": "VersionGt", "values": ["5.15.0-91-generic"]},
+            {"key": "kernel", "operator": "VersionLt", "values": ["generic"]},
+            {"key": "kernel", "operator": "VersionLt"}],
+        "matchFields": [
+            {"key": "metadata.name", "operator": "In", "values": ["a", "b"]},
+            {"key": "spec.providerID", "operator": "Exists"},
+            {"key": "status.nodeInfo.kernelVersion", "operator": "VersionLt", "values": ["6.0"]},
+            {"key": "status.phase", "operator": "Gt", "values": ["x"]}],
+        "matchAnnotations": [
+            {"key": "Example.com/Rack", "operator": "Gt", "values": ["-3"]},
+            {"key": "a b", "operator": "In", "values": ["any text at all!"]}],
+    });
+    let required = json!({"nodeSelectorTerms": [term]});
+    let errors = |metadata: Value, spec: Value| -> Vec<String> {
+        admitted(metadata, spec, true).1.errors.into_iter().map(|e| e.error).collect()
+    };
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": required}});
+    let annotation = json!({"annotations": {AFFINITY_ANNOTATION: affinity.to_string()}});
+    let path = "nodeAffinity.requiredDuringSchedulingRequiredDuringExecution.nodeSelectorTerms[0]";
+    let expected = |place: &str| {
+        let path = format!("{place}.{path}");
+        [
+            format!(
+                "{path}.matchExpressions[1].values[0]: Invalid value: \"generic\": must be a version that begins with a \
+                 digit, such as 5.15.0-91-generic"
+            ),
+            format!(
+                "{path}.matchExpressions[2].values: Required value: must be specified single value when `operator` is \
+                 'VersionLt' or 'VersionGt'"
+            ),
+            format!(
+                "{path}.matchFields[3].values[0]: Invalid value: \"x\": must be an integer when `operator` is 'Lt' or 'Gt'"
+            ),
+            format!(
+                "{path}.matchFields[3].key: Unsupported value: \"status.phase\": supported values: {}",
+                NODE_FIELDS.map(|field| format!("{field:?}")).join(", ")
+            ),
+            format!("{path}.matchAnnotations[1].key: Invalid value: \"a b\": {LABEL_KEY}"),
+        ]
+    };
+    let annotations = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
+    assert_eq!(errors(annotation, json!({})), expected(&annotations));
+    assert_eq!(errors(json!({}), json!({ "affinity": affinity })), expected("spec.affinity"));
+
+    let v1 = with_node_term(json!({
+        "matchExpressions": [{"key": "kernel", "operator": "VersionGt", "values": ["5.15"]}],
+        "matchAnnotations": [{"key": "a", "operator": "Exists"}]}));
+    let path =
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]";
+    assert_eq!(
+        errors(json!({}), v1),
+        [
+            format!(
+                "{path}.matchExpressions[0].operator: Invalid value: \"VersionGt\": not a valid selector operator"
+            ),
+            format!(
+                "{path}.matchAnnotations: Forbidden: v1 has no such field: write the term in the annotation \
+                 {AFFINITY_ANNOTATION}"
+            ),
+        ]
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use berth_api::object::volume::PersistentVolume;
 use berth_api::object::{NodeSelector, StringMap};
 use berth_api::quantity::Quantity;
 use berth_api::rules::volume::{InTreePlugin, VOLUME_ZONE_LABELS, zones_of_label};
-use berth_api::rules::{Dialect, NodeRequirement, NodeTerm};
+use berth_api::rules::{Dialect, NodeRequirement, NodeTerm, Requirement};
 
 use super::claim::{ClaimRecord, Needs, is_block};
 use super::pod_volumes::ClaimKey;
@@ -179,7 +179,7 @@ impl VolumeRecord {
 fn affinity(symbols: &mut Symbols, selector: &NodeSelector) -> Arc<NodeSelectorMatcher> {
     let parse = |term| match NodeTerm::parse(term, Dialect::V1) {
         NodeTerm::All(mut requirements) => {
-            let names_node = |r: &NodeRequirement| matches!(r, NodeRequirement::Name { equal: true, .. });
+            let names_node = |r: &NodeRequirement| matches!(r, NodeRequirement::Name(Requirement::In(..)));
             if requirements.iter().any(names_node) {
                 return NodeTerm::Nothing;
             }

@@ -5,7 +5,7 @@ use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::rules::Selector;
-use berth_engine::{Cluster, Settings};
+use berth_engine::{Cluster, PreparedPod, Settings};
 use berth_testkit::generate::Operation;
 use berth_testkit::naive::{Options, World};
 use berth_testkit::text;
@@ -68,11 +68,32 @@ pub fn settings(profile: &Profile, options: &Options) -> Settings {
         exempt_namespaces: options.exempt_namespaces.clone(),
         exempt_from_v1: options.exempt_for_v1,
         all_topologies: options.all_topologies.clone(),
+        all_node_attributes: true,
+    }
+}
+
+/// Prepares a pod, and sets the nodes again if it is the first one to mention some of their annotations or fields.
+pub fn prepare(cluster: &mut Cluster, world: &World, pod: &Pod) -> PreparedPod {
+    let epoch = cluster.node_attributes_epoch();
+    let prepared = cluster.prepare(pod);
+    set_nodes_after(epoch, cluster, world);
+    prepared
+}
+
+pub fn set_nodes_after(epoch: u32, cluster: &mut Cluster, world: &World) {
+    if cluster.node_attributes_epoch() != epoch {
+        world.nodes.iter().for_each(|node| cluster.set_node(node));
     }
 }
 
 /// Makes the change that `world` has made already.
 pub fn apply(cluster: &mut Cluster, world: &World, operation: &Operation) {
+    let epoch = cluster.node_attributes_epoch();
+    apply_alone(cluster, world, operation);
+    set_nodes_after(epoch, cluster, world);
+}
+
+fn apply_alone(cluster: &mut Cluster, world: &World, operation: &Operation) {
     let pod = |key: &NamespacedName| world.pods.iter().find(|p| p.metadata.namespaced_name() == *key);
     match operation {
         Operation::AddNode(node) => cluster.set_node(node),
