@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_enforcer::{CONDITION_REASON, EnforcerOptions, Graces};
 use berth_serve::component::ServingOptions;
 use serde_json::{Value, json};
@@ -52,6 +53,32 @@ async fn a_pod_is_evicted_and_rescheduled_after_its_node_loses_a_label() {
     }
     assert!(get(&enforcer, "/readyz").await.starts_with("HTTP/1.1 200"));
     assert!(get(&enforcer, "/healthz").await.starts_with("HTTP/1.1 200"));
+    enforcer.stopped().await;
+}
+
+/// The scheduler and the enforcer have read the nodes without the annotation before a pod mentions it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_evicted_and_rescheduled_after_an_annotation_of_its_node_changes() {
+    let world = World::start(2, 1).await;
+    let enforcer = world.enforce(hasty()).await;
+    let slot = async |node: &str, slot: &str| {
+        let annotations = json!({"metadata": {"annotations": {"example.com/slot": slot}}});
+        world.patch(&format!("/api/v1/nodes/{node}"), annotations).await;
+    };
+    slot("node-2", "7").await;
+    let term = json!({
+        "matchAnnotations": [{"key": "example.com/slot", "operator": "Gt", "values": ["5"]}],
+        "matchFields": [{"key": "status.nodeInfo.kubeletVersion", "operator": "VersionGt", "values": ["v1.30"]}]});
+    let affinity = json!({"nodeAffinity": {EXECUTING: {"nodeSelectorTerms": [term]}}});
+    let mut web = pod("web", "web");
+    web["metadata"]["annotations"][AFFINITY_ANNOTATION] = affinity.to_string().into();
+    world.create(REPLICA_SETS, replica_set(1, web)).await;
+    assert_eq!(world.until_ready("web", 1).await[0].spec.node_name, "node-2");
+    enforcer.until("aware of it", |s| s.n_pods == 1).await;
+    slot("node-1", "6").await;
+    slot("node-2", "5").await;
+    enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0 && s.n_evicting == 0).await;
+    assert_eq!(world.until_ready("web", 1).await[0].spec.node_name, "node-1");
     enforcer.stopped().await;
 }
 

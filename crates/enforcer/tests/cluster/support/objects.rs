@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
+pub const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
 /// A pod with minimal requests.
 pub fn pod(name: &str, app: &str) -> Value {
