@@ -9,13 +9,20 @@ const EPHEMERAL_STORAGE: i64 = 100 << 30;
 /// The CSI driver of simulated nodes, and the provisioner of the storage class `standard`.
 pub const CSI_DRIVER: &str = "csi.berth.dev";
 
-/// The number, zones and capacity of simulated nodes.
+/// The label of the rack of a simulated node. Kubernetes defines none.
+pub const RACK: &str = "topology.berth.dev/rack";
+
+/// The number, topology and capacity of simulated nodes.
 #[derive(Clone, Debug)]
 pub struct SimulatedNodes {
     /// Number of nodes.
     pub n_nodes: usize,
     /// Number of zones; nodes are assigned to them round-robin.
     pub n_zones: usize,
+    /// Number of regions; zones are assigned to them round-robin.
+    pub n_regions: usize,
+    /// Number of racks in each zone, to which its nodes are assigned round-robin; with 0, nodes have no rack.
+    pub n_racks: usize,
     /// CPU of each node.
     pub cpu: Quantity,
     /// Memory of each node.
@@ -25,17 +32,25 @@ pub struct SimulatedNodes {
 }
 
 impl SimulatedNodes {
-    /// The nodes `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1`.
+    /// The nodes `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1` to `region-r`. The racks of a zone are
+    /// `zone-1-rack-1` and so on. Zone and region have the labels that Kubernetes used before 1.17, too.
     pub fn nodes(&self) -> Vec<Node> {
         let width = self.n_nodes.to_string().len();
         let node = |i: usize| {
             let name = format!("node-{:0width$}", i + 1);
+            let (n_zones, n_regions) = (self.n_zones.max(1), self.n_regions.max(1));
+            let zone = format!("zone-{}", i % n_zones + 1);
+            let region = format!("region-{}", i % n_zones % n_regions + 1);
+            let rack = (i / n_zones).checked_rem(self.n_racks);
+            let rack = rack.map(|rack| (RACK.to_owned(), format!("{zone}-rack-{}", rack + 1)));
             let labels = [
                 ("kubernetes.io/hostname", name.clone()),
                 ("kubernetes.io/os", "linux".to_owned()),
                 ("kubernetes.io/arch", "amd64".to_owned()),
-                ("topology.kubernetes.io/zone", format!("zone-{}", i % self.n_zones.max(1) + 1)),
-                ("topology.kubernetes.io/region", "region-1".to_owned()),
+                ("failure-domain.beta.kubernetes.io/zone", zone.clone()),
+                ("failure-domain.beta.kubernetes.io/region", region.clone()),
+                ("topology.kubernetes.io/zone", zone),
+                ("topology.kubernetes.io/region", region),
             ];
             let resources = [
                 ("cpu", self.cpu),
@@ -47,7 +62,7 @@ impl SimulatedNodes {
             let mut node = Node {
                 metadata: ObjectMeta {
                     name,
-                    labels: labels.map(|(k, v)| (k.to_owned(), v)).into(),
+                    labels: labels.map(|(k, v)| (k.to_owned(), v)).into_iter().chain(rack).collect(),
                     ..ObjectMeta::default()
                 },
                 ..Node::default()

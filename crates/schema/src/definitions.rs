@@ -24,10 +24,11 @@ use super::semantics;
 /// Where references between definitions point to.
 pub(super) const REFERENCE: &str = "#/components/schemas/";
 
-/// The field of the proposals that Kubernetes' own types lack.
+/// The fields of the proposals that Kubernetes' own types lack.
 const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
-/// The limit of anti-affinity, in pod affinity terms.
 const LIMIT: &str = "limit";
+const MATCH_ANNOTATIONS: &str = "matchAnnotations";
+const NODE_SELECTOR_TERM: &str = "io.k8s.api.core.v1.NodeSelectorTerm";
 const POD_AFFINITY_TERM: &str = "io.k8s.api.core.v1.PodAffinityTerm";
 
 /// A kind with a known type.
@@ -184,6 +185,12 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
             "type": "integer",
             "format": "int32",
         }),
+        NODE_SELECTOR_TERM => json!({
+            "description": "In requiredDuringSchedulingRequiredDuringExecution only: requirements on annotations of \
+                the node.",
+            "type": "array",
+            "items": { "$ref": format!("{REFERENCE}io.k8s.api.core.v1.NodeSelectorRequirement") },
+        }),
         _ => return,
     };
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -192,7 +199,11 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
 }
 
 fn proposed_field(definition: &str) -> &'static str {
-    if definition == POD_AFFINITY_TERM { LIMIT } else { PROPOSED_FIELD }
+    match definition {
+        NODE_SELECTOR_TERM => MATCH_ANNOTATIONS,
+        POD_AFFINITY_TERM => LIMIT,
+        _ => PROPOSED_FIELD,
+    }
 }
 
 /// Removes the extension field of a definition, for a server without the extensions.

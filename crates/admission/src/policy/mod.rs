@@ -22,6 +22,8 @@ pub struct Policy {
     pub exempt_namespaces: Vec<String>,
     /// Whether they are exempt from anti-affinity in v1 fields, too.
     pub exempt_from_v1: bool,
+    /// The node label keys that an empty `topologyKey` of the proposals stands for.
+    pub all_topologies: Vec<String>,
     /// Whether the annotation `scheduling.berth.dev/affinity` is validated, and warned about where it does nothing.
     pub validate_annotation: bool,
     /// Whether to warn where the two dialects read the same text differently.
@@ -179,10 +181,11 @@ impl Measure {
 
 impl Default for Policy {
     fn default() -> Self {
-        let Settings { exempt_namespaces, exempt_from_v1, .. } = Settings::default();
+        let Settings { exempt_namespaces, exempt_from_v1, all_topologies, .. } = Settings::default();
         Policy {
             exempt_namespaces,
             exempt_from_v1,
+            all_topologies,
             validate_annotation: true,
             dialect_warnings: true,
             all_namespaces_anti_affinity: Action::Reject,

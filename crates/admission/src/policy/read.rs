@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use berth_api::config::fields::{Fields, Node, Report, suggestion};
 use berth_api::quantity::Quantity;
+use berth_api::rules::all_topologies_problem;
+use berth_engine::MAX_ALL_TOPOLOGIES;
 use serde_json::Value;
 
 use super::{
@@ -52,6 +54,12 @@ fn read(root: &mut Fields<'_>, policy: &mut Policy) {
         policy.exempt_namespaces = names.strings();
     }
     set_bool(root, "exemptFromV1", &mut policy.exempt_from_v1);
+    if let Some(node) = root.get("allTopologies") {
+        policy.all_topologies = node.strings();
+        if let Some(problem) = all_topologies_problem(&policy.all_topologies, MAX_ALL_TOPOLOGIES) {
+            node.invalid(&problem);
+        }
+    }
     set_bool(root, "validateAnnotation", &mut policy.validate_annotation);
     set_bool(root, "dialectWarnings", &mut policy.dialect_warnings);
     if let Some(action) = root.get("allNamespacesAntiAffinity").and_then(|node| one_of(&node, ACTIONS)) {
@@ -260,7 +268,7 @@ mod tests {
     fn everything_can_be_said() {
         let policy = Policy::from_value(&file(json!({
             "metadata": {"name": "policy"},
-            "exemptNamespaces": ["daemons"], "exemptFromV1": true, "validateAnnotation": false,
+            "exemptNamespaces": ["daemons"], "exemptFromV1": true, "allTopologies": ["rack"], "validateAnnotation": false,
             "dialectWarnings": false, "allNamespacesAntiAffinity": "Warn",
             "limitPodHardAntiAffinityTopology": true, "workloadWarnings": false, "mergeMatchLabelKeys": false,
             "nodeRestriction": false, "placementQuotas": true, "daemonNamespaces": ["monitoring"],
@@ -283,6 +291,7 @@ mod tests {
         assert_eq!((guard.hold_for, guard.wait_for), (Duration::from_secs(5), Duration::from_millis(100)));
         assert!(
             policy.needs_state()
+                && policy.all_topologies == ["rack"]
                 && policy.exempt_from_v1
                 && policy.placement_quotas
                 && policy.changes_pods()
@@ -293,7 +302,7 @@ mod tests {
     #[test]
     fn every_mistake_is_told_with_its_path() {
         let wrong = file(json!({
-            "kind": "Policy", "nodeRestrictions": true, "exemptFromV1": "yes",
+            "kind": "Policy", "nodeRestrictions": true, "exemptFromV1": "yes", "allTopologies": [],
             "allNamespacesAntiAffinity": "reject",
             "bindingGuard": {"enabled": true, "rules": ["NodeAfinity"], "holdFor": "1h"},
             "budgets": [
@@ -307,6 +316,7 @@ mod tests {
             "kind: Invalid value: \"Policy\": must be \"AdmissionPolicy\"",
             "nodeRestrictions: unknown field; did you mean \"nodeRestriction\"?",
             "exemptFromV1: must be true or false, not a string",
+            "allTopologies: Invalid value: must be 1 to 6 label keys",
             "allNamespacesAntiAffinity: Unsupported value: \"reject\": did you mean \"Reject\"?",
             "bindingGuard.rules[0]: Unsupported value: \"NodeAfinity\": did you mean \"NodeAffinity\"?",
             "bindingGuard.holdFor: Invalid value: \"1h\": must be a duration such as",

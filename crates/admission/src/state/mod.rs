@@ -87,6 +87,7 @@ impl State {
             config: SchedulerConfig { profiles, ..SchedulerConfig::default() },
             exempt_namespaces: policy.exempt_namespaces.clone(),
             exempt_from_v1: policy.exempt_from_v1,
+            all_topologies: policy.all_topologies.clone(),
             ..settings
         };
         State {

@@ -94,6 +94,26 @@ mod tests {
     }
 
     #[test]
+    fn a_null_term_is_none_and_stays_null() {
+        let text = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[null,{}]},
+            "preferredDuringSchedulingIgnoredDuringExecution":[null]},
+            "podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[null]}}"#;
+        let affinity = parse_affinity_annotation(text).unwrap();
+        let written = serde_json::to_value(&affinity).unwrap();
+        assert_eq!(serde_json::from_value::<Affinity>(written.clone()).unwrap(), affinity);
+        let required = &written["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(required["nodeSelectorTerms"], serde_json::json!([null, {}]));
+        let mut pod = Pod::default();
+        pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text.to_owned());
+        assert_eq!(crate::admission::validate_annotations(&pod), []);
+        let rules = crate::rules::PodRules::parse(&pod, true);
+        let terms = &rules.required_node_affinity[0].terms;
+        assert_eq!(*terms, [crate::rules::NodeTerm::Nothing, crate::rules::NodeTerm::All(vec![])]);
+        assert_eq!(rules.preferred_node_affinity, []);
+        assert_eq!(rules.required_affinity[0].selector, crate::rules::Selector::Nothing);
+    }
+
+    #[test]
     fn says_where_it_is_wrong() {
         for (text, starts) in [
             ("nodeAffinity: [", "neither JSON nor YAML: "),

@@ -1,7 +1,7 @@
 //! `Affinity`: the fields of the v1 API and of the design proposals in one type. [`crate::rules`] decides the meaning of
 //! a field.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{LabelSelector, SelectorRequirement, nullable};
 
@@ -31,7 +31,7 @@ pub struct NodeAffinity {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
     /// Preferred, with weights.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTerm>,
 }
 
@@ -40,7 +40,7 @@ pub struct NodeAffinity {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
     /// The terms.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(with = "null_terms")]
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
@@ -58,6 +58,41 @@ pub struct NodeSelectorTerm {
     /// Proposals only: requirements on node annotations.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_annotations: Vec<SelectorRequirement>,
+    /// Whether the term is null, which in the proposals matches no node; in v1 it is the same as an empty one.
+    #[serde(skip)]
+    pub is_null: bool,
+}
+
+/// Terms with null among them.
+mod null_terms {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::NodeSelectorTerm;
+
+    pub(super) fn serialize<S: Serializer>(
+        terms: &[NodeSelectorTerm],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(terms.iter().map(|term| (!term.is_null).then_some(term)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<NodeSelectorTerm>, D::Error> {
+        let terms = Option::<Vec<Option<NodeSelectorTerm>>>::deserialize(deserializer)?.unwrap_or_default();
+        let null = || NodeSelectorTerm { is_null: true, ..NodeSelectorTerm::default() };
+        Ok(terms.into_iter().map(|term| term.unwrap_or_else(null)).collect())
+    }
+}
+
+/// A list in which null is an element without fields, as for the API server.
+fn null_items<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    let items = Option::<Vec<Option<T>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(items.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 /// A preferred node selector term.
@@ -82,13 +117,13 @@ pub struct PreferredSchedulingTerm {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub required_during_scheduling_required_during_execution: Vec<PodAffinityTerm>,
     /// Required when scheduling.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub required_during_scheduling_ignored_during_execution: Vec<PodAffinityTerm>,
     /// Preferred, with weights.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<WeightedPodAffinityTerm>,
 }
 

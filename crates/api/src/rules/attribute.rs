@@ -3,6 +3,8 @@
 //! A [`Requirement`](super::Requirement) names an annotation or a field by its path with a leading dot, such as
 //! `.metadata.annotations[example.com/rack]`: a key that no label has.
 
+use std::borrow::Cow;
+
 use crate::object::Node;
 
 /// The node fields that `matchFields` of the proposals can name. An empty field counts as absent.
@@ -30,34 +32,33 @@ pub(super) fn field_key(path: &str) -> String {
     format!(".{path}")
 }
 
-/// Whether a key names an annotation or a field instead of a label.
-pub fn is_node_attribute(key: &str) -> bool {
-    key.starts_with('.')
-}
-
 /// The value of the annotation or field that a key names.
 pub fn node_attribute<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    if let Some(name) = key.strip_prefix(ANNOTATION) {
-        return node.metadata.annotation(name.strip_suffix(']')?);
+    match key.strip_prefix(ANNOTATION) {
+        Some(name) => node.metadata.annotation(name.strip_suffix(']')?),
+        None => fields(node).find(|(field, _)| *field == key).map(|(_, value)| value),
     }
-    let info = &node.status.node_info;
-    let value = match key.strip_prefix('.')? {
-        "metadata.name" => &node.metadata.name,
-        "spec.providerID" => &node.spec.provider_id,
-        "spec.unschedulable" => return Some(if node.spec.unschedulable { "true" } else { "false" }),
-        "status.nodeInfo.architecture" => &info.architecture,
-        "status.nodeInfo.containerRuntimeVersion" => &info.container_runtime_version,
-        "status.nodeInfo.kernelVersion" => &info.kernel_version,
-        "status.nodeInfo.kubeletVersion" => &info.kubelet_version,
-        "status.nodeInfo.operatingSystem" => &info.operating_system,
-        "status.nodeInfo.osImage" => &info.os_image,
-        _ => return None,
-    };
-    Some(value.as_str()).filter(|value| !value.is_empty())
 }
 
-/// The keys of all annotations and fields of a node.
-pub fn node_attribute_keys(node: &Node) -> impl Iterator<Item = String> + '_ {
-    let annotations = node.metadata.annotations.keys().map(|name| annotation_key(name));
-    annotations.chain(NODE_FIELDS.iter().map(|path| field_key(path)))
+/// All annotations and fields of a node but its name, by key.
+pub fn node_attributes(node: &Node) -> impl Iterator<Item = (Cow<'static, str>, &str)> {
+    let annotations = node.metadata.annotations.iter();
+    let annotations = annotations.map(|(name, value)| (Cow::from(annotation_key(name)), value.as_str()));
+    annotations.chain(fields(node).map(|(key, value)| (Cow::from(key), value)))
+}
+
+/// The fields that are not empty; not the name, which every node knows.
+fn fields(node: &Node) -> impl Iterator<Item = (&'static str, &str)> {
+    let info = &node.status.node_info;
+    let fields: [(_, &str); 8] = [
+        (".spec.providerID", &node.spec.provider_id),
+        (".spec.unschedulable", if node.spec.unschedulable { "true" } else { "false" }),
+        (".status.nodeInfo.architecture", &info.architecture),
+        (".status.nodeInfo.containerRuntimeVersion", &info.container_runtime_version),
+        (".status.nodeInfo.kernelVersion", &info.kernel_version),
+        (".status.nodeInfo.kubeletVersion", &info.kubelet_version),
+        (".status.nodeInfo.operatingSystem", &info.operating_system),
+        (".status.nodeInfo.osImage", &info.os_image),
+    ];
+    fields.into_iter().filter(|(_, value)| !value.is_empty())
 }

@@ -1,10 +1,11 @@
 //! Fields of a pod that the two dialects read differently.
 
 use super::Dialect;
+use super::pod_term::needs_extensions;
 use crate::admission::{AFFINITY_ANNOTATION, annotation_affinity};
-use crate::object::{Affinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm};
+use crate::object::{Affinity, NodeSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm};
 
-/// A field value that means one thing in the v1 API and another in the design proposals.
+/// A field value that means one thing in the v1 API and another in the design proposals, or nothing without extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialectNote {
     /// Field path.
@@ -69,10 +70,7 @@ impl Notes {
             );
         }
         for (i, term) in selector.node_selector_terms.iter().enumerate() {
-            if term.match_expressions.is_empty()
-                && term.match_fields.is_empty()
-                && term.match_annotations.is_empty()
-            {
+            if *term == NodeSelectorTerm::default() {
                 let path = format!("{path}.nodeSelectorTerms[{i}]");
                 self.add(path, dialect, "an empty term matches no node", "an empty term matches every node");
             }
@@ -95,6 +93,11 @@ impl Notes {
     }
 
     fn pod_term(&mut self, term: &PodAffinityTerm, path: &str, dialect: Dialect) {
+        if !self.extensions && needs_extensions(term) {
+            let text = "Gt and Lt on pod labels are an extension that is switched off: the term is ignored"
+                .to_owned();
+            return self.all.push(DialectNote { path: format!("{path}.labelSelector"), text });
+        }
         if term.namespaces.as_ref().is_some_and(Vec::is_empty) {
             let v1 = match term.namespace_selector {
                 None => "an empty list is the pod's own namespace",
@@ -116,6 +119,36 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::PodRules;
+
+    #[test]
+    fn terms_that_need_extensions_are_ignored_without_them() {
+        let term = |operator: &str| {
+            serde_json::json!({"topologyKey": "zone", "labelSelector": {"matchExpressions": [
+                {"key": "size", "operator": operator, "values": ["3"]}]}})
+        };
+        let terms = |operator| {
+            serde_json::json!({
+                "requiredDuringSchedulingIgnoredDuringExecution": [term(operator), term("In")],
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term(operator)}],
+            })
+        };
+        let pod: Pod = serde_json::from_value(serde_json::json!({
+            "spec": {"affinity": {"podAffinity": terms("Gt"), "podAntiAffinity": terms("Lt")}}}))
+        .unwrap();
+        for extensions in [true, false] {
+            let rules = PodRules::parse(&pod, extensions);
+            let n = [
+                rules.required_affinity.len(),
+                rules.required_anti_affinity.len(),
+                rules.preferred_affinity.len(),
+                rules.preferred_anti_affinity.len(),
+            ];
+            let expected = if extensions { ([2, 2, 1, 1], 0) } else { ([1, 1, 0, 0], 4) };
+            assert_eq!((n, dialect_notes(&pod, extensions).len()), expected);
+            assert_eq!(rules.pod_term_error, None);
+        }
+    }
 
     #[test]
     fn every_difference_is_reported_once_and_in_its_own_dialect() {

@@ -20,12 +20,14 @@ mod toleration;
 mod version;
 pub mod volume;
 
-pub use attribute::{NODE_FIELDS, is_node_attribute, node_attribute, node_attribute_keys};
+pub use attribute::{NODE_FIELDS, node_attribute, node_attributes};
 pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};
 pub use pod_set::{KnownNamespaces, PodSet};
-pub use pod_term::{NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope, tolerated_namespaces};
+pub use pod_term::{
+    NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope, all_topologies_problem, tolerated_namespaces,
+};
 pub use relation::SetRelation;
 pub use resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests, pod_limits, pod_requests,

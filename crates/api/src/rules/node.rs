@@ -25,7 +25,7 @@ pub struct NodeSelectorRule {
 /// A node selector term: its requirements are ANDed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeTerm {
-    /// Matches no node: an empty term of v1.
+    /// Matches no node: an empty term of v1, or null.
     Nothing,
     /// Matches no node, because it is invalid; the text is the error.
     Invalid(String),
@@ -58,7 +58,7 @@ pub struct PreferredNodeTerm {
 impl NodeTerm {
     /// Parses one term in the meaning of `dialect`.
     pub fn parse(term: &NodeSelectorTerm, dialect: Dialect) -> NodeTerm {
-        if dialect == Dialect::V1 && is_empty(term) {
+        if term.is_null || (dialect == Dialect::V1 && is_empty(term)) {
             return NodeTerm::Nothing;
         }
         parse_requirements(term, dialect).map_or_else(NodeTerm::Invalid, NodeTerm::All)

@@ -3,6 +3,7 @@
 use super::selector::Comparison;
 use super::{Dialect, Selector};
 use crate::admission::TOLERATION_ANNOTATION;
+use crate::admission::syntax::label_key;
 use crate::object::{Pod, PodAffinity, PodAffinityTerm};
 
 /// A pod affinity term: the pods it selects, and the topology.
@@ -108,6 +109,22 @@ pub enum TopologyScope {
     All,
 }
 
+/// Why label keys, of which `max` are allowed, cannot be what "all topologies" stands for; none if they can.
+pub fn all_topologies_problem(keys: &[String], max: usize) -> Option<String> {
+    if !(1..=max).contains(&keys.len()) {
+        return Some(format!("must be 1 to {max} label keys"));
+    }
+    let invalid = keys.iter().find(|key| !label_key(key).is_empty())?;
+    Some(format!("{invalid:?} is not a label key: {}", label_key(invalid).join("; ")))
+}
+
+/// Whether a v1 term has a meaning only with extensions. Without, the API server refuses new pods with such a term; of pods
+/// that it stored before, the term is ignored, so that they stay schedulable.
+pub(super) fn needs_extensions(term: &PodAffinityTerm) -> bool {
+    let mut requirements = term.label_selector.iter().flat_map(|selector| &selector.match_expressions);
+    requirements.any(|requirement| matches!(requirement.operator.as_str(), "Gt" | "Lt"))
+}
+
 /// Where `limit` is not allowed.
 pub(crate) const LIMIT_ELSEWHERE: &str = "may only be specified in required terms of podAntiAffinity in the annotation, and in \
      requiredDuringSchedulingRequiredDuringExecution of spec.affinity.podAntiAffinity";
@@ -153,8 +170,9 @@ pub(super) fn parse(
     let ignored = &affinity.required_during_scheduling_ignored_during_execution;
     let executing = &affinity.required_during_scheduling_required_during_execution;
 
+    let in_force = |term: &PodAffinityTerm| extensions || !needs_extensions(term);
     let mut required = Vec::new();
-    for (i, term) in ignored.iter().enumerate() {
+    for (i, term) in ignored.iter().enumerate().filter(|(_, term)| in_force(term)) {
         let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]");
         required.push(parse_term(term, path, dialect, false, anti)?);
     }
@@ -164,6 +182,9 @@ pub(super) fn parse(
     }
     let mut preferred = Vec::new();
     for (i, weighted) in affinity.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
+        if !in_force(&weighted.pod_affinity_term) {
+            continue;
+        }
         let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]");
         let term = parse_term(&weighted.pod_affinity_term, path, dialect, false, false)?;
         preferred.push(PreferredPodTerm { weight: i64::from(weighted.weight), term });

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use berth_api::expand::MAX_PODS;
 use berth_api::read::Inventory;
-use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::Settings;
 use berth_simulate::{Simulation, SimulationOptions};
 use clap::ArgGroup;
@@ -129,13 +128,7 @@ impl ClusterArgs {
 
     /// Builds the simulation.
     pub fn simulation_of(&self, inventory: Inventory, settings: Settings) -> Result<Simulation, CliError> {
-        let simulated_nodes = self.nodes.map(|n_nodes| SimulatedNodes {
-            n_nodes: n_nodes as usize,
-            n_zones: self.size.zones as usize,
-            cpu: self.size.node_cpu,
-            memory: self.size.node_memory,
-            pods: self.size.node_pods,
-        });
+        let simulated_nodes = self.nodes.map(|n_nodes| self.size.nodes(n_nodes));
         Ok(Simulation::new(inventory, SimulationOptions { settings, simulated_nodes })?)
     }
 }

@@ -4,27 +4,49 @@ use std::time::Duration;
 
 use berth_api::object::Taint;
 use berth_api::quantity::Quantity;
+use berth_api::simulated_nodes::SimulatedNodes;
 use berth_kubelet::{Adopt, CsiDriverTemplate, KubeletOptions, NodeTemplate, PodTimings};
 
 /// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Zones and capacity of simulated nodes.
+/// Topology and capacity of simulated nodes.
 #[derive(Debug, clap::Args)]
 pub struct NodeSizeArgs {
     /// Number of zones; the simulated nodes are assigned to them in turn
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
-    pub zones: u64,
+    zones: u64,
+    /// Number of regions; the zones are assigned to them in turn
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
+    regions: u64,
+    /// Number of racks in each zone, with the node label topology.berth.dev/rack [default: no such label]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
+    racks: Option<u64>,
     /// CPU capacity of each simulated node
     #[arg(long, value_name = "QUANTITY", default_value = "4", value_parser = amount)]
-    pub node_cpu: Quantity,
+    node_cpu: Quantity,
     /// Memory capacity of each simulated node
     #[arg(long, value_name = "QUANTITY", default_value = "16Gi", value_parser = amount)]
-    pub node_memory: Quantity,
+    node_memory: Quantity,
     /// Pod capacity of each simulated node
     #[arg(long, value_name = "QUANTITY", default_value = "110", value_parser = amount)]
-    pub node_pods: Quantity,
+    node_pods: Quantity,
+}
+
+impl NodeSizeArgs {
+    /// This many nodes.
+    pub fn nodes(&self, n_nodes: u64) -> SimulatedNodes {
+        SimulatedNodes {
+            n_nodes: n_nodes as usize,
+            n_zones: self.zones as usize,
+            n_regions: self.regions as usize,
+            n_racks: self.racks.unwrap_or(0) as usize,
+            cpu: self.node_cpu,
+            memory: self.node_memory,
+            pods: self.node_pods,
+        }
+    }
 }
 
 /// Properties of simulated nodes in a cluster.
@@ -94,15 +116,13 @@ pub struct TimingArgs {
 impl NodeArgs {
     /// A template of this many nodes.
     pub fn template(&self, n_nodes: u64) -> NodeTemplate {
-        let NodeSizeArgs { zones, node_cpu, node_memory, node_pods } = &self.size;
-        let mut template = NodeTemplate::new(n_nodes as usize, *zones as usize);
-        template.nodes.cpu = *node_cpu;
-        template.nodes.memory = *node_memory;
-        template.nodes.pods = *node_pods;
-        template.name_prefix.clone_from(&self.node_prefix);
-        template.labels = self.node_label.iter().cloned().collect();
-        template.taints.clone_from(&self.node_taint);
-        template
+        NodeTemplate {
+            nodes: self.size.nodes(n_nodes),
+            name_prefix: self.node_prefix.clone(),
+            labels: self.node_label.iter().cloned().collect(),
+            taints: self.node_taint.clone(),
+            ..NodeTemplate::new(0, 0)
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use berth_api::config::SchedulerConfig;
 use berth_api::read::{Inventory, Manifest, SourceLocation};
-use berth_engine::Settings;
+use berth_api::rules::all_topologies_problem;
+use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 
 use super::cluster_args::read;
 use crate::error::CliError;
@@ -26,6 +27,18 @@ pub struct RulesArgs {
     /// for fields of the proposals.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, conflicts_with = "strict_v1")]
     exempt_namespaces: Option<Vec<String>>,
+    /// Node label keys, separated by commas, that an empty topologyKey of the design proposals stands for [default: host name,
+    /// zone and region]
+    #[arg(long, value_name = "KEY", value_parser = all_topologies, conflicts_with = "strict_v1")]
+    all_topologies: Option<AllTopologies>,
+}
+
+#[derive(Clone, Debug)]
+struct AllTopologies(Vec<String>);
+
+fn all_topologies(text: &str) -> Result<AllTopologies, String> {
+    let keys: Vec<String> = text.split(',').map(str::to_owned).collect();
+    all_topologies_problem(&keys, MAX_ALL_TOPOLOGIES).map_or(Ok(AllTopologies(keys)), Err)
 }
 
 impl RulesArgs {
@@ -38,7 +51,10 @@ impl RulesArgs {
         if self.strict_v1 {
             return Ok(Settings::strict_v1(config));
         }
-        let settings = Settings { config, ..Settings::default() };
+        let mut settings = Settings { config, ..Settings::default() };
+        if let Some(AllTopologies(keys)) = &self.all_topologies {
+            settings.all_topologies.clone_from(keys);
+        }
         Ok(match &self.exempt_namespaces {
             None => settings,
             Some(names) => Settings { exempt_namespaces: names.clone(), exempt_from_v1: true, ..settings },

@@ -46,6 +46,12 @@ const RUNS: &[(&str, &[&str])] = &[
     ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),
     ("placement-policy", &["simulate", "-f", "examples/placement-policy", "-o", "wide"]),
     ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
+    ("cpu-vendor", &["simulate", "-f", "examples/cpu-vendor"]),
+    ("kernel-version", &["simulate", "-f", "examples/kernel-version"]),
+    ("kernel-version", &["explain", "-f", "examples/kernel-version", "ebpf-agent"]),
+    ("kernel-version", &["simulate", "-f", "examples/kernel-version", "--strict-v1"]),
+    ("shared-pool", &["explain", "-f", "examples/shared-pool", "mounter"]),
+    ("node-restriction", &["simulate", "-f", "examples/node-restriction"]),
 ];
 
 #[test]

@@ -3,6 +3,7 @@
 use berth_api::object::{Namespace, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject};
 use berth_api::rules::Selector;
 
+use std::borrow::Cow;
 use std::sync::PoisonError;
 
 use super::{Caches, Cluster};
@@ -55,7 +56,7 @@ impl Cluster {
 
     /// The annotations and fields of a node that the state keeps, by key: by these and its other fields a caller sees
     /// whether a node has changed for placement.
-    pub fn attributes_to_keep<'a>(&self, node: &'a Node) -> Vec<(String, &'a str)> {
+    pub fn attributes_to_keep<'a>(&self, node: &'a Node) -> Vec<(Cow<'static, str>, &'a str)> {
         self.state.attributes_to_keep(node)
     }
 

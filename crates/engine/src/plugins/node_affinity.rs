@@ -123,7 +123,7 @@ fn selector_detail(key: &str, value: &str) -> String {
 
 fn describe(rule: &NodeSelectorRule) -> String {
     let term = |term: &NodeTerm| match term {
-        NodeTerm::Nothing => "an empty term, which matches no node".to_owned(),
+        NodeTerm::Nothing => "an empty or null term, which matches no node".to_owned(),
         NodeTerm::Invalid(why) => format!("an invalid term, which matches no node ({why})"),
         NodeTerm::All(requirements) if requirements.is_empty() => "every node".to_owned(),
         NodeTerm::All(requirements) => describe_all(requirements),

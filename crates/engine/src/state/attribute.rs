@@ -1,12 +1,14 @@
 //! Annotations and fields of nodes, as far as rules mention them.
 //!
-//! A node keeps them among its labels, under keys that no label has ([`berth_api::rules::is_node_attribute`]). Unless the
+//! A node keeps them among its labels, under keys that no label has ([`berth_api::rules::node_attributes`]). Unless the
 //! settings ask for all, it keeps only what a rule mentions. Nodes that were set before a rule mentioned an attribute do
 //! not have it: until such a node is set again, conditions on the attribute are unknown there. They do not match, and they
 //! break no rule of a running pod.
 
+use std::borrow::Cow;
+
 use berth_api::object::Node;
-use berth_api::rules::{node_attribute, node_attribute_keys};
+use berth_api::rules::{node_attribute, node_attributes};
 use rustc_hash::FxHashMap;
 
 use super::State;
@@ -35,15 +37,13 @@ impl MentionedAttributes {
 
 impl State {
     /// The annotations and fields of a node that the state keeps, by key.
-    pub(crate) fn attributes_to_keep<'a>(&self, node: &'a Node) -> Vec<(String, &'a str)> {
-        let keys: Vec<String> = if self.settings.all_node_attributes {
-            node_attribute_keys(node).collect()
-        } else {
-            let mentioned = self.attributes.mentioned.keys();
-            mentioned.map(|key| self.symbols.text(*key).to_owned()).collect()
-        };
-        let values = keys.into_iter().filter_map(|key| Some((node_attribute(node, &key)?, key)));
-        let mut kept: Vec<_> = values.map(|(value, key)| (key, value)).collect();
+    pub(crate) fn attributes_to_keep<'a>(&self, node: &'a Node) -> Vec<(Cow<'static, str>, &'a str)> {
+        if self.settings.all_node_attributes {
+            return node_attributes(node).collect();
+        }
+        let keys = self.attributes.mentioned.keys().map(|key| self.symbols.text(*key));
+        let kept = keys.filter_map(|key| Some((Cow::from(key.to_owned()), node_attribute(node, key)?)));
+        let mut kept: Vec<_> = kept.collect();
         kept.sort_unstable();
         kept
     }
@@ -52,7 +52,7 @@ impl State {
     pub(super) fn labels_of_node(&mut self, node: &Node) -> Labels {
         let attributes = self.attributes_to_keep(node);
         let labels = node.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let attributes = attributes.iter().map(|(key, value)| (key.as_str(), *value));
+        let attributes = attributes.iter().map(|(key, value)| (&**key, *value));
         Labels::intern(&mut self.symbols, labels.chain(attributes))
     }
 

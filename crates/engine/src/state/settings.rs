@@ -42,6 +42,6 @@ impl Default for Settings {
 impl Settings {
     /// kube-scheduler's behaviour and nothing else.
     pub fn strict_v1(config: SchedulerConfig) -> Self {
-        Settings { config, extensions: false, ..Settings::default() }
+        Settings { config, extensions: false, all_node_attributes: false, ..Settings::default() }
     }
 }

@@ -169,7 +169,13 @@ fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Tim
         status.insert("addresses".to_owned(), json!(addresses));
     }
     if known.is_none_or(|s| !has_kubelet_version(s)) {
-        status.insert("nodeInfo".to_owned(), json!(system_info(template)));
+        let mut info = json!(system_info(template));
+        let known = known.and_then(|s| s.node_info.as_ref()).and_then(Value::as_object);
+        // A node that was created with some of it keeps that.
+        for (field, value) in known.into_iter().flatten().filter(|(_, value)| *value != "") {
+            info[field] = value.clone();
+        }
+        status.insert("nodeInfo".to_owned(), info);
     }
     Value::Object(status)
 }

@@ -7,7 +7,7 @@ use berth_api::simulated_nodes::SimulatedNodes;
 /// Equal nodes that differ in name and zone.
 ///
 /// Their names and labels are those of `berth simulate --nodes`: `node-1` to `node-n` with leading zeros, spread round
-/// robin over `zone-1` to `zone-z` of `region-1`, with Linux and amd64.
+/// robin over `zone-1` to `zone-z`, with Linux and amd64.
 #[derive(Clone, Debug)]
 pub struct NodeTemplate {
     /// Number of nodes and zones, and the resources of each node.
@@ -51,6 +51,8 @@ impl NodeTemplate {
             nodes: SimulatedNodes {
                 n_nodes,
                 n_zones,
+                n_regions: 1,
+                n_racks: 0,
                 cpu: Quantity::from_units(4),
                 memory: Quantity::from_units(16 << 30),
                 pods: Quantity::from_units(110),
@@ -113,18 +115,29 @@ mod tests {
             name_prefix: "worker-".to_owned(),
             labels: [("disk".to_owned(), "ssd".to_owned())].into(),
             taints: vec![taint.clone()],
+            nodes: SimulatedNodes { n_regions: 2, n_racks: 2, ..NodeTemplate::new(10, 3).nodes },
             ..NodeTemplate::new(10, 3)
         };
         let nodes = template.nodes().unwrap();
         let names: Vec<_> = nodes.iter().map(|n| n.metadata.name.as_str()).collect();
         assert_eq!((names.len(), names[0], names[9]), (10, "worker-01", "worker-10"));
+        let label = |i: usize, key: &str| nodes[i].metadata.labels[key].clone();
+        assert_eq!(
+            [0, 1, 2].map(|i| label(i, "topology.kubernetes.io/region")),
+            ["region-1", "region-2", "region-1"]
+        );
+        let racks = [0, 1, 3, 6].map(|i| label(i, "topology.berth.dev/rack"));
+        assert_eq!(racks, ["zone-1-rack-1", "zone-2-rack-1", "zone-1-rack-2", "zone-1-rack-1"]);
         let labels = &nodes[3].metadata.labels;
         let expected = [
             ("disk", "ssd"),
+            ("failure-domain.beta.kubernetes.io/region", "region-1"),
+            ("failure-domain.beta.kubernetes.io/zone", "zone-1"),
             ("kubernetes.io/arch", "amd64"),
             ("kubernetes.io/hostname", "worker-04"),
             ("kubernetes.io/os", "linux"),
             ("node.kubernetes.io/instance-type", "berth-4cpu-16Gi"),
+            ("topology.berth.dev/rack", "zone-1-rack-2"),
             ("topology.kubernetes.io/region", "region-1"),
             ("topology.kubernetes.io/zone", "zone-1"),
         ];

@@ -115,7 +115,9 @@ async fn existing_nodes_are_adopted_as_they_are() {
         });
         world.send(Method::POST, "/api/v1/nodes", body).await.unwrap();
     };
-    let capacity = json!({ "capacity": { "cpu": "64", "memory": "1Ti", "pods": "10" } });
+    let capacity = json!({
+        "capacity": { "cpu": "64", "memory": "1Ti", "pods": "10" }, "nodeInfo": { "kernelVersion": "6.8.0" },
+    });
     create("node-1", json!({ "own": "label" }), capacity.clone()).await;
     create("big", json!({ "pool": "mine" }), capacity).await;
     create("bare", json!({ "pool": "mine" }), json!({})).await;
@@ -131,6 +133,8 @@ async fn existing_nodes_are_adopted_as_they_are() {
     let taken_over = world.node("node-1").await;
     assert_eq!(taken_over["metadata"]["labels"]["own"], "label");
     assert_eq!(taken_over["status"]["allocatable"]["cpu"], "64");
+    let info = &taken_over["status"]["nodeInfo"];
+    assert_eq!((&info["kernelVersion"], &info["kubeletVersion"]), (&json!("6.8.0"), &json!("v1.36.0")));
     let with_hostname = |node: &Value| node["metadata"]["labels"]["kubernetes.io/hostname"] == "big";
     world.node_when("big", "the labels of a kubelet", with_hostname).await;
     assert_eq!(world.node("bare").await["status"]["allocatable"]["cpu"], "4");

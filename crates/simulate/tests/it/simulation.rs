@@ -10,6 +10,8 @@ fn simulation(text: &str) -> Result<Simulation, SimulationError> {
     let simulated_nodes = SimulatedNodes {
         n_nodes: 2,
         n_zones: 2,
+        n_regions: 1,
+        n_racks: 0,
         cpu: Quantity::from_units(4),
         memory: Quantity::from_units(16 << 30),
         pods: Quantity::from_units(110),

@@ -144,6 +144,7 @@ fn node_selector(random: &mut Random, proposal: bool, least: usize) -> NodeSelec
 fn node_term(random: &mut Random, proposal: bool) -> NodeSelectorTerm {
     let mut term = NodeSelectorTerm::default();
     if random.chance(6) {
+        term.is_null = random.chance(30);
         return term;
     }
     if !proposal && random.chance(15) {

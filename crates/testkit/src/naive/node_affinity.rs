@@ -75,7 +75,8 @@ pub fn node_matches(dialect: Dialect, selector: &NodeSelector, node: &Node) -> b
 }
 
 fn satisfies_proposal(term: &NodeSelectorTerm, node: &Node) -> bool {
-    term.match_expressions.iter().all(|r| selector::satisfies(r, &node.metadata.labels))
+    !term.is_null
+        && term.match_expressions.iter().all(|r| selector::satisfies(r, &node.metadata.labels))
         && term.match_fields.iter().all(|r| attributes::node_satisfies_proposal_field(r, node))
         && term.match_annotations.iter().all(|r| attributes::node_satisfies_annotation(r, node))
 }

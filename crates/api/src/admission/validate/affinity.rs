@@ -99,7 +99,10 @@ fn validate_preferred_node_term(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    validate_weight(term.weight, path, errors);
+    // In the proposals an empty term has the weight 0 without saying so; null is no term.
+    if dialect != Dialect::Proposal || *term != PreferredSchedulingTerm::default() {
+        validate_weight(term.weight, path, errors);
+    }
     if let Some(preference) = &term.preference {
         validate_node_term(preference, dialect, false, &path.child("preference"), errors);
     }

@@ -229,6 +229,9 @@ fn drop_extensions(pod: &mut Value) {
         let Some(rules) = pod.pointer_mut(&format!("/spec/affinity/{rules}")) else { continue };
         if let Some(rules) = rules.as_object_mut() {
             rules.remove(ENFORCED);
+            for term in rules.values_mut().flat_map(node_terms_mut) {
+                term.remove("matchAnnotations");
+            }
         }
         for (list, term) in [(IGNORED, ""), (PREFERRED, "/podAffinityTerm")] {
             for item in items_mut(rules, list) {
@@ -238,6 +241,18 @@ fn drop_extensions(pod: &mut Value) {
             }
         }
     }
+}
+
+/// The node terms of a node selector, or of a list of preferences.
+fn node_terms_mut(rules: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let terms = match rules {
+        Value::Object(selector) => selector.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut),
+        terms => terms.as_array_mut(),
+    };
+    terms.into_iter().flatten().filter_map(|term| match term.get("preference") {
+        Some(_) => term.get_mut("preference").and_then(Value::as_object_mut),
+        None => term.as_object_mut(),
+    })
 }
 
 /// Copies admission's changes of the typed pod into the raw pod, which has more fields.
