@@ -6,7 +6,7 @@ use berth_api::admission::{AFFINITY_ANNOTATION, merge_label_keys};
 use berth_api::expand::{WorkloadPods, workload_pods};
 use berth_api::object::{LabelSelector, NetworkPolicyPeer, Pod};
 use berth_api::read::{Entry, Inventory, SourceLocation};
-use berth_api::rules::{KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Requirement, Selector};
+use berth_api::rules::{KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector};
 
 use super::{SelectorOwner, SelectorRole};
 use crate::simulation::{InvalidObject, SimulatedPod, SimulationError, workloads};
@@ -30,22 +30,15 @@ impl SelectorSets {
         let namespaces = KnownNamespaces::new(inventory.namespaces.iter().map(|entry| &entry.object));
         let mut sets =
             SelectorSets { sets: Vec::new(), namespaces, templates: Vec::new(), invalid: Vec::new() };
-        for Entry { object: service, .. } in &inventory.services {
-            let spec = &service.spec;
+        for Entry { object: service, source, .. } in &inventory.services {
             // A Service without a selector has endpoints that others write.
-            if !spec.selector.is_empty() && spec.service_type != "ExternalName" {
-                let requirement =
-                    |(key, value): (&String, &String)| Requirement::In(key.clone(), vec![value.clone()]);
-                let selector = Selector::new(spec.selector.iter().map(requirement).collect());
-                let metadata = &service.metadata;
-                let owner = owner(
-                    SelectorRole::Service,
-                    &metadata.namespace,
-                    format!("Service {}", metadata.name),
-                    "spec.selector",
-                );
-                let namespaces = NamespaceScope::only(&metadata.namespace);
-                sets.sets.push((PodSet { namespaces, selector }, owner));
+            if !service.spec.selector.is_empty() && service.spec.service_type != "ExternalName" {
+                let object = format!("Service {}", service.metadata.name);
+                let owner =
+                    owner(SelectorRole::Service, &service.metadata.namespace, object, "spec.selector");
+                let match_labels = service.spec.selector.clone();
+                let selector = LabelSelector { match_labels, ..LabelSelector::default() };
+                sets.add(owner, None, Some(&selector), source);
             }
         }
         for entry in &inventory.workloads {
