@@ -151,16 +151,21 @@ impl Webhooks {
             });
         }
         let uid = uuid::Uuid::new_v4().to_string();
-        let question = review::question(&uid, attributes, form, object);
-        let called = match tokio::time::timeout(hook.timeout, self.post(hook, &question)).await {
-            Ok(Ok(review)) => review::answer(&hook.name, &uid, &review).map_err(CallError),
-            Ok(Err(unanswered)) => Err(unanswered),
-            Err(_) => Err(CallError(format!(
-                "failed to call webhook: Post {:?}: context deadline exceeded",
-                hook.url()
-            ))),
+        let call = async {
+            let Some(version) = hook.review_version else {
+                return Err(CallError(
+                    "no supported version of AdmissionReview: v1 and v1beta1 are".to_owned(),
+                ));
+            };
+            let question = review::question(version, &uid, attributes, form, object);
+            let review = self.post(hook, &question).await?;
+            review::answer(version, &hook.name, &uid, review).map_err(CallError)
         };
-        match called {
+        let called = tokio::time::timeout(hook.timeout, call).await;
+        let late = |_| {
+            CallError(format!("failed to call webhook: Post {:?}: context deadline exceeded", hook.url()))
+        };
+        match called.map_err(late).flatten() {
             Ok(Answer { denied: Some(denied), warnings: added, .. }) => {
                 warnings.extend(added);
                 Err(denied)
@@ -180,9 +185,6 @@ impl Webhooks {
     }
 
     async fn post(&self, hook: &Hook, question: &Value) -> Result<Value, CallError> {
-        if !hook.understands_v1 {
-            return Err(CallError("no supported version of AdmissionReview; v1 is sent".to_owned()));
-        }
         let failed = |why: &dyn std::fmt::Display| {
             CallError(format!("failed to call webhook: Post {:?}: {why}", hook.url()))
         };

@@ -6,6 +6,7 @@ use berth_api::admission::syntax;
 use serde_json::Value;
 
 use super::hook::{OPERATIONS, VARIABLES, certificates, selector};
+use super::review::REVIEW_VERSIONS;
 use crate::cel::Expression;
 
 /// How many conditions a webhook may have.
@@ -40,11 +41,12 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
         }
     }
     let versions = webhook["admissionReviewVersions"].as_array();
-    if versions
-        .is_some_and(|versions| !versions.is_empty() && !versions.iter().any(|version| version == "v1"))
-    {
+    if versions.is_some_and(|versions| {
+        !versions.is_empty()
+            && !versions.iter().any(|version| REVIEW_VERSIONS.iter().any(|supported| version == supported))
+    }) {
         let field = format!("{path}.admissionReviewVersions");
-        add(field, &webhook["admissionReviewVersions"], "must include v1, the only version sent");
+        add(field, &webhook["admissionReviewVersions"], "must include at least one of v1, v1beta1");
     }
     for (at, rule) in webhook["rules"].as_array().into_iter().flatten().enumerate() {
         let rule_path = format!("{path}.rules[{at}]");

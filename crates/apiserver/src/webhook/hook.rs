@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::review::REVIEW_VERSIONS;
 use super::{Attributes, Denied, Form, review};
 use crate::cel::Expression;
 
@@ -32,8 +33,8 @@ pub struct Hook {
     pub(super) dry_run: bool,
     /// Whether it is called again if later webhooks change the object (`reinvocationPolicy`).
     pub(super) reinvoke: bool,
-    /// Whether it accepts `v1` reviews.
-    pub(super) understands_v1: bool,
+    /// The version of the reviews that it is sent; `None` if it accepts no supported one.
+    pub(super) review_version: Option<&'static str>,
     /// Whether it matches only the resources that its rules name (`matchPolicy: Exact`).
     exact: bool,
     rules: Vec<Rule>,
@@ -112,7 +113,9 @@ impl Hook {
             fail: webhook["failurePolicy"] != "Ignore",
             dry_run: matches!(webhook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
             reinvoke: webhook["reinvocationPolicy"] == "IfNeeded",
-            understands_v1: texts(webhook, "admissionReviewVersions").iter().any(|version| version == "v1"),
+            review_version: texts(webhook, "admissionReviewVersions")
+                .iter()
+                .find_map(|version| REVIEW_VERSIONS.into_iter().find(|supported| supported == version)),
             exact: webhook["matchPolicy"] == "Exact",
             rules: rules.collect(),
             conditions: conditions.collect::<Option<_>>()?,

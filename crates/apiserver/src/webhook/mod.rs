@@ -3,7 +3,7 @@
 //!
 //! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
 //! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: the variable
-//! `authorizer` of `matchConditions`, and reviews older than `admission.k8s.io/v1`.
+//! `authorizer` of `matchConditions`.
 
 mod call;
 mod check;

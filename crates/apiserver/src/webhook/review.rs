@@ -1,16 +1,23 @@
-//! Request and response of a webhook: `AdmissionReview` of `admission.k8s.io/v1`.
+//! Request and response of a webhook: `AdmissionReview` of `admission.k8s.io/v1` and `v1beta1`.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::{Attributes, Denied, Form};
 
-const API_VERSION: &str = "admission.k8s.io/v1";
+/// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
+pub(super) const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// The review that is sent to a webhook.
-pub(super) fn question(uid: &str, attributes: &Attributes<'_>, form: &Form, object: Option<&Value>) -> Value {
+pub(super) fn question(
+    version: &str,
+    uid: &str,
+    attributes: &Attributes<'_>,
+    form: &Form,
+    object: Option<&Value>,
+) -> Value {
     let request = request(uid, attributes, form, object);
-    json!({ "kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request })
+    json!({ "kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request })
 }
 
 /// The review's request, with the object in the requested form.
@@ -68,21 +75,29 @@ pub(super) struct Answer {
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads the response of the webhook `name`.
+/// Reads the response of the webhook `name` to a review of this version. One of `v1beta1` needs no uid and no type of the
+/// patch.
 ///
 /// # Errors
 /// The response is malformed or belongs to another review; the text is the reason.
-pub(super) fn answer(name: &str, uid: &str, review: &Value) -> Result<Answer, String> {
-    if review["apiVersion"] != API_VERSION || review["kind"] != "AdmissionReview" {
+pub(super) fn answer(version: &str, name: &str, uid: &str, mut review: Value) -> Result<Answer, String> {
+    let api_version = format!("admission.k8s.io/{version}");
+    let is_beta = version == "v1beta1";
+    if !is_beta && (review["apiVersion"] != api_version || review["kind"] != "AdmissionReview") {
         return Err(format!(
-            "expected webhook response of {API_VERSION}, Kind=AdmissionReview, got {}, Kind={}",
+            "expected webhook response of {api_version}, Kind=AdmissionReview, got {}, Kind={}",
             review["apiVersion"].as_str().unwrap_or_default(),
             review["kind"].as_str().unwrap_or_default()
         ));
     }
-    let Some(found) = review.get("response").filter(|response| response.is_object()) else {
+    let Some(found) = review.get_mut("response").filter(|response| response.is_object()) else {
         return Err("webhook response was absent".to_owned());
     };
+    if is_beta {
+        found["uid"] = uid.into();
+        found["patchType"] =
+            found["patch"].as_str().filter(|patch| !patch.is_empty()).map(|_| "JSONPatch").into();
+    }
     response(uid, found, |status| denial(name, status))
 }
 

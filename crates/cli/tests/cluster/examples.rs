@@ -26,10 +26,11 @@ fn collection(object: &Value) -> String {
     format!("/{group}/namespaces/{namespace}/{plural}")
 }
 
-/// Namespaces and nodes first, the rest in input order.
-async fn create_all(client: &Client, folder: &Path) {
+/// All objects in the YAML files of a folder, in order.
+pub fn objects(folder: &Path) -> Vec<Value> {
     let mut objects = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     for file in files {
         let bytes = std::fs::read(&file).unwrap();
@@ -40,6 +41,12 @@ async fn create_all(client: &Client, folder: &Path) {
         };
         read_manifests(bytes.as_slice(), &name, keep).unwrap();
     }
+    objects
+}
+
+/// Namespaces and nodes first, the rest in input order.
+async fn create_all(client: &Client, folder: &Path) {
+    let mut objects = objects(folder);
     objects.sort_by_key(|object| !matches!(text(object, "/kind"), "Namespace" | "Node"));
     for object in objects {
         send(client, Method::POST, &collection(&object), Some(object)).await.unwrap();

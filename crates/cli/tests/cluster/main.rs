@@ -12,8 +12,11 @@ mod cluster;
 mod commands;
 mod enforcer;
 mod examples;
+#[path = "../it/expected/mod.rs"]
+mod expected;
 mod faults;
 mod idle;
+mod manifests;
 mod policies;
 mod process;
 mod record;

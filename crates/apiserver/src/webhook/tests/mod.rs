@@ -102,6 +102,21 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
 }
 
 #[tokio::test]
+async fn an_old_webhook_gets_an_old_review_and_may_omit_uid_and_patch_type() {
+    let responder = Responder::start(|_, _| {
+        let mut response = patched(json!([{"op": "add", "path": "/spec/priority", "value": 5}]))?;
+        (response["uid"], response["patchType"]) = ("".into(), Value::Null);
+        Some(response)
+    })
+    .await;
+    let versions = json!({"admissionReviewVersions": ["v1alpha1", "v1beta1", "v1"]});
+    let (object, _) = mutate(&[responder.webhook("old", versions)]).await.expect("allowed");
+    assert_eq!(object["spec"]["priority"], 5);
+    let seen = responder.seen.lock().expect("unpoisoned")[0].clone();
+    assert_eq!(seen["apiVersion"], "admission.k8s.io/v1beta1");
+}
+
+#[tokio::test]
 async fn denial_messages_match_kubernetes() {
     let responder = Responder::start(|name, _| match name {
         "message" => {
@@ -150,7 +165,7 @@ async fn the_failure_policy_applies_to_failed_calls() {
             "failed to call webhook: Post \"https://127.0.0.1:1/gone?timeout=10s\"",
         ),
         ("untrusted", json!({"clientConfig": untrusted}), "failed to call webhook"),
-        ("old", json!({"admissionReviewVersions": ["v1beta1"]}), "no supported version"),
+        ("old", json!({"admissionReviewVersions": ["v1alpha1"]}), "no supported version"),
     ] {
         let found = denied(responder.webhook(name, more.clone())).await;
         assert_eq!(found.code, 500, "{name}");
@@ -307,7 +322,7 @@ fn invalid_webhook_configurations_are_refused() {
         ("/clientConfig/url", json!("https://host?x=1"), "w.clientConfig.url"),
         ("/clientConfig/caBundle", json!("bm8gcGVt"), "w.clientConfig.caBundle"),
         ("/clientConfig/caBundle", json!("%"), "w.clientConfig.caBundle"),
-        ("/admissionReviewVersions", json!(["v1beta1"]), "w.admissionReviewVersions"),
+        ("/admissionReviewVersions", json!(["v1alpha1"]), "w.admissionReviewVersions"),
         (
             "/objectSelector",
             json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}),

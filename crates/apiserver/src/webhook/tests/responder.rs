@@ -140,6 +140,7 @@ async fn answer(
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     let mut noted = review["request"].clone();
     noted["path"] = path.as_str().into();
+    noted["apiVersion"] = review["apiVersion"].clone();
     seen.lock().expect("no test panics with it").push(noted);
     let Some(mut response) = behaviour(&path, &review["request"]) else {
         return std::future::pending().await;
