@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ATTEMPTS: u32 = 4;
+const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 /// Why a pod is not scheduled: the reason of its `PodScheduled` condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +91,32 @@ impl ScheduledCondition {
     }
 }
 
-/// Patches a pod's status; returns its resource version then. A pod that was deleted, or replaced by another one of its
-/// name, is no error.
-pub(crate) async fn patch_status(
+/// Patches the status of a pod that has no node, in this resource version; returns its version then. What another process
+/// changed meanwhile is kept: a pod that it bound is not patched. Neither is a pod that was deleted, or replaced by another
+/// one of its name.
+pub(crate) async fn patch_pending(
     client: &kube::Client,
     namespace: &str,
     name: &str,
-    patch: &Value,
+    mut patch: Value,
+    version: u64,
 ) -> Result<Option<u64>, CallError> {
-    let path = format!("{}/status", PODS.object_path(namespace, name));
-    let answer = patch_object(client, &path, "application/strategic-merge-patch+json", patch).await?;
+    let path = PODS.object_path(namespace, name);
+    let status = format!("{path}/status");
+    patch["metadata"]["resourceVersion"] = version.to_string().into();
+    let mut conflicts = 0;
+    let answer = loop {
+        match with_retries(client, || patch_request(&status, STRATEGIC_MERGE, &patch), false).await {
+            Err(error) if error.is_conflict() && conflicts < MAX_ATTEMPTS => conflicts += 1,
+            result => break result?,
+        }
+        let Some(found) = with_retries(client, || call::get(&path), false).await? else { break None };
+        let found: Pod = serde_json::from_slice(&found).unwrap_or_default();
+        if patch["metadata"]["uid"] != found.metadata.uid || !found.spec.node_name.is_empty() {
+            break None;
+        }
+        patch["metadata"]["resourceVersion"] = found.metadata.resource_version.into();
+    };
     let pod: Option<Value> = answer.and_then(|answer| serde_json::from_slice(&answer).ok());
     Ok(pod.and_then(|pod| pod["metadata"]["resourceVersion"].as_str()?.parse().ok()))
 }
@@ -111,8 +128,11 @@ pub(crate) async fn patch_object(
     patch_type: &'static str,
     patch: &Value,
 ) -> Result<Option<Bytes>, CallError> {
-    let body = patch.to_string().into_bytes();
-    with_retries(client, || call::with_body(Method::PATCH, path, patch_type, body.clone())).await
+    with_retries(client, || patch_request(path, patch_type, patch), true).await
+}
+
+fn patch_request(path: &str, patch_type: &'static str, patch: &Value) -> http::Request<Vec<u8>> {
+    call::with_body(Method::PATCH, path, patch_type, patch.to_string().into_bytes())
 }
 
 /// A pod that is preempted.
@@ -128,7 +148,9 @@ pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Po
     let (namespace, name) = (name.namespace(), name.name());
     let path = PODS.object_path(namespace, name);
     // The condition has the victim's generation, which the scheduler's state does not.
-    let Some(answer) = with_retries(client, || call::get(&path)).await? else { return Ok(()) };
+    let Some(answer) = with_retries(client, || call::get(&path), true).await? else {
+        return Ok(());
+    };
     let found = serde_json::from_slice::<Pod>(&answer).unwrap_or_default();
     if found.metadata.uid != *uid {
         return Ok(());
@@ -147,30 +169,31 @@ pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Po
         condition["observedGeneration"] = json!(generation);
     }
     let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
-    patch_status(client, namespace, name, &patch).await?;
+    patch_object(client, &format!("{path}/status"), STRATEGIC_MERGE, &patch).await?;
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
     let body = body.to_string().into_bytes();
-    with_retries(client, || call::with_body(Method::DELETE, &path, "application/json", body.clone())).await?;
+    let delete = || call::with_body(Method::DELETE, &path, "application/json", body.clone());
+    with_retries(client, delete, true).await?;
     Ok(())
 }
 
-/// Sends an idempotent request, with a few retries, also after a conflict with another write. A pod that was deleted counts
-/// as success, without an answer.
+/// Sends an idempotent request, with a few retries, also after a conflict with another write if that is asked for. A pod
+/// that was deleted counts as success, without an answer.
 async fn with_retries(
     client: &kube::Client,
     request: impl Fn() -> http::Request<Vec<u8>>,
+    after_conflicts: bool,
 ) -> Result<Option<Bytes>, CallError> {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
     loop {
         let error = match call::send(client, request(), TIMEOUT, call::MAX_OBJECT_BYTES).await {
             Ok(answer) => return Ok(Some(answer)),
+            Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => error,
         };
-        if error.is_not_found() {
-            return Ok(None);
-        }
         let wait = backoff.failed(fastrand::f64());
-        let is_final = error.is_refusal() && !matches!(error.code(), Some(409 | 429));
+        let may_succeed = error.code() == Some(429) || error.is_conflict() && after_conflicts;
+        let is_final = error.is_refusal() && !may_succeed;
         if is_final || backoff.failures() >= MAX_ATTEMPTS {
             return Err(error);
         }

@@ -35,7 +35,7 @@ pub fn check(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
         {
             n_bindings += 1;
             if let Err(reason) = judge(&state.world(&step.key.1), before, &pod.spec.node_name)
-                && !versions(steps, i)
+                && !versions(&steps[..i], &step.key)
                     .any(|before| was_allowed(steps, attempts, i, before, &pod.spec.node_name))
             {
                 findings.push(format!(
@@ -56,10 +56,9 @@ fn judge(world: &World, pod: &Pod, node: &str) -> Result<(), String> {
     check_node(&world, pod, &Profile::default(), &Options::default(), node)
 }
 
-/// The versions of the pod before its binding: its labels may have changed since the decision.
-fn versions(steps: &[Step], bound_at: usize) -> impl Iterator<Item = &Pod> {
-    let key = &steps[bound_at].key;
-    steps[..bound_at].iter().rev().filter(move |step| step.key == *key).map_while(|step| match &step.object {
+/// The versions of a pod: its labels may have changed since a decision.
+fn versions<'a>(steps: &'a [Step], key: &'a (String, String)) -> impl Iterator<Item = &'a Pod> {
+    steps.iter().rev().filter(move |step| step.key == *key).map_while(|step| match &step.object {
         Some(Object::Pod(pod)) => Some(&**pod),
         _ => None,
     })
@@ -102,7 +101,7 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
         return true;
     }
     // A decision about a pod with claims may fail before anything of it is sent: such a pod may have counted anywhere.
-    let unsent = unsent(&state, name);
+    let unsent = unsent(&steps[..bound_at], &state, name);
     let pairs = |i: usize| (0..i).map(move |j| (i, j));
     if (0..unsent.len()).flat_map(pairs).chain((0..unsent.len()).map(|i| (i, i))).any(|(i, j)| {
         let mut pods: Vec<Pod> = [&unsent[i], &unsent[j]].into_iter().cloned().collect();
@@ -161,18 +160,24 @@ fn subsets(pods: &[Pod]) -> Vec<Vec<Pod>> {
     (0..=n).flat_map(|from| (from..=n).map(move |to| pods[from..to].to_vec())).collect()
 }
 
-/// Pods with claims that have no node yet, on each node.
-fn unsent(state: &State, but: &str) -> Vec<Pod> {
+/// Pods with claims that have no node yet, on each node, with the labels of each of their versions.
+fn unsent(steps: &[Step], state: &State, but: &str) -> Vec<Pod> {
     let waiting = state
         .pods()
         .filter(|pod| pod.spec.node_name.is_empty() && !pod.spec.volumes.is_empty() && pod.key() != but);
-    waiting
-        .flat_map(|pod| {
-            state.nodes().map(|node| {
-                let mut pod = (**pod).clone();
-                pod.spec.node_name.clone_from(&node.metadata.name);
-                pod
-            })
-        })
-        .collect()
+    let mut placed = Vec::new();
+    for pod in waiting {
+        let key = ("Pod".to_owned(), pod.key());
+        let mut labels: Vec<_> = versions(steps, &key).map(|pod| &pod.metadata.labels).collect();
+        labels.dedup();
+        for (labels, node) in
+            labels.into_iter().flat_map(|labels| state.nodes().map(move |node| (labels, node)))
+        {
+            let mut pod = (**pod).clone();
+            pod.metadata.labels.clone_from(labels);
+            pod.spec.node_name.clone_from(&node.metadata.name);
+            placed.push(pod);
+        }
+    }
+    placed
 }

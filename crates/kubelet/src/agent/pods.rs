@@ -204,9 +204,12 @@ impl Agent {
         Plan::new(pod, &self.options.pods, &behavior, &mut fastrand::f64)
     }
 
-    /// After any change: releases the resources of an ended pod, writes a new status, sets the next timer.
+    /// After any change: makes what is due, releases the resources of an ended pod, writes a new status, sets the next timer.
     pub(super) fn pod_advanced(&mut self, id: PodId, before: Progress) {
         let Some(entry) = self.pods.get_mut(id) else { return };
+        if let PodState::Decided(lifecycle) = &mut entry.state {
+            lifecycle.advance(now());
+        }
         let PodState::Decided(lifecycle) = &entry.state else { return };
         if let Some(events) = &self.events {
             events.lifecycle_changed(pod_ref(entry), lifecycle, before);
@@ -256,7 +259,6 @@ impl Agent {
             }
             PodState::Decided(lifecycle) => {
                 let before = Progress::of(lifecycle);
-                lifecycle.advance(now());
                 self.pod_advanced(id, before);
             }
         }

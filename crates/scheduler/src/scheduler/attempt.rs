@@ -94,22 +94,17 @@ impl Scheduler {
         }
         let abandoned = Arc::new(AtomicBool::new(false));
         let node: Arc<str> = node.into();
-        let binding =
-            Binding { id, pod: queued.pod.clone(), node: node.clone(), abandoned: abandoned.clone() };
         let group = queued.group;
-        let in_flight = queued.binding.insert(InFlightBinding { node, abandoned, volumes, held: None });
+        queued.binding = Some(InFlightBinding {
+            node: node.clone(),
+            abandoned: abandoned.clone(),
+            volumes: volumes.clone(),
+        });
         self.queue.release_group(id, now);
-        match in_flight.volumes.clone() {
+        let binding = Binding { id, pod: queued.pod.clone(), node, abandoned };
+        match volumes {
             Some(volumes) => self.bind_volumes(binding, volumes, now),
-            None => {
-                // A condition that arrives after the binding would say that the pod is not scheduled.
-                queued.to_write = None;
-                if queued.is_write_in_flight {
-                    in_flight.held = Some(binding);
-                } else {
-                    self.send_binding(group, binding);
-                }
-            }
+            None => self.send_binding(group, binding),
         }
     }
 

@@ -91,10 +91,11 @@ impl StatusWriter {
         self.n_in_flight += usize::from(write.is_some()) + usize::from(eviction.is_some());
         let (client, completed) = (self.client.clone(), self.completed.clone());
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+        let version = queued.written_version.max(metadata.resource_version.parse().unwrap_or(0));
         let (recorder, leadership) = (self.recorder.clone(), self.leadership.clone());
         self.tasks.spawn(async move {
             if let Some((written, patch)) = write {
-                let result = status::patch_status(&client, &namespace, &name, &patch).await;
+                let result = status::patch_pending(&client, &namespace, &name, patch, version).await;
                 let _ = completed.send(Completion::Status { id, written, result });
             }
             let Some(eviction) = eviction else { return };
@@ -172,7 +173,6 @@ impl Scheduler {
     ) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.is_write_in_flight = false;
-        let held = queued.binding.as_mut().and_then(|binding| binding.held.take());
         match result {
             Ok(version) => {
                 queued.written = written;
@@ -181,17 +181,14 @@ impl Scheduler {
             Err(error) => {
                 tracing::warn!(pod = queued.pod.key(), "status is not written: {error}");
                 let may_succeed = !error.is_refusal() || matches!(error.code(), Some(409 | 429));
-                if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() && held.is_none() {
+                if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() {
                     queued.to_write = Some(written);
                     self.statuses.failed.push(id);
                     return;
                 }
             }
         }
-        if let Some(binding) = held {
-            let group = queued.group;
-            self.send_binding(group, binding);
-        } else if queued.eviction.is_some() {
+        if queued.eviction.is_some() {
             self.statuses.preemptors.push_back(id);
         } else if queued.to_write.is_some() {
             self.queue_write(id);

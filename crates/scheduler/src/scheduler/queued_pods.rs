@@ -10,7 +10,6 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::completions::Eviction;
-use crate::bind::Binding;
 use crate::queue::PodId;
 use crate::status::{ScheduledCondition, Victim};
 
@@ -47,8 +46,6 @@ pub(super) struct InFlightBinding {
     pub(super) abandoned: Arc<AtomicBool>,
     /// What is assumed of its volumes.
     pub(super) volumes: Option<Arc<VolumeDecision>>,
-    /// The request, until the status write in flight has completed.
-    pub(super) held: Option<Binding>,
 }
 
 impl QueuedPod {
