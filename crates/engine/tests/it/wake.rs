@@ -240,3 +240,13 @@ fn a_pod_wakes_for_the_annotations_and_fields_of_nodes_that_it_mentions() {
         &["node a annotation:slot=3 kernel:5.15.0-91-generic", "node a annotation:slot=1 kernel:5.16"],
     );
 }
+
+#[test]
+fn a_pod_wakes_when_an_attached_volume_becomes_one_that_its_driver_does_not_count() {
+    check(
+        "node a\ncsinode a csi.example.com=1\npv old csi:h1\nattachment at node:a volume:old
+         pv new csi:h2 claim:d/c\npvc d/c volume:new\npod d/p claim:c",
+        &["pv old gce:disk"],
+        &[],
+    );
+}

@@ -28,7 +28,7 @@ pub fn compare_versions(left: &str, right: &str) -> Option<Ordering> {
 
 /// Rank, number and word of each part: pre-releases, the end, words, numbers.
 fn parts(text: &str) -> Option<Vec<(u8, u128, String)>> {
-    let text = text.split("://").last()?.to_lowercase();
+    let text = text.split_once("://").map_or(text, |(_, version)| version).to_lowercase();
     let text = text.strip_prefix('v').unwrap_or(&text);
     if !text.chars().next()?.is_ascii_digit() {
         return None;

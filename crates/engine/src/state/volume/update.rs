@@ -392,7 +392,11 @@ impl State {
         let attachments = volumes.attachments_of_volume.get(name).into_iter().flatten();
         let nodes: Vec<_> = attachments.filter_map(|a| Some(volumes.attachments.get(a)?.node)).collect();
         claims.iter().for_each(|key| self.claim_changed(key));
-        nodes.into_iter().for_each(|node| self.push_node(node));
+        for node in nodes {
+            self.push_node(node);
+            let name = self.symbols.shared_text(node);
+            self.record_volume(|| VolumeChange::InUse(name));
+        }
     }
 
     /// Claims of the class that have no volume yet are counted by its provisioner.
