@@ -54,7 +54,8 @@ const RESOURCES: [(Resource, bool); 25] = [
     (PODS, true),
 ];
 
-const OFTEN_MISSING: [Resource; 3] = [DEVICE_CLASSES, POD_GROUPS, COSCHEDULING_POD_GROUPS];
+const OFTEN_MISSING: [Resource; 5] =
+    [DEVICE_CLASSES, POD_GROUPS, COSCHEDULING_POD_GROUPS, CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES];
 
 /// Why a live cluster cannot be read.
 #[derive(Debug, thiserror::Error)]

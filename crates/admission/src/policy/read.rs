@@ -316,7 +316,7 @@ mod tests {
             "kind: Invalid value: \"Policy\": must be \"AdmissionPolicy\"",
             "nodeRestrictions: unknown field; did you mean \"nodeRestriction\"?",
             "exemptFromV1: must be true or false, not a string",
-            "allTopologies: Invalid value: must be 1 to 6 label keys",
+            "allTopologies: Invalid value: []: must be 1 to 6 label keys",
             "allNamespacesAntiAffinity: Unsupported value: \"reject\": did you mean \"Reject\"?",
             "bindingGuard.rules[0]: Unsupported value: \"NodeAfinity\": did you mean \"NodeAffinity\"?",
             "bindingGuard.holdFor: Invalid value: \"1h\": must be a duration such as",
