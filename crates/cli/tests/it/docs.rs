@@ -321,3 +321,47 @@ impl Stage {
         );
     }
 }
+
+/// The texts between backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_table_of_sources_names_files_and_tests_that_exist() {
+    let text = fs::read_to_string(repository().join("docs/sources.md")).unwrap();
+    let find = |path: &str| {
+        [repository().join(path), repository().join("crates").join(path)]
+            .into_iter()
+            .find(|path| path.exists())
+    };
+    let has_function = |file: &str, function: &str| {
+        let source = find(file).and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        source.contains(&format!("fn {function}("))
+    };
+    // Tests are named by their module: `name` in the first column stands for the file in the second.
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+    let modules: std::collections::BTreeMap<&str, &str> = rows
+        .filter(|(_, rest)| {
+            rest.starts_with('`') && rest.split(" |").next().is_some_and(|f| f.ends_with(".rs`"))
+        })
+        .flat_map(|(names, rest)| {
+            let names = names.split(['`', ',', ' ']).filter(|name| !name.is_empty());
+            names.zip(quoted(rest)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(modules.len() > 10, "{modules:?}");
+    let is_path = |token: &str| {
+        token.contains('/')
+            && !token.contains(' ')
+            && ["scheduling.", "failure-", "node-restriction"].iter().all(|start| !token.starts_with(start))
+    };
+    let exists = |token: &str| match token.split_once("::") {
+        Some((file, function)) if file.ends_with(".rs") => has_function(file, function),
+        Some((module, function)) if modules.contains_key(module) => has_function(modules[module], function),
+        Some(_) => true,
+        None => !is_path(token) || find(token).is_some(),
+    };
+    let missing: Vec<&str> = text.lines().flat_map(quoted).filter(|token| !exists(token)).collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
