@@ -20,12 +20,13 @@ fn policy(name: &str, seconds: i64) -> Value {
 async fn policies_are_applied_and_have_a_status() {
     let directory = TempDir::new("policies");
     // Manifests: the pod gets the rules of the policy beside it.
-    let file = directory.file("first.yaml");
+    let file = directory.file("first.json");
     let pod = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
             "spec": {"containers": [{"name": "c", "image": "i"}]}})
     };
-    std::fs::write(&file, format!("{}\n---\n{}\n", pod("first"), policy("a", 60))).unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("first"), policy("a", 60)]});
+    std::fs::write(&file, list.to_string()).unwrap();
     let args = ["up", "--no-summary", "--nodes", "1", "-f", file.to_str().unwrap()];
     let berth = Berth::start(&directory, "up", &args);
     let client = connect(Path::new(&berth.line_after("export KUBECONFIG="))).await;
