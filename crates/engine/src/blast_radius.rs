@@ -5,7 +5,7 @@
 //! the largest or the average domain before the pod has a node, and those of its own domain afterwards; only domains
 //! that the node affinity of the pod allows count. This module measures the domains and never judges: limits are a
 //! matter of admission. A term with a limit blocks less: each domain only once as many matching pods share it. Which pods
-//! these are is not known before; the domain is measured as a whole, and the limit is told beside it.
+//! these are is not known before; the domain is measured as a whole, and the result names the limit.
 
 use berth_api::rules::TopologyScope;
 use rustc_hash::FxHashMap;

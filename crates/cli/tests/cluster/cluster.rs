@@ -10,6 +10,17 @@ use crate::process::{Berth, TempDir};
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
+/// A replica that takes over within seconds.
+pub const REPLICA: [&str; 7] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration",
+    "3s",
+    "--leader-elect-renew-deadline",
+    "2s",
+    "--leader-elect-retry-period",
+    "500ms",
+];
+
 /// The components of a cluster, each in a process.
 pub struct Cluster {
     // Drop order.

@@ -11,9 +11,9 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::client::{connect, create, eventually, get, list, send, text};
+use crate::cluster::{PODS, REPLICA};
 use crate::process::{self, Berth, DEADLINE, TempDir};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 /// This many pods that require the node label `disk: ssd` during execution.
@@ -125,13 +125,6 @@ async fn the_second_enforcer_takes_over_when_the_first_is_killed_and_respects_th
             &kubeconfig,
             "--listen",
             "127.0.0.1:0",
-            "--leader-elect",
-            "--leader-elect-lease-duration",
-            "3s",
-            "--leader-elect-renew-deadline",
-            "2s",
-            "--leader-elect-retry-period",
-            "300ms",
             "--max-evictions-per-node",
             &budget,
             "--max-cluster-share",
@@ -142,7 +135,7 @@ async fn the_second_enforcer_takes_over_when_the_first_is_killed_and_respects_th
             "--evictions-per-second",
             "1",
         ];
-        Berth::start(&directory, name, &args)
+        Berth::start(&directory, name, &[&args[..], &REPLICA].concat())
     };
     let mut first = replica("first");
     until_metrics(&first, &["berth_enforcer_leader 1", "berth_enforcer_cache_size{type=\"pods\"} 10"]).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::check::assert_every_rule_kept;
 use crate::client::{create, eventually, list, send, text};
-use crate::cluster::PODS;
+use crate::cluster::{PODS, REPLICA};
 use crate::volumes::{CLAIMS, Storage, VOLUMES, pod, uses};
 
 const NODES: &str = "/api/v1/nodes";
@@ -14,17 +14,6 @@ const NODES: &str = "/api/v1/nodes";
 fn failures(n: usize) -> Value {
     json!({"metadata": {"annotations": {"berth.dev/provisioning-failures": n.to_string()}}})
 }
-
-/// A replica that takes over within seconds.
-const REPLICA: [&str; 7] = [
-    "--leader-elect",
-    "--leader-elect-lease-duration",
-    "3s",
-    "--leader-elect-renew-deadline",
-    "2s",
-    "--leader-elect-retry-period",
-    "500ms",
-];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_run_once_the_provisioner_no_longer_fails() {

@@ -108,7 +108,7 @@ async fn concurrent_creators_never_exceed_a_quota_with_two_webhooks() {
     assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
     // Without a node, each is charged for the largest one.
     shows(admin, "10", "120").await;
-    // Others and pods that exclude nobody of other namespaces are not charged.
+    // Others and pods that block no pods of other namespaces are not charged.
     assert_eq!(post(admin, PODS, &pod("plain", json!({"labels": label(0)}), json!({}))).await.code, 201);
 
     // After binding, the pod is charged for its node; the rest is free.
