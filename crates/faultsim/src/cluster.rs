@@ -230,7 +230,8 @@ fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> 
         let mirroring = admission.clone();
         let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
         async move {
-            tokio::join!(mirroring.mirror(client), network.serve(WEBHOOK, serve));
+            let policies = mirroring.follow_policies(client.clone());
+            tokio::join!(mirroring.mirror(client), policies, network.serve(WEBHOOK, serve));
         }
         .boxed()
     })

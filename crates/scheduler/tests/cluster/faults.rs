@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_faults::{Fault, Proxy, is_binding, is_resumed_watch};
+use berth_faults::{Fault, ForwardedRequest, Proxy, is_binding, is_resumed_watch};
 use berth_scheduler::SchedulerOptions;
 
 use super::support::*;
@@ -244,9 +244,11 @@ async fn a_condition_that_arrives_after_the_binding_changes_nothing() {
     world.node("late", "new", 20).await;
     assert_eq!(world.until_bound("waits").await, "late");
     until("the condition was sent, and the pod looked up", async || {
-        let last = proxy.forwarded().pop().expect("requests");
-        let is_lookup = last.method == http::Method::GET && last.path.ends_with("/pods/waits");
-        if is_lookup { Ok(()) } else { Err(last) }
+        let forwarded = proxy.forwarded();
+        let is_lookup = |request: &ForwardedRequest| {
+            request.method == http::Method::GET && request.path.ends_with("/pods/waits")
+        };
+        if forwarded.iter().any(is_lookup) { Ok(()) } else { Err(forwarded) }
     })
     .await;
     let pod = world.get(&format!("{PODS}/waits")).await;

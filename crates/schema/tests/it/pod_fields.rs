@@ -58,6 +58,7 @@ const POD: &[(&str, Support)] = &[
     ),
     ("schedulerName", Decided),
     ("schedulingGates", Decided),
+    ("schedulingGroup", Decided),
     ("securityContext", Irrelevant(SECURITY)),
     ("serviceAccount", Irrelevant(IDENTITY)),
     ("serviceAccountName", Irrelevant(IDENTITY)),
