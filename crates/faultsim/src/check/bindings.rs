@@ -127,7 +127,10 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
             bound.spec.node_name.clone_from(&pod.spec.node_name);
             world.pods.push(bound);
         }
-        fits(&world, &[]) || fits(&world, &decided)
+        // Decided with the labels it had then.
+        let mut older = self::decided(&before, attempts, name, at);
+        older.retain(|pod| world.pods.iter().all(|known| known.metadata.uid != pod.metadata.uid));
+        fits(&world, &[]) || fits(&world, &decided) || fits(&world, &older)
     })
 }
 
