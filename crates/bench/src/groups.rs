@@ -4,14 +4,14 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::object::{Node, Pod};
+use berth_api::object::Pod;
 use berth_engine::{Cluster, Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, Settings};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::check::{self, Findings, Placed};
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
-use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node_index, node_name};
+use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node_index, node_name, object, plain_node};
 
 /// The CPUs of a node; a member requests one.
 const CPUS_PER_NODE: usize = 4;
@@ -55,7 +55,7 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> Report {
     reset_peak_rss();
     let Groups { nodes: n_nodes, groups: n_groups, members: n_members } = groups;
     let mut cluster = Cluster::new(Settings::default());
-    (0..n_nodes).for_each(|i| cluster.set_node(&node(i)));
+    (0..n_nodes).for_each(|i| cluster.set_node(&plain_node(i, CPUS_PER_NODE)));
     let templates: Vec<Pod> = (0..n_groups).map(|group| pod(group, 0)).collect();
     let (mut samples, mut checksum) = (Samples::default(), Checksum::default());
     let mut placed = Vec::new();
@@ -90,24 +90,10 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> Report {
         placed: n_placed,
         broken: n_broken,
         figures: samples.figures(),
-        check: check::check((0..n_nodes).map(node), &[], &templates, &placed),
+        check: check::check((0..n_nodes).map(|i| plain_node(i, CPUS_PER_NODE)), &[], &templates, &placed),
         checksum: checksum.hex(),
         peak_rss_bytes,
     }
-}
-
-/// An object from its JSON form.
-fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("an object of its type")
-}
-
-fn node(i: usize) -> Node {
-    let name = node_name(i);
-    let zone = format!("zone-{}", i % N_ZONES);
-    object(json!({
-        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: zone}},
-        "status": {"allocatable": {"cpu": CPUS_PER_NODE.to_string(), "memory": "32Gi", "pods": "110"}},
-    }))
 }
 
 fn pod(group: usize, i: usize) -> Pod {

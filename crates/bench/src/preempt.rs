@@ -3,17 +3,16 @@
 //! Every node is full. Each incoming pod fits nowhere, finds the pod to be evicted, and is placed once that is gone. The
 //! time of a pod is that of both decisions, the search for victims, their removal and the assignment.
 
-use berth_api::object::{Node, Pod, PodDisruptionBudget};
+use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
-use crate::scale::nodes::{HOSTNAME, ZONE, node_name};
+use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node_name, object, plain_node};
 
 /// Pods of low priority on each node, each with one CPU.
 const PODS_PER_NODE: usize = 4;
-const N_ZONES: usize = 10;
 /// Number of disruption budgets; each protects the same number of pods.
 const N_BUDGETS: usize = 10;
 /// Disruptions that each budget allows at first.
@@ -110,7 +109,7 @@ pub fn run(preempt: Preempt, progress: &mut dyn FnMut(usize)) -> Report {
 
 fn run_kind(Preempt { nodes, pods }: Preempt, kind: Kind, progress: &mut dyn FnMut()) -> KindReport {
     let mut cluster = Cluster::new(Settings::default());
-    (0..nodes).for_each(|i| cluster.set_node(&node(i)));
+    (0..nodes).for_each(|i| cluster.set_node(&plain_node(i, PODS_PER_NODE)));
     for i in 0..nodes * PODS_PER_NODE {
         cluster.set_pod(&low_priority(i, nodes));
     }
@@ -161,20 +160,6 @@ fn run_kind(Preempt { nodes, pods }: Preempt, kind: Kind, progress: &mut dyn FnM
         progress();
     }
     KindReport { figures: samples.figures(), checksum: checksum.hex(), ..report }
-}
-
-/// An object from its JSON form.
-fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("an object of its type")
-}
-
-fn node(i: usize) -> Node {
-    let name = node_name(i);
-    let zone = format!("zone-{}", i % N_ZONES);
-    object(json!({
-        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: zone}},
-        "status": {"allocatable": {"cpu": PODS_PER_NODE.to_string(), "memory": "32Gi", "pods": "110"}},
-    }))
 }
 
 fn pod(name: &str, labels: Value, priority: i32, milli_cpu: usize, more: Value) -> Value {

@@ -205,14 +205,20 @@ mod tests {
         PodRef { node: node.into(), ..PodRef::of(pod) }
     }
 
-    #[test]
-    fn a_pod_that_changes_while_it_is_being_bound_counts_as_it_is_now() {
+    /// A cache and a cluster with the node `a`.
+    fn with_node() -> (CacheSync, Cluster) {
         let (mut cache, mut cluster) = (CacheSync::default(), Cluster::new(Settings::default()));
-        let changes = &mut Vec::new();
         let node = json!({"metadata": {"name": "a", "labels": {"host": "a"}},
             "status": {"allocatable": {"pods": "10"}}});
         let node = StreamEvent::Apply(serde_json::from_value(node).unwrap());
-        cache.apply_node(&mut cluster, node, changes);
+        cache.apply_node(&mut cluster, node, &mut Vec::new());
+        (cache, cluster)
+    }
+
+    #[test]
+    fn a_pod_that_changes_while_it_is_being_bound_counts_as_it_is_now() {
+        let (mut cache, mut cluster) = with_node();
+        let changes = &mut Vec::new();
         let assumed = pod("p", json!({"app": "old"}));
         cache.apply_pod(&mut cluster, Arc::new(assumed.clone()), changes);
         let prepared = cluster.prepare(&assumed);
@@ -240,12 +246,8 @@ mod tests {
 
     #[test]
     fn labels_that_a_binding_adds_count_and_are_no_drift() {
-        let (mut cache, mut cluster) = (CacheSync::default(), Cluster::new(Settings::default()));
+        let (mut cache, mut cluster) = with_node();
         let changes = &mut Vec::new();
-        let node = json!({"metadata": {"name": "a", "labels": {"host": "a"}},
-            "status": {"allocatable": {"pods": "10"}}});
-        let node = StreamEvent::Apply(serde_json::from_value(node).unwrap());
-        cache.apply_node(&mut cluster, node, changes);
         let mut other = pod("other", json!({}));
         let zone = json!({TOPOLOGY_LABELS[1]: "z"});
         other.spec.affinity = serde_json::from_value(json!({"podAntiAffinity":

@@ -2,6 +2,8 @@
 
 use berth_api::object::{Node, ObjectMeta, Taint};
 use berth_api::quantity::Quantity;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 /// Zone label.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -32,6 +34,20 @@ pub fn pseudo_random(seed: u64, i: u64) -> u64 {
 /// The name of a node. Names are in the order of their numbers.
 pub fn node_name(i: usize) -> String {
     format!("node-{i:07}")
+}
+
+/// An object from its JSON form.
+pub(crate) fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object of its type")
+}
+
+/// A node in one of the zones, with room for so many CPUs.
+pub(crate) fn plain_node(i: usize, cpus: usize) -> Node {
+    let name = node_name(i);
+    object(json!({
+        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: format!("zone-{}", i % N_ZONES)}},
+        "status": {"allocatable": {"cpu": cpus.to_string(), "memory": "32Gi", "pods": "110"}},
+    }))
 }
 
 /// The number of the node with this name.
