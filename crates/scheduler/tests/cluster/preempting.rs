@@ -231,6 +231,8 @@ async fn a_nomination_is_cleared_after_its_node_was_deleted() {
     let scheduler = world.schedule(impatient()).await;
     preempted_by_middle(&world, "100m").await;
     world.delete(&format!("{NODES}/n0")).await;
+    // Nodes and pods are watched apart: if the pod ended first, the node would have room.
+    scheduler.until("aware that the node is deleted", |s| s.n_nodes == 0).await;
     world.delete(&format!("{PODS}/slow{FORCE}")).await;
     world.until_nominated("middle", Value::Null).await;
     scheduler.stopped().await;
@@ -245,6 +247,7 @@ async fn a_nomination_is_cleared_if_no_candidate_remains() {
     let scheduler = world.schedule(impatient()).await;
     preempted_by_middle(&world, "100m").await;
     world.delete(&format!("{NODES}/n0")).await;
+    scheduler.until("aware that the node is deleted", |s| s.n_nodes == 1).await;
     world.delete(&format!("{PODS}/slow{FORCE}")).await;
     world.until_nominated("middle", Value::Null).await;
     let condition = world.until_refused("middle").await;
