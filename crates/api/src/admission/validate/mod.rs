@@ -10,7 +10,7 @@ mod selector;
 use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity};
 use super::field::{BadValue, Errors, FieldError, Path};
 use super::syntax;
-use crate::object::{ObjectMeta, Pod, StringMap};
+use crate::object::{ObjectMeta, Pod, PodSpec, StringMap};
 use crate::rules::tolerated_namespaces;
 
 /// Inputs of validation besides the pod.
@@ -38,6 +38,7 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     validate_mirror_annotation(pod, &mut errors);
 
     let (spec, path) = (&pod.spec, &Path::Root("spec"));
+    validate_claims(spec, &path.child("volumes"), &mut errors);
     containers::validate_containers(&spec.containers, &path.child("containers"), &mut errors);
     containers::validate_init_containers(spec, &path.child("initContainers"), &mut errors);
     resources::validate_pod_resources(spec, &path.child("resources"), &mut errors);
@@ -65,6 +66,14 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
         validate_extensions(pod, &mut errors);
     }
     errors.into_list()
+}
+
+fn validate_claims(spec: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+    for (i, volume) in spec.volumes.iter().enumerate() {
+        if volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.claim_name.is_empty()) {
+            errors.required(&path.index(i).child("persistentVolumeClaim").child("claimName"), "");
+        }
+    }
 }
 
 fn validate_metadata(metadata: &ObjectMeta, errors: &mut Errors) {

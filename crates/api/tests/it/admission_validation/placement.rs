@@ -228,3 +228,12 @@ fn an_unknown_priority_class_is_forbidden() {
     assert_eq!((admission.denied.as_deref(), admission.errors.len()), (Some(denied), 0));
     assert!(!admission.is_accepted());
 }
+
+#[test]
+fn a_claim_has_a_name() {
+    check_spec(
+        json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "b", "persistentVolumeClaim": {}}, {"name": "c", "emptyDir": {}}]}),
+        &["spec.volumes[1].persistentVolumeClaim.claimName: Required value"],
+    );
+}
