@@ -1,8 +1,9 @@
-//! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart, `cargo xtask
+//! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask
 //! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares, `cargo xtask simulate` runs
 //! the fault simulation.
 
 mod arrows;
+mod dashboard;
 mod deploy;
 #[cfg(test)]
 mod image;
@@ -19,14 +20,14 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["arrows"] => check_arrows(),
-        ["deploy"] => root().and_then(|root| deploy::generate(&root)),
+        ["deploy"] => root().and_then(|root| Ok(format!("{}, {}", deploy::generate(&root)?, dashboard::generate(&root)?))),
         ["sbom"] => bill_of_materials(),
         ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
         ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
         ["simulate", ref options @ ..] => simulate(options),
         _ => Err(
             "usage: cargo xtask arrows    (checks dependencies between crates and between modules)\n       \
-                  cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize)\n       \
+                  cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize, and the dashboard)\n       \
                   cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
                   cargo xtask simulate --seed N | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)"

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use berth_api::read::{ReadError, read_manifests};
-use blocks::{Block, blocks, repository};
+pub use blocks::repository;
+use blocks::{Block, blocks};
 use serde_json::Value;
 
 use crate::process::{self, Berth, TempDir};

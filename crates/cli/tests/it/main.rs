@@ -12,6 +12,7 @@ mod input;
 mod install;
 mod live;
 mod manifests;
+mod monitoring;
 mod output;
 mod privileges;
 #[allow(dead_code, reason = "the tests of clusters use the rest")]
