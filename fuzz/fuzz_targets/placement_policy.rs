@@ -1,0 +1,33 @@
+//! PlacementPolicies: any text is a policy or refused with findings. The rules of a policy make no pod invalid, and are added
+//! once.
+#![no_main]
+
+use std::collections::HashMap;
+
+use berth_api::admission::{ValidationOptions, default_pod, validate_pod};
+use berth_api::object::Pod;
+use berth_api::placement_policy::{PlacementPolicy, PolicySet};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let Ok(value) = serde_saphyr::from_str::<serde_json::Value>(text) else { return };
+    let mut policy = match PlacementPolicy::read(&value) {
+        Ok(policy) => policy,
+        Err(errors) => return assert!(!errors.to_string().is_empty(), "refused without saying why"),
+    };
+    // Of the policy's name and selectors nothing is asked here: it selects the pod.
+    policy.metadata = Default::default();
+    policy.spec.namespace_selector = None;
+    policy.spec.pod_selector = None;
+    let policies = PolicySet::new([policy], HashMap::new());
+    let mut pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}))
+    .expect("the pod is valid");
+    default_pod(&mut pod);
+    policies.apply(&mut pod);
+    default_pod(&mut pod);
+    assert_eq!(validate_pod(&pod, &ValidationOptions::default()), [], "the rules of the policy are not valid");
+    let once = pod.clone();
+    policies.apply(&mut pod);
+    assert_eq!(pod, once, "the rules were added again");
+});
