@@ -33,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "berth-scheduler",
             "berth-enforcer",
             "berth-admission",
+            "berth-schema",
             "berth-apiserver",
             "berth-controllers",
             "berth-kubelet",

@@ -13,7 +13,7 @@
 //! | [`placement_policy`] | placement rules that policies add to pods |
 //! | [`recording`] | recorded decisions of kube-scheduler |
 //! | [`cron`] | schedules of CronJobs |
-//! | [`quantity`], [`simulated_nodes`] | quantities of resources; simulated nodes |
+//! | [`quantity`], [`simulated_nodes`], [`similar`] | quantities of resources; simulated nodes; similar names |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
@@ -32,4 +32,5 @@ pub mod read;
 pub mod recording;
 pub mod resource;
 pub mod rules;
+pub mod similar;
 pub mod simulated_nodes;

@@ -68,6 +68,12 @@ pub enum CliError {
         /// Where the second is.
         second: SourceLocation,
     },
+    /// Fields that the types of their kinds do not have.
+    #[error("{}", .0.join("\n"))]
+    UnknownFields(Vec<String>),
+    /// Input that does not describe a cluster.
+    #[error("the input has no pods and no nodes: give a cluster with -f, --dump or --live")]
+    NoPodsAndNodes,
     /// The requested object does not exist.
     #[error("{0}")]
     NotFound(String),

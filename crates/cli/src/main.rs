@@ -12,6 +12,7 @@ mod error;
 mod input;
 mod installation;
 mod live;
+mod objects;
 mod output;
 mod recordings;
 mod render;

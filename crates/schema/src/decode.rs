@@ -9,7 +9,7 @@ use berth_api::quantity::Quantity;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::types::{Scalar, Struct, Type, type_of};
+use super::types::{Scalar, Struct, Type};
 
 /// Further unknown fields of an object are not reported.
 const MAX_UNKNOWN: usize = 100;
@@ -45,7 +45,7 @@ pub enum DecodeError {
 /// # Errors
 /// A value does not have the type that the API defines.
 pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
-    let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: true };
+    let mut reader = Reader::default();
     reader.value(ty, object, &Path::Root, None)?;
     Ok(reader.unknown)
 }
@@ -53,22 +53,13 @@ pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, Deco
 /// Drops what the type of a custom resource does not know, and returns it as paths. Values of other types than the
 /// schema's are left for validation.
 pub fn prune(ty: &'static Type, object: &mut Value) -> Vec<String> {
-    let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: true };
+    let mut reader = Reader::default();
     reader.prune_value(ty, object, &Path::Root);
     reader.unknown
 }
 
-/// The paths of the fields that the kind's type does not have. An object of an unknown kind has none.
-pub fn unknown_fields(group: &str, version: &str, kind: &str, object: &Value) -> Vec<String> {
-    let mut reader = Reader { unknown: Vec::new(), unknown_bytes: 0, prune: false };
-    if let Some(ty) = type_of(group, version, kind) {
-        reader.look(ty, object, &Path::Root);
-    }
-    reader.unknown
-}
-
 /// The reader's position; formatted only for messages.
-enum Path<'p> {
+pub(crate) enum Path<'p> {
     Root,
     Field(&'p Path<'p>, &'p str),
     Index(&'p Path<'p>, usize),
@@ -95,10 +86,10 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+#[derive(Default)]
 struct Reader {
     unknown: Vec<String>,
     unknown_bytes: usize,
-    prune: bool,
 }
 
 impl Reader {
@@ -156,7 +147,7 @@ impl Reader {
                 }
             }
         }
-        if drop && self.prune {
+        if drop {
             fields.retain(|name, value| of.open || (of.field(name).is_some() && !value.is_null()));
         }
         Ok(())
@@ -192,33 +183,6 @@ impl Reader {
             let path = path.to_string();
             self.unknown_bytes += path.len();
             self.unknown.push(path);
-        }
-    }
-
-    /// Like [`Self::value`], without changes.
-    fn look(&mut self, ty: &'static Type, value: &Value, path: &Path<'_>) {
-        match (ty, value) {
-            (Type::Struct(of), Value::Object(fields)) => {
-                for (name, value) in fields {
-                    let path = Path::Field(path, name);
-                    match of.field(name) {
-                        Some(field) => self.look(field.ty(), value, &path),
-                        None if of.open => {}
-                        None => self.report(&path),
-                    }
-                }
-            }
-            (Type::Map { values, .. }, Value::Object(entries)) => {
-                for (key, value) in entries {
-                    self.look(values.get(), value, &Path::Field(path, key));
-                }
-            }
-            (Type::List { items, .. }, Value::Array(list)) => {
-                for (index, item) in list.iter().enumerate() {
-                    self.look(items.get(), item, &Path::Index(path, index));
-                }
-            }
-            _ => {}
         }
     }
 }
@@ -353,6 +317,7 @@ fn go_type(ty: &Type) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::type_of;
     use serde_json::json;
 
     fn pod() -> &'static Type {
@@ -367,7 +332,6 @@ mod tests {
             "spec": {"containers": [{"name": "a"}, {"name": "b", "imag": "x", "resources": {"limit": {}}}]},
         });
         let expected = ["extra", "spec.containers[1].imag", "spec.containers[1].resources.limit"];
-        assert_eq!(unknown_fields("", "v1", "Pod", &object), expected);
         assert_eq!(decode(pod(), &mut object), Ok(expected.map(str::to_owned).to_vec()));
         assert_eq!(
             object,

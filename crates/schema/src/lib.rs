@@ -16,6 +16,8 @@ pub mod resource;
 mod semantics;
 mod structural;
 mod types;
+mod unknown;
 
-pub use decode::{DecodeError, decode, prune, unknown_fields};
+pub use decode::{DecodeError, decode, prune};
 pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId, type_of};
+pub use unknown::{UnknownField, unknown_fields};

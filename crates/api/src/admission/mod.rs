@@ -25,7 +25,7 @@ pub use annotation::{
 };
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};
-pub use merge::merge_label_keys;
+pub use merge::{merge_label_keys, unmerge_label_keys};
 pub use operation::Operation;
 pub use validate::{ValidationOptions, validate_annotations, validate_pod};
 pub use warnings::{creation_warnings, extension_warnings};

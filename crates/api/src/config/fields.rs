@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::similar::nearest;
+
 /// An error or a warning about one field of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMessage {
@@ -273,32 +275,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// "did you mean ..." when a candidate differs only by case or a typing error, else the list of candidates.
+/// "did you mean ..." when a candidate is similar, else the list of candidates.
 pub fn suggestion(given: &str, candidates: &[&str]) -> String {
-    let given = given.to_lowercase();
-    let near = |c: &&&str| edit_distance(&given, &c.to_lowercase()) <= 2;
-    match candidates.iter().find(near) {
+    match nearest(given, candidates.iter().copied()) {
         Some(candidate) => format!("did you mean {candidate:?}?"),
         None => format!("known here: {}", candidates.join(", ")),
     }
-}
-
-/// The edit distance of two texts; a large number for texts that are longer than any name.
-fn edit_distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 64;
-    if a.len() > LONGEST || b.len() > LONGEST {
-        return LONGEST;
-    }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -11,8 +11,9 @@ use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read
 use crate::config::ConfigErrors;
 use crate::object::group::PodGroup;
 use crate::object::{
-    CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget,
-    PriorityClass, ReplicationController, Service, VolumeObject, Workload as WorkloadObject,
+    CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta, Pod,
+    PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, Service,
+    VolumeObject, Workload as WorkloadObject,
 };
 use crate::placement_policy::PlacementPolicy;
 use crate::resource::group_of;
@@ -52,7 +53,7 @@ pub enum InputError {
         /// Its kind.
         kind: &'static str,
     },
-    /// Two objects of the same kind, namespace and name.
+    /// Two objects of the same kind, namespace and name in one input.
     #[error("{second}: {object} is also in {first}: remove or rename one of them")]
     Duplicate {
         /// Kind, namespace and name.
@@ -146,12 +147,10 @@ impl std::fmt::Display for Workload {
 pub struct Inventory {
     /// Whether to keep the whole objects too, to write them back with all fields.
     pub keep_raw: bool,
-    /// Whether a second object of the same kind, namespace and name is ignored; otherwise it is an error.
-    pub keep_first: bool,
     /// Limit of the pods that the workloads expand to [default: [`MAX_PODS`](crate::expand::MAX_PODS)].
     pub max_pods: Option<i64>,
-    /// Kind, namespace and name of the ignored duplicates, in input order.
-    pub already_there: Vec<String>,
+    /// The objects that a later input replaced: kind, namespace and name, in input order.
+    pub replaced: Vec<String>,
     /// Nodes.
     pub nodes: Vec<Entry<Node>>,
     /// Namespaces.
@@ -182,7 +181,17 @@ pub struct Inventory {
     /// documents without a kind.
     pub skipped: BTreeMap<String, usize>,
     n_read: usize,
-    seen: HashMap<(Kind, String, String), SourceLocation>,
+    n_inputs: usize,
+    seen: HashMap<(Kind, String, String), Seen>,
+}
+
+/// An object that was read.
+#[derive(Clone, Debug)]
+struct Seen {
+    source: SourceLocation,
+    /// Number of its input.
+    input: usize,
+    order: usize,
 }
 
 impl Inventory {
@@ -201,18 +210,25 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Adds every object of an input; `file` is its name in messages.
+    /// Adds every object of an input; `file` is its name in messages. Its objects replace those of earlier inputs with
+    /// the same kind, namespace and name, and take their places in the order.
     ///
     /// # Errors
     /// The text is malformed, or an object cannot be added.
     pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), InputError> {
+        self.next_input();
         read_manifests(input, file, &mut |manifest| self.add(manifest))
+    }
+
+    /// The objects that follow come from another input.
+    pub fn next_input(&mut self) {
+        self.n_inputs += 1;
     }
 
     /// Adds an object.
     ///
     /// # Errors
-    /// A field has a wrong type, the name is missing, or the object is a duplicate.
+    /// A field has a wrong type, the name is missing, or this input has the object already.
     pub fn add(&mut self, manifest: Manifest) -> Result<(), InputError> {
         let Some(kind) = Kind::of(&manifest.api_version, &manifest.kind) else {
             let name = match (manifest.kind.as_str(), group_of(&manifest.api_version)) {
@@ -223,9 +239,6 @@ impl Inventory {
             *self.skipped.entry(name).or_default() += 1;
             return Ok(());
         };
-        if self.keep_first && self.has(kind, &manifest) {
-            return Ok(());
-        }
         match kind {
             Kind::KubeSchedulerConfiguration => {
                 self.n_read += 1;
@@ -233,39 +246,49 @@ impl Inventory {
             }
             Kind::Node => {
                 let entry = self.take(kind, manifest, |o: &mut Node| &mut o.metadata)?;
-                self.nodes.push(entry);
+                let replaced = put(&mut self.nodes, entry);
+                // As in a cluster: the kubelet writes the status, and applying a manifest leaves it.
+                if let Some((node, earlier)) = replaced
+                    && node.status == NodeStatus::default()
+                {
+                    node.status = earlier.status;
+                }
             }
             Kind::Namespace => {
                 let entry = self.take(kind, manifest, |o: &mut Namespace| &mut o.metadata)?;
-                self.namespaces.push(entry);
+                put(&mut self.namespaces, entry);
             }
             Kind::Pod => {
                 let entry = self.take(kind, manifest, |o: &mut Pod| &mut o.metadata)?;
-                self.pods.push(entry);
+                put(&mut self.pods, entry);
             }
             Kind::Service => {
                 let entry = self.take(kind, manifest, |o: &mut Service| &mut o.metadata)?;
-                self.services.push(entry);
+                put(&mut self.services, entry);
             }
             Kind::NetworkPolicy => {
                 let entry = self.take(kind, manifest, |o: &mut NetworkPolicy| &mut o.metadata)?;
-                self.network_policies.push(entry);
+                put(&mut self.network_policies, entry);
             }
             Kind::PriorityClass => {
                 let entry = self.take(kind, manifest, |o: &mut PriorityClass| &mut o.metadata)?;
-                self.priority_classes.push(entry);
+                put(&mut self.priority_classes, entry);
             }
             Kind::PodDisruptionBudget => {
                 let entry = self.take(kind, manifest, |o: &mut PodDisruptionBudget| &mut o.metadata)?;
-                self.pod_disruption_budgets.push(entry);
+                if let Some((budget, earlier)) = put(&mut self.pod_disruption_budgets, entry)
+                    && budget.status == PodDisruptionBudgetStatus::default()
+                {
+                    budget.status = earlier.status;
+                }
             }
             Kind::PodGroup | Kind::CoschedulingPodGroup => {
                 let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;
-                self.pod_groups.push(entry);
+                put(&mut self.pod_groups, entry);
             }
             Kind::DeviceClass => {
                 let entry = self.take(kind, manifest, |o: &mut DeviceClass| &mut o.metadata)?;
-                self.device_classes.push(entry);
+                put(&mut self.device_classes, entry);
             }
             Kind::PlacementPolicy | Kind::ClusterPlacementPolicy => {
                 let policy = match PlacementPolicy::read(&manifest.value) {
@@ -276,12 +299,12 @@ impl Inventory {
                     }
                 };
                 let entry = self.take_decoded(kind, manifest, Ok(policy), |o| &mut o.metadata)?;
-                self.placement_policies.push(entry);
+                put(&mut self.placement_policies, entry);
             }
             Kind::Volume(volume_kind) => {
                 let decoded = VolumeObject::decode(volume_kind, &manifest.value);
                 let entry = self.take_decoded(kind, manifest, decoded, VolumeObject::metadata_mut)?;
-                self.volume_objects.push(entry);
+                put(&mut self.volume_objects, entry);
             }
             Kind::Deployment => {
                 self.add_workload(
@@ -333,22 +356,6 @@ impl Inventory {
         Ok(())
     }
 
-    /// Whether an object is a duplicate; if so, it is recorded.
-    fn has(&mut self, kind: Kind, manifest: &Manifest) -> bool {
-        let field = |path| manifest.value.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let namespace = match field("/metadata/namespace") {
-            _ if !kind.is_namespaced() => "",
-            "" => DEFAULT_NAMESPACE,
-            namespace => namespace,
-        };
-        let name = field("/metadata/name");
-        let is_there = self.seen.contains_key(&(kind, namespace.to_owned(), name.to_owned()));
-        if is_there {
-            self.already_there.push(display_name(kind.name(), namespace, name));
-        }
-        is_there
-    }
-
     fn add_workload<T: DeserializeOwned>(
         &mut self,
         kind: Kind,
@@ -359,7 +366,7 @@ impl Inventory {
         let api_version = manifest.api_version.clone();
         let Entry { object, raw, source, order } = self.take(kind, manifest, metadata_of)?;
         let object = Workload { api_version, spec: spec_of(object) };
-        self.workloads.push(Entry { object, raw, source, order });
+        put(&mut self.workloads, Entry { object, raw, source, order });
         Ok(())
     }
 
@@ -386,7 +393,7 @@ impl Inventory {
             Ok(object) => object,
             Err(error) => return Err(InputError::Decode { place: source, error: error.into() }),
         };
-        let order = self.n_read;
+        let mut order = self.n_read;
         let metadata = metadata_of(&mut object);
         if !kind.is_namespaced() {
             metadata.namespace.clear();
@@ -402,10 +409,30 @@ impl Inventory {
         let key = (kind, metadata.namespace.clone(), metadata.name.clone());
         if let Some(first) = self.seen.get(&key) {
             let object = display_name(kind.name(), &key.1, &key.2);
-            return Err(InputError::Duplicate { object, first: first.clone().into(), second: source });
+            if first.input == self.n_inputs {
+                let first = Box::new(first.source.clone());
+                return Err(InputError::Duplicate { object, first, second: source });
+            }
+            order = first.order;
+            self.replaced.push(object);
         }
-        self.seen.insert(key, source.clone());
+        self.seen.insert(key, Seen { source: source.clone(), input: self.n_inputs, order });
         self.n_read += 1;
         Ok(Entry { object, raw: self.keep_raw.then_some(value), source, order })
+    }
+}
+
+/// Adds an object, or replaces the one that it takes the place of; entries are sorted by their order.
+/// Returns the object and the replaced one, if any.
+fn put<T>(entries: &mut Vec<Entry<T>>, entry: Entry<T>) -> Option<(&mut T, T)> {
+    match entries.binary_search_by_key(&entry.order, |e| e.order) {
+        Ok(place) => {
+            let earlier = std::mem::replace(&mut entries[place], entry);
+            Some((&mut entries[place].object, earlier.object))
+        }
+        Err(place) => {
+            entries.insert(place, entry);
+            None
+        }
     }
 }

@@ -338,6 +338,40 @@ fn a_duplicate_object_names_both_places() {
 }
 
 #[test]
+fn objects_of_a_later_input_replace_earlier_ones_in_their_places() {
+    let base = "
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {pods: '5'}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: n1}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b}}
+";
+    let overlay = "
+{apiVersion: v1, kind: Pod, metadata: {name: c}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {disk: ssd}}}
+";
+    let mut inventory = Inventory::keeping_raw();
+    inventory.read(base.as_bytes(), "base").unwrap();
+    inventory.read(overlay.as_bytes(), "overlay").unwrap();
+    assert_eq!(inventory.replaced, ["Pod default/a", "Node n1"]);
+    let names: Vec<_> = inventory.pods.iter().map(|e| e.object.metadata.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    let a = &inventory.pods[0];
+    assert_eq!((a.object.spec.node_name.as_str(), &*a.source.file), ("", "overlay"));
+    let orders: Vec<_> = inventory.pods.iter().map(|e| e.order).collect();
+    assert!(orders.is_sorted() && orders[0] < orders[1], "{orders:?}");
+    // The kubelet writes the status of a node: a manifest without one does not change it.
+    let node = &inventory.nodes[0].object;
+    assert_eq!(
+        (node.metadata.labels["disk"].as_str(), node.status.allocatable.as_ref().unwrap().len()),
+        ("ssd", 1)
+    );
+}
+
+#[test]
 fn kinds_are_told_apart_by_group() {
     let text = "
 {apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}

@@ -19,7 +19,7 @@ use crate::render::progress;
 /// Pending pods are ignored. The cluster is not changed.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "berth audit [OPTIONS] -f FILE...\n       berth audit [OPTIONS] --live [-f FILE...]",
+    override_usage = "berth audit [OPTIONS] -f FILE...\n       berth audit [OPTIONS] (--dump FILE | --live) [-f FILE...]",
     after_help = "\
 Examples:
   berth audit -f cluster.yaml

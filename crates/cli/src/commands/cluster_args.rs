@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use berth_api::expand::MAX_PODS;
-use berth_api::read::Inventory;
+use berth_api::read::{Inventory, Manifest, read_manifests};
 use berth_engine::Settings;
+use berth_schema::unknown_fields;
 use berth_simulate::{Simulation, SimulationOptions};
 use clap::ArgGroup;
 
@@ -12,7 +13,7 @@ use super::node_args::NodeSizeArgs;
 use super::rules_args::RulesArgs;
 use super::scheduler;
 use crate::error::CliError;
-use crate::input::find_inputs;
+use crate::input::{Input, OpenError, find_inputs};
 use crate::live::LiveCluster;
 use crate::output;
 use crate::render::names::{abbreviated, counted};
@@ -20,7 +21,7 @@ use crate::render::progress;
 
 /// Maximum number of simulated nodes.
 const MAX_NODES: u64 = 2_000_000;
-/// Number of objects named in the note about objects that the live cluster already has.
+/// Number of objects named in the note about replaced objects.
 const MAX_NAMED: usize = 5;
 /// Number of warnings printed; the rest is counted.
 const MAX_WARNINGS: usize = 50;
@@ -33,11 +34,17 @@ pub struct ClusterArgs {
     /// Objects in YAML or JSON: files, directories (searched recursively) or - for standard input
     ///
     /// Reads manifests and lists printed by kubectl, also compressed with gzip. Workloads are expanded to the pods that
-    /// their controllers create; existing pods are not duplicated. With a live cluster, the objects are added to it;
-    /// objects that the cluster already has are not replaced.
-    #[arg(short, long = "filename", required_unless_present_any = ["live", "kubeconfig", "context"],
+    /// their controllers create; existing pods are not duplicated. The objects are added to those of --dump or --live;
+    /// an object replaces an earlier one of the same kind, namespace and name. Without --dump or --live, they are the
+    /// cluster.
+    #[arg(short, long = "filename", required_unless_present_any = ["dump", "live", "kubeconfig", "context"],
           num_args = 1.., value_name = "FILE")]
     pub files: Vec<String>,
+    /// Objects of a cluster, such as those that kubectl prints; -f adds and replaces objects; can be repeated
+    ///
+    /// Takes the same inputs as -f. Unknown fields are ignored.
+    #[arg(long, value_name = "FILE", num_args = 1, conflicts_with_all = ["live", "kubeconfig", "context"])]
+    dump: Vec<String>,
     /// Read the cluster that kubectl uses
     ///
     /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, NetworkPolicies, volumes, claims and storage classes
@@ -52,6 +59,9 @@ pub struct ClusterArgs {
     /// Context of the kubeconfig [default: the current context]; implies --live
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// Unknown fields of objects in -f are errors, not warnings
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     rules: RulesArgs,
     /// Decide pods with this schedulerName, too, by the only profile; can be repeated [default: default-scheduler and berth, or
@@ -78,14 +88,17 @@ impl ClusterArgs {
             .then_some(LiveCluster { kubeconfig, context })
     }
 
-    /// Whether a live cluster is requested.
-    pub fn is_live(&self) -> bool {
-        self.live_cluster().is_some()
+    /// Whether a cluster is given that the files change.
+    pub fn has_base(&self) -> bool {
+        !self.dump.is_empty() || self.live_cluster().is_some()
     }
 
     /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let inventory = self.inventory(keep_raw)?;
+        if inventory.nodes.is_empty() && inventory.pods.is_empty() && inventory.workloads.is_empty() {
+            return Err(CliError::NoPodsAndNodes);
+        }
         match (inventory.nodes.len(), self.nodes) {
             (0, None) => output::warning(&"the input has no nodes: add nodes, or simulate some with --nodes"),
             (0, Some(_)) | (_, None) => {}
@@ -110,11 +123,23 @@ impl ClusterArgs {
             let warnings = live.read(&mut inventory, &progress)?;
             progress.finish_and_clear();
             warn(&warnings);
-            inventory.keep_first = true;
         }
-        read(&mut inventory, &self.files)?;
+        let (dump, files) = (find_inputs(&self.dump)?, find_inputs(&self.files)?);
+        if dump.contains(&Input::Stdin) && files.contains(&Input::Stdin) {
+            return Err(OpenError::StdinTwice.into());
+        }
+        read(&mut inventory, &dump, &mut |_| ())?;
+        let mut unknown = Vec::new();
+        read(&mut inventory, &files, &mut |manifest| {
+            let found = unknown_fields(&manifest.value);
+            unknown.extend(found.iter().map(|field| format!("{}: {manifest}: {field}", manifest.source)));
+        })?;
+        if self.strict && !unknown.is_empty() {
+            return Err(CliError::UnknownFields(unknown));
+        }
+        warn(&unknown);
         note_skipped(&inventory);
-        note_already_there(&inventory);
+        note_replaced(&inventory);
         inventory.max_pods = Some(self.max_pods);
         Ok(inventory)
     }
@@ -133,12 +158,20 @@ impl ClusterArgs {
     }
 }
 
-/// Reads files into the inventory and shows progress.
-pub(super) fn read(inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
-    let inputs = find_inputs(files)?;
-    let progress = progress::of_bytes(&inputs);
-    for input in &inputs {
-        inventory.read(input.open(|n_bytes| progress.inc(n_bytes))?, &input.name())?;
+/// Reads inputs into the inventory and shows progress; `each` gets the objects.
+pub(super) fn read(
+    inventory: &mut Inventory,
+    inputs: &[Input],
+    each: &mut dyn FnMut(&Manifest),
+) -> Result<(), CliError> {
+    let progress = progress::of_bytes(inputs);
+    for input in inputs {
+        inventory.next_input();
+        let text = input.open(|n_bytes| progress.inc(n_bytes))?;
+        read_manifests(text, &input.name(), &mut |manifest| {
+            each(&manifest);
+            inventory.add(manifest)
+        })?;
     }
     progress.finish_and_clear();
     Ok(())
@@ -152,10 +185,9 @@ fn warn(warnings: &[String]) {
     }
 }
 
-fn note_already_there(inventory: &Inventory) {
-    if !inventory.already_there.is_empty() {
-        let objects = abbreviated(&inventory.already_there, MAX_NAMED);
-        output::note(&format!("already in the cluster, not replaced: {objects}"));
+fn note_replaced(inventory: &Inventory) {
+    if !inventory.replaced.is_empty() {
+        output::note(&format!("replaced: {}", abbreviated(&inventory.replaced, MAX_NAMED)));
     }
 }
 

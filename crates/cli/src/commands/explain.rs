@@ -2,17 +2,13 @@
 
 use std::io::Write;
 
-use berth_simulate::{SimulatedPod, Simulation};
-
 use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
+use crate::objects::{ScopeArgs, find};
 use crate::output::{self, OutputArgs};
 use crate::render::explanation;
-use crate::render::names::abbreviated;
-
-/// Number of pods suggested when the requested pod does not exist.
-const MAX_SUGGESTIONS: usize = 5;
+use crate::render::names::counted;
 
 /// Explain why a pod is placed on its node, or on none
 ///
@@ -22,12 +18,14 @@ const MAX_SUGGESTIONS: usize = 5;
 /// checked against its current node.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] --live [-f FILE...] POD",
+    override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] (--dump FILE | --live) [-f FILE...] POD",
     after_help = "\
 Examples:
   berth explain -f cluster.yaml team-a/web-0
   berth explain -f cluster.yaml --node worker-3 web-0
   berth explain --live team-a/web-0
+  berth explain --dump cluster.yaml -n team-a deploy/web
+  berth explain --dump cluster.yaml -f changed.yaml -l app=web
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
 Exit codes: 0 the pod fits, if need be by preemption, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or \
@@ -47,7 +45,9 @@ pub struct Args {
     after_others: bool,
     #[command(flatten)]
     output: OutputArgs,
-    /// NAMESPACE/NAME of the pod, or NAME if it is unique
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// The pod: NAME, NAMESPACE/NAME or pod/NAME; or a workload, such as deploy/NAME: its last pending pod is explained
     #[arg(value_name = "POD")]
     pod: Option<String>,
 }
@@ -55,14 +55,19 @@ pub struct Args {
 /// Explains the pod.
 pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     // `-f` takes all values up to the next option, including a pod name that follows.
-    let pod = args.pod.take().or_else(|| take_last(&mut args.cluster)).ok_or_else(|| {
-        CliError::NotFound("no pod given: put it last, for example `berth explain -f FILE web-0`".to_owned())
-    })?;
+    let pod = args
+        .pod
+        .take()
+        .or_else(|| if args.scope.has_selector() { None } else { take_last(&mut args.cluster) });
     let mut simulation = args.cluster.simulation(false)?;
     if args.no_preemption {
         simulation.disable_preemption();
     }
-    let (namespace, name) = find(&simulation, &pod)?;
+    let found = find(&simulation, pod.as_deref(), &args.scope)?;
+    let (namespace, name) = found.pod_to_explain(&simulation)?;
+    if let n @ 2.. = found.pods.len() {
+        output::note(&format!("explaining Pod {namespace}/{name}: {} has {}", found.name, counted(n, "pod")));
+    }
     if args.after_others {
         simulation.run_others(&namespace, &name);
     } else {
@@ -72,7 +77,8 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         return Err(CliError::NotFound(format!("Node {node} is not in the input")));
     }
     let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
-    let explained = explanation.ok_or_else(|| CliError::NotFound(not_found(&simulation, &pod, &name)))?;
+    let explained = explanation
+        .ok_or_else(|| CliError::NotFound(format!("Pod {namespace}/{name} is not in the input")))?;
     let explanation = &explained.explanation;
     let is_node_known = explanation.running_on.as_deref().is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
@@ -92,49 +98,6 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
 
 /// The last of the files, if other input remains.
 fn take_last(cluster: &mut ClusterArgs) -> Option<String> {
-    let n_needed = usize::from(!cluster.is_live());
+    let n_needed = usize::from(!cluster.has_base());
     if cluster.files.len() > n_needed { cluster.files.pop() } else { None }
-}
-
-/// The namespace and name of the requested pod.
-fn find(simulation: &Simulation, requested: &str) -> Result<(String, String), CliError> {
-    let (namespace, name) = match requested.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, requested),
-    };
-    let matches = |p: &&SimulatedPod| {
-        p.pod.metadata.name == name && namespace.is_none_or(|n| p.pod.metadata.namespace == n)
-    };
-    let found: Vec<_> = simulation.pods().iter().filter(matches).collect();
-    match found.as_slice() {
-        [one] => Ok((one.pod.metadata.namespace.clone(), one.pod.metadata.name.clone())),
-        [] => Err(CliError::NotFound(not_found(simulation, requested, name))),
-        several => {
-            let keys: Vec<_> = several.iter().map(|p| p.pod.key()).collect();
-            let keys = abbreviated(&keys, MAX_SUGGESTIONS);
-            Err(CliError::NotFound(format!("several pods have the name {name}; add the namespace: {keys}")))
-        }
-    }
-}
-
-fn not_found(simulation: &Simulation, requested: &str, name: &str) -> String {
-    let all = simulation.pods();
-    let key = |p: &SimulatedPod| p.pod.key();
-    let like = |p: &&SimulatedPod| {
-        let other = p.pod.metadata.name.as_str();
-        other.contains(name) || name.contains(other) || other.starts_with(owner_part(name))
-    };
-    let near: Vec<_> = all.iter().filter(like).map(key).collect();
-    let (word, names) = match near.as_slice() {
-        [] if all.is_empty() => return format!("Pod {requested} is not in the input, which has no pods"),
-        [] => ("it has", all.iter().map(key).collect()),
-        _ => ("did you mean", near),
-    };
-    let end = if word == "did you mean" { "?" } else { "" };
-    format!("Pod {requested} is not in the input: {word} {}{end}", abbreviated(&names, MAX_SUGGESTIONS))
-}
-
-/// The name without the suffix that a controller appends.
-fn owner_part(name: &str) -> &str {
-    name.rsplit_once('-').map_or(name, |(owner, _)| owner)
 }

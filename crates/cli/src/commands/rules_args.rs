@@ -7,6 +7,7 @@ use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 
 use super::cluster_args::read;
 use crate::error::CliError;
+use crate::input::find_inputs;
 use crate::output;
 
 /// The scheduling rules.
@@ -85,7 +86,7 @@ impl RulesArgs {
             ));
         }
         let mut in_file = Inventory::default();
-        read(&mut in_file, std::slice::from_ref(path))?;
+        read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, &mut |_| ())?;
         match in_file.scheduler_configurations.as_slice() {
             [one] => self.resolve(one),
             [first, second, ..] => {

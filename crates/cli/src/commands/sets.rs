@@ -20,7 +20,7 @@ use crate::render::sets;
 /// budgets select, and pods that no Service selects. The cluster is not changed.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "berth sets [OPTIONS] -f FILE...\n       berth sets [OPTIONS] --live [-f FILE...]",
+    override_usage = "berth sets [OPTIONS] -f FILE...\n       berth sets [OPTIONS] (--dump FILE | --live) [-f FILE...]",
     after_help = "\
 Examples:
   berth sets -f manifests/

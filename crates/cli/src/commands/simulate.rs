@@ -22,7 +22,7 @@ use crate::summary::{Summary, failures};
 /// gone.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "berth simulate [OPTIONS] -f FILE...\n       berth simulate [OPTIONS] --live [-f FILE...]",
+    override_usage = "berth simulate [OPTIONS] -f FILE...\n       berth simulate [OPTIONS] (--dump FILE | --live) [-f FILE...]",
     after_help = "\
 Examples:
   berth simulate -f manifests/ --nodes 12 --zones 3

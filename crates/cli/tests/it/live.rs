@@ -56,7 +56,7 @@ fn a_live_cluster_gives_the_same_explanation_as_its_files() {
 }
 
 #[test]
-fn files_add_missing_objects_to_a_live_cluster() {
+fn files_overlay_a_live_cluster() {
     let cluster = objects(&root().join("examples/zone-affinity/cluster.yaml"));
     let (first, second) = with_server(cluster, |server| {
         let kubeconfig = server.kubeconfig_path().to_str().unwrap();
@@ -70,7 +70,7 @@ fn files_add_missing_objects_to_a_live_cluster() {
     });
     let from_files = run(&["simulate", "-f", "examples/zone-affinity"]);
     assert_eq!((&second.stdout, second.code), (&from_files.stdout, from_files.code));
-    assert!(second.stderr.contains("already in the cluster"), "{}", second.stderr);
+    assert!(second.stderr.contains("note: replaced: "), "{}", second.stderr);
     assert_eq!(first.code, 0, "{}", first.stderr);
 }
 

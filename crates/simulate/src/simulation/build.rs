@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit};
+use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit, unmerge_label_keys};
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
@@ -193,6 +193,9 @@ impl Simulation {
             }
             // A pod with a creation timestamp comes from an API server, which has admitted it.
             if pod.metadata.creation_timestamp.is_none() {
+                if !pod.spec.node_name.is_empty() {
+                    unmerge_label_keys(&mut pod);
+                }
                 let class = pod.spec.priority_class_name.clone();
                 let known = class.is_empty()
                     || classes.iter().any(|c| c.metadata.name == class)

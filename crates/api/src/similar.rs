@@ -1,0 +1,35 @@
+//! Similar names, for "did you mean".
+
+/// Longer texts are not compared.
+const LONGEST: usize = 256;
+
+/// The edit distance of two texts without regard to case, if they could be the same word with typing errors.
+pub fn distance(given: &str, other: &str) -> Option<usize> {
+    if given.len().max(other.len()) > LONGEST {
+        return None;
+    }
+    let distance = strsim::osa_distance(&given.to_lowercase(), &other.to_lowercase());
+    (distance <= 2.min(given.chars().count() / 2) || distance <= given.chars().count() / 5)
+        .then_some(distance)
+}
+
+/// The most similar of the candidates, the first of equals.
+pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = candidates.into_iter().filter_map(|other| Some((distance(given, other)?, other)));
+    near.min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn only_typing_errors_are_similar() {
+        let fields = ["affinity", "tolerations", "nodeName", "os"];
+        assert_eq!(nearest("affinty", fields), Some("affinity"));
+        assert_eq!(nearest("NODENAME", fields), Some("nodeName"));
+        assert_eq!(nearest("tolaration", fields), Some("tolerations"));
+        assert_eq!(nearest("x", fields), None);
+        assert_eq!(nearest("replicas", fields), None);
+    }
+}

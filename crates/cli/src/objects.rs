@@ -1,0 +1,221 @@
+//! Finds the pods and workloads that arguments name: `web-0`, `team-a/web-0`, `pod/web-0`, `deploy/web`, or a label
+//! selector.
+
+use std::collections::BTreeSet;
+
+use berth_api::read::Kind;
+use berth_api::rules::Selector;
+use berth_api::similar;
+use berth_schema::resource;
+use berth_simulate::{SimulatedPod, Simulation};
+
+use crate::error::CliError;
+use crate::render::names::abbreviated;
+
+/// Number of similar names suggested when an object does not exist.
+const MAX_SUGGESTIONS: usize = 5;
+
+/// Which objects a name may stand for.
+#[derive(Debug, clap::Args)]
+pub struct ScopeArgs {
+    /// Namespace of the object [default: all namespaces]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// The pods with these labels instead of a name, such as app=web,tier!=cache
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+}
+
+impl ScopeArgs {
+    /// Whether a selector stands for a name.
+    pub fn has_selector(&self) -> bool {
+        self.selector.is_some()
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+pub struct Found {
+    /// `Pod default/web-0`, `Deployment default/web`, or the selector.
+    pub name: String,
+    /// The positions of its pods in [`Simulation::pods`]; a workload may have none.
+    pub pods: Vec<usize>,
+}
+
+impl Found {
+    /// Namespace and name of the pod that shows best what becomes of all: the last pending pod, else the first.
+    pub fn pod_to_explain(&self, simulation: &Simulation) -> Result<(String, String), CliError> {
+        let pods = || self.pods.iter().map(|i| &simulation.pods()[*i]);
+        let pod = pods().rfind(|pod| !pod.was_running).or_else(|| pods().next());
+        let pod = pod.ok_or_else(|| CliError::NotFound(format!("{} has no pods", self.name)))?;
+        Ok((pod.pod.metadata.namespace.clone(), pod.pod.metadata.name.clone()))
+    }
+}
+
+/// Finds what a name, or the selector of the scope, stands for.
+///
+/// # Errors
+/// Nothing, or more than one object, has the name; or no pod matches the selector.
+pub fn find(simulation: &Simulation, name: Option<&str>, scope: &ScopeArgs) -> Result<Found, CliError> {
+    let name = match (name, &scope.selector) {
+        (Some(name), None) => name,
+        (None, Some(selector)) => return matching(simulation, selector, scope.namespace.as_deref()),
+        (Some(_), Some(_)) => return Err(CliError::Usage("give a name or --selector, not both".to_owned())),
+        (None, None) => {
+            let text = "no object given: put it last, for example `-f FILE web-0`";
+            return Err(CliError::NotFound(text.to_owned()));
+        }
+    };
+    let parts = name.split_once('/');
+    // A namespace may be called like a kind.
+    let is_namespace = |text: &str| simulation.pods().iter().any(|pod| pod.pod.metadata.namespace == text);
+    match parts.and_then(|(kind, name)| Some((kind_of(kind)?, name))) {
+        Some((Kind::Pod, name)) => pod(simulation, scope.namespace.as_deref(), name),
+        Some((kind, name)) if is_workload(kind) => {
+            workload(simulation, kind, scope.namespace.as_deref(), name)
+        }
+        Some((kind, _)) if !parts.is_some_and(|(text, _)| is_namespace(text)) => Err(CliError::Usage(
+            format!("{name}: a {} has no pods: name a pod or a workload, such as deploy/web", kind.name()),
+        )),
+        _ => match (parts, &scope.namespace) {
+            (Some((namespace, name)), None) => pod(simulation, Some(namespace), name),
+            (Some((namespace, name)), Some(other)) if namespace == other => {
+                pod(simulation, Some(namespace), name)
+            }
+            (Some(_), Some(_)) => {
+                Err(CliError::Usage(format!("{name}: --namespace names another namespace")))
+            }
+            (None, namespace) => pod(simulation, namespace.as_deref(), name),
+        },
+    }
+}
+
+/// The kind that `kubectl` calls so, if Berth reads it.
+pub fn kind_of(text: &str) -> Option<Kind> {
+    let resource = resource::named(text)?;
+    Kind::of(&resource.api_version(), resource.kind)
+}
+
+fn is_workload(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Deployment
+            | Kind::ReplicaSet
+            | Kind::StatefulSet
+            | Kind::DaemonSet
+            | Kind::ReplicationController
+            | Kind::Job
+            | Kind::CronJob
+    )
+}
+
+fn positions(simulation: &Simulation, is_wanted: impl Fn(&SimulatedPod) -> bool) -> Vec<usize> {
+    let pods = simulation.pods().iter().enumerate();
+    pods.filter(|(_, pod)| is_wanted(pod)).map(|(i, _)| i).collect()
+}
+
+fn matching(simulation: &Simulation, selector: &str, namespace: Option<&str>) -> Result<Found, CliError> {
+    let parsed: Selector =
+        selector.parse().map_err(|error| CliError::Usage(format!("--selector {selector}: {error}")))?;
+    let pods = positions(simulation, |SimulatedPod { pod, .. }| {
+        namespace.is_none_or(|namespace| pod.metadata.namespace == namespace)
+            && parsed.matches(|key| pod.metadata.labels.get(key).map(String::as_str))
+    });
+    if pods.is_empty() {
+        let place = namespace.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
+        return Err(CliError::NotFound(format!("no pod{place} matches the selector {selector}")));
+    }
+    Ok(Found { name: format!("selector {selector}"), pods })
+}
+
+fn pod(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Result<Found, CliError> {
+    let pods = positions(simulation, |SimulatedPod { pod, .. }| {
+        pod.metadata.name == name && namespace.is_none_or(|n| pod.metadata.namespace == n)
+    });
+    let keys = || pods.iter().map(|i| simulation.pods()[*i].pod.key());
+    match pods.len() {
+        0 => {
+            let of = |p: &SimulatedPod| (p.pod.metadata.name.clone(), p.pod.key());
+            let all: Vec<_> = simulation.pods().iter().map(of).collect();
+            Err(not_found("Pod", namespace, name, &all))
+        }
+        1 => Ok(Found { name: format!("Pod {}", keys().collect::<String>()), pods }),
+        _ => Err(ambiguous("pods", name, &keys().collect::<Vec<_>>())),
+    }
+}
+
+fn workload(
+    simulation: &Simulation,
+    kind: Kind,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Found, CliError> {
+    let (wanted, prefix) = (format!("{} {name}", kind.name()), format!("{} ", kind.name()));
+    // A ReplicaSet of a Deployment is the controller of its pods, but not their workload.
+    let controller = |pod: &SimulatedPod| {
+        let owner = pod.pod.metadata.controller()?;
+        Some(format!("{} {}", owner.kind, owner.name))
+    };
+    let of_pods = simulation.pods().iter().flat_map(|pod| {
+        let names = pod.workload.clone().into_iter().chain(controller(pod));
+        names.map(|workload| (pod.pod.metadata.namespace.clone(), workload))
+    });
+    let mut all: BTreeSet<(String, String)> = of_pods.chain(simulation.workloads().iter().cloned()).collect();
+    all.retain(|(of, workload)| workload.starts_with(&prefix) && namespace.is_none_or(|n| of == n));
+    let found: Vec<_> = all.iter().filter(|(_, workload)| *workload == wanted).collect();
+    match found.as_slice() {
+        [] => {
+            let of = |(namespace, workload): &(String, String)| {
+                let name = workload[prefix.len()..].to_owned();
+                (name.clone(), format!("{namespace}/{name}"))
+            };
+            Err(not_found(kind.name(), namespace, name, &all.iter().map(of).collect::<Vec<_>>()))
+        }
+        [key] => {
+            let pods = positions(simulation, |pod| {
+                pod.pod.metadata.namespace == key.0
+                    && (pod.workload.as_ref() == Some(&wanted) || controller(pod).as_ref() == Some(&wanted))
+            });
+            Ok(Found { name: format!("{} {}/{name}", kind.name(), key.0), pods })
+        }
+        several => {
+            let keys: Vec<_> = several.iter().map(|(namespace, _)| format!("{namespace}/{name}")).collect();
+            Err(ambiguous(&format!("{}s", kind.name()), name, &keys))
+        }
+    }
+}
+
+fn ambiguous(kinds: &str, name: &str, keys: &[String]) -> CliError {
+    let keys = abbreviated(keys, MAX_SUGGESTIONS);
+    CliError::NotFound(format!("several {kinds} have the name {name}; add the namespace: {keys}"))
+}
+
+/// `all`: the names of this kind, and how they are shown.
+fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> CliError {
+    let requested = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+    let mut near: Vec<_> =
+        all.iter().filter_map(|(other, key)| Some((rank(name, other)?, key.as_str()))).collect();
+    near.sort_unstable();
+    let near: Vec<_> = near.into_iter().map(|(_, key)| key).take(MAX_SUGGESTIONS).collect();
+    let hint = match near.as_slice() {
+        [] if all.is_empty() => format!("which has no {kind}s"),
+        [] => {
+            let keys: Vec<_> = all.iter().map(|(_, key)| key).collect();
+            format!("it has {}", abbreviated(&keys, MAX_SUGGESTIONS))
+        }
+        near => format!("did you mean {}?", near.join(", ")),
+    };
+    let separator = if hint.starts_with("which") { ", " } else { ": " };
+    CliError::NotFound(format!("{kind} {requested} is not in the input{separator}{hint}"))
+}
+
+/// How similar a name is, 0 is most; none if it is not.
+fn rank(wanted: &str, other: &str) -> Option<usize> {
+    // The name without the suffix that a controller appends.
+    let owner = wanted.rsplit_once('-').map_or(wanted, |(owner, _)| owner);
+    if other.contains(wanted) || wanted.contains(other) {
+        Some(0)
+    } else {
+        similar::distance(wanted, other).or_else(|| other.starts_with(owner).then_some(usize::MAX))
+    }
+}
