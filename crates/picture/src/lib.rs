@@ -9,10 +9,20 @@
 
 use std::fmt::{Display, Write};
 
+pub mod arcs;
+pub mod bars;
+pub mod cells;
+pub mod timeline;
 pub mod upset;
 
 /// Width of a character of [`Class::Label`] in thousandths of a pixel: the fonts are monospaced.
 const LABEL_CHARACTER: usize = 7225;
+/// Space around a plot.
+const MARGIN: usize = 16;
+/// Height of the heading.
+const HEADING: usize = 34;
+/// Height of a row, and of a line of notes.
+const ROW: usize = 22;
 
 /// The meaning of an element, which decides its look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +41,12 @@ pub enum Class {
     Faint,
     /// Background of every second row.
     Stripe,
+    /// One of several kinds, from 0; they repeat after [`N_KINDS`].
+    Kind(usize),
 }
+
+/// Kinds with different colors.
+pub const N_KINDS: usize = 6;
 
 impl Class {
     fn name(self) -> &'static str {
@@ -43,9 +58,12 @@ impl Class {
             Class::Alert => "alert",
             Class::Faint => "faint",
             Class::Stripe => "stripe",
+            Class::Kind(kind) => KINDS[kind % N_KINDS],
         }
     }
 }
+
+const KINDS: [&str; N_KINDS] = ["kind0", "kind1", "kind2", "kind3", "kind4", "kind5"];
 
 /// Rules of both themes. The prefix keeps them from other elements of a page that contains the picture.
 const STYLE: &str = "\
@@ -53,11 +71,16 @@ const STYLE: &str = "\
 .berth-picture .heading{font-size:15px;font-weight:bold}
 .berth-picture text{fill:#1b1b1b}.berth-picture .note{fill:#595959}
 .berth-picture .bar{fill:#0072b2;stroke:#0072b2}.berth-picture .alert{fill:#d55e00;stroke:#d55e00}
-.berth-picture .faint{fill:#d0d0d0}.berth-picture .stripe{fill:#f4f4f4}
+.berth-picture .faint{fill:#d0d0d0;stroke:#d0d0d0}.berth-picture .stripe{fill:#f4f4f4}
+.berth-picture .kind0{fill:#56b4e9;stroke:#56b4e9}.berth-picture .kind1{fill:#e69f00;stroke:#e69f00}
+.berth-picture .kind2{fill:#009e73;stroke:#009e73}.berth-picture .kind3{fill:#cc79a7;stroke:#cc79a7}
+.berth-picture .kind4{fill:#f0e442;stroke:#f0e442}.berth-picture .kind5{fill:#999;stroke:#999}
+.berth-picture path{fill:none;stroke-width:2}
+.berth-picture text.mark{fill:#000;stroke:none;font-size:10px}
 @media (prefers-color-scheme:dark){.berth-picture{background:#16181d}
 .berth-picture text{fill:#ececec}.berth-picture .note{fill:#a8a8a8}
 .berth-picture .bar{fill:#56b4e9;stroke:#56b4e9}.berth-picture .alert{fill:#e69f00;stroke:#e69f00}
-.berth-picture .faint{fill:#454a54}.berth-picture .stripe{fill:#1f232b}}
+.berth-picture .faint{fill:#454a54;stroke:#454a54}.berth-picture .stripe{fill:#1f232b}}
 ";
 
 /// Where a text begins or ends.
@@ -119,6 +142,46 @@ impl Picture {
         ));
     }
 
+    /// A curve to the right from (`x`, `y1`) to (`x`, `y2`), `reach` pixels wide, with an arrow head at its end. A dashed
+    /// one has the opposite meaning of a solid one.
+    pub fn arc(&mut self, class: Class, x: usize, (y1, y2): (usize, usize), reach: usize, dashed: bool) {
+        let class = class.name();
+        let dashes = if dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+        let control = x + reach * 4 / 3;
+        self.line(format_args!(
+            "<path class=\"{class}\" d=\"M{x} {y1}C{control} {y1} {control} {y2} {x} {y2}\"{dashes}/>"
+        ));
+        let (tip, top, bottom) = (x + 7, y2.saturating_sub(4), y2 + 4);
+        self.line(format_args!("<path class=\"{class}\" d=\"M{tip} {top}L{x} {y2}L{tip} {bottom}\"/>"));
+    }
+
+    /// A character in the middle of a filled element, 10 pixels high.
+    pub fn mark(&mut self, (x, y): (usize, usize), mark: char) {
+        let mark = escaped(mark.encode_utf8(&mut [0; 4]));
+        self.line(format_args!(
+            "<text class=\"mark\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{mark}</text>"
+        ));
+    }
+
+    /// Keys of a legend, from left to right; returns how many rows they take.
+    fn legend(&mut self, keys: &[Key], top: usize, width: usize) -> usize {
+        let (mut x, mut row) = (MARGIN, 0);
+        for key in keys {
+            let needed = 14 + 6 + label_width(key.text.chars().count()) + 18;
+            if x > MARGIN && x + needed > width.saturating_sub(MARGIN) {
+                (x, row) = (MARGIN, row + 1);
+            }
+            let y = top + row * ROW;
+            self.rectangle(key.class, (x, y + 3), (14, 14));
+            if let Some(mark) = key.mark {
+                self.mark((x + 7, y + 14), mark);
+            }
+            self.text(Class::Label, Anchor::Start, (x + 20, y + 14), &key.text);
+            x += needed;
+        }
+        if keys.is_empty() { 0 } else { row + 1 }
+    }
+
     /// A line of text with its baseline at (`x`, `y`).
     pub fn text(&mut self, class: Class, anchor: Anchor, (x, y): (usize, usize), text: &str) {
         let (class, text) = (class.name(), escaped(text));
@@ -142,6 +205,27 @@ impl Picture {
         // Writing to a string cannot fail.
         let _ = writeln!(self.svg, "{text}");
     }
+}
+
+/// An entry of a legend.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The look of what it describes.
+    pub class: Class,
+    /// The character that stands in it.
+    pub mark: Option<char>,
+    /// The description.
+    pub text: String,
+}
+
+/// Rows that a legend takes in a picture of this width.
+fn legend_rows(keys: &[Key], width: usize) -> usize {
+    Picture { svg: String::new() }.legend(keys, 0, width)
+}
+
+/// The length of a bar; at least one pixel for what is not nothing.
+fn scaled(size: usize, largest: usize, longest: usize) -> usize {
+    (size * longest).checked_div(largest).unwrap_or(0).max(usize::from(size > 0))
 }
 
 /// Width of so many characters of a label, in pixels.
@@ -193,6 +277,19 @@ mod tests {
             "{svg}"
         );
         assert!(svg.ends_with("</g>\n</svg>\n"), "{svg}");
+    }
+
+    #[test]
+    fn bars_have_the_length_of_their_sizes() {
+        let lengths = [0, 1, 50, 100].map(|size| scaled(size, 100, 60));
+        assert_eq!((lengths, scaled(0, 0, 60), scaled(1, 100_000, 60)), ([0, 1, 30, 60], 0, 1));
+    }
+
+    #[test]
+    fn a_legend_takes_as_many_rows_as_it_needs() {
+        let keys = vec![Key { class: Class::Bar, mark: None, text: "ten letter".to_owned() }; 5];
+        assert_eq!([400, 260, 60].map(|width| legend_rows(&keys, width)), [2, 3, 5]);
+        assert_eq!(legend_rows(&[], 100), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! UpSet plots: sets as rows, their intersections as columns (Lex, Gehlenborg, Strobelt, Vuillemot and Pfister, 2014).
 
-use crate::{Anchor, Class, Picture, label_width, shortened};
+use crate::{Anchor, Class, HEADING, MARGIN, Picture, label_width, scaled, shortened};
 
 /// Longest name of a row.
 const MAX_NAME: usize = 44;
@@ -10,9 +10,6 @@ const CELL: usize = 22;
 const COLUMN_BAR: usize = 120;
 const ROW_BAR: usize = 110;
 const RADIUS: usize = 7;
-const MARGIN: usize = 16;
-/// Height of the heading.
-const HEADING: usize = 34;
 /// Room of a number next to a bar.
 const NUMBER: usize = 48;
 
@@ -145,20 +142,9 @@ impl Layout {
     }
 }
 
-/// The length of a bar; at least one pixel for what is not nothing.
-fn scaled(size: usize, largest: usize, longest: usize) -> usize {
-    (size * longest).checked_div(largest).unwrap_or(0).max(usize::from(size > 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bars_have_the_length_of_their_sizes() {
-        let lengths = [0, 1, 50, 100].map(|size| scaled(size, 100, 60));
-        assert_eq!((lengths, scaled(0, 0, 60), scaled(1, 100_000, 60)), ([0, 1, 30, 60], 0, 1));
-    }
 
     #[test]
     fn each_set_is_a_row_and_each_intersection_a_column() {

@@ -1,0 +1,238 @@
+//! Maps of cells: domains as boxes, in them parts as rows, in these cells with a level, as a gauge.
+//!
+//! With few cells, each has its name and the items in it. With many, a cell is a small square.
+
+use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, shortened};
+
+/// Width of the picture.
+const WIDTH: usize = 1160;
+/// Most cells that are drawn with their name and items.
+const MAX_LARGE: usize = 60;
+/// Size of a cell with its distance to the next: with a name and items, and as a square.
+const LARGE: (usize, usize) = (180, 62);
+const SMALL: (usize, usize) = (15, 15);
+const GAP: usize = 3;
+/// Items in a row of a cell, their size, and the rows.
+const ITEM: usize = 14;
+const ITEMS_IN_ROW: usize = 11;
+const ITEM_ROWS: usize = 2;
+/// Longest name of a part.
+const MAX_NAME: usize = 20;
+
+/// A map.
+#[derive(Clone, Debug, Default)]
+pub struct CellMap {
+    /// The heading.
+    pub title: String,
+    /// What the map shows, for screen readers.
+    pub description: String,
+    /// What classes and marks mean.
+    pub legend: Vec<Key>,
+    /// From top to bottom.
+    pub domains: Vec<Domain>,
+    /// What is in no cell.
+    pub outside: Option<Outside>,
+    /// Lines below the map.
+    pub notes: Vec<String>,
+}
+
+/// A box.
+#[derive(Clone, Debug, Default)]
+pub struct Domain {
+    /// Its name, with what is to be said about it.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Rows of cells.
+    pub parts: Vec<Part>,
+}
+
+/// Cells that belong together.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Its name; empty for the only part of a domain.
+    pub name: String,
+    /// From left to right.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its name.
+    pub name: String,
+    /// Its title; begins with the name.
+    pub title: String,
+    /// The part that is filled, in percent.
+    pub level: usize,
+    /// The look of the filled part.
+    pub class: Class,
+    /// A character in the cell.
+    pub mark: Option<char>,
+    /// What is in it.
+    pub items: Vec<Item>,
+}
+
+/// Something in a cell.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its title.
+    pub title: String,
+    /// Its look.
+    pub class: Class,
+    /// Its character.
+    pub mark: char,
+}
+
+/// Items that are in no cell.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// The heading.
+    pub name: String,
+    /// The items.
+    pub items: Vec<Item>,
+}
+
+impl CellMap {
+    /// The map as an SVG file.
+    pub fn svg(&self) -> String {
+        let parts = || self.domains.iter().flat_map(|domain| &domain.parts);
+        let n_cells: usize = parts().map(|part| part.cells.len()).sum();
+        let is_large = n_cells <= MAX_LARGE;
+        let longest = parts().map(|part| part.name.chars().count().min(MAX_NAME)).max().unwrap_or(0);
+        let left = MARGIN + 8 + if longest > 0 { label_width(longest) + 10 } else { 0 };
+        let (width, height) = if is_large { LARGE } else { SMALL };
+        let n_columns = ((WIDTH - MARGIN - left) / (width + GAP)).max(1);
+        let part_height = |part: &Part| part.cells.len().div_ceil(n_columns).max(1) * (height + GAP) + 4;
+        let domain_height = |d: &Domain| ROW + d.parts.iter().map(part_height).sum::<usize>() + 10;
+
+        let items_in_row = (WIDTH - 2 * MARGIN) / (ITEM + 2);
+        let outside_height =
+            self.outside.as_ref().map_or(0, |o| ROW + o.items.len().div_ceil(items_in_row) * (ITEM + 2) + 10);
+        let top = HEADING + legend_rows(&self.legend, WIDTH) * ROW + 8;
+        let total = top
+            + self.domains.iter().map(domain_height).sum::<usize>()
+            + outside_height
+            + self.notes.len() * ROW
+            + MARGIN;
+
+        let mut picture = Picture::new(WIDTH, total, &self.title, &self.description);
+        picture.text(Class::Heading, Anchor::Start, (MARGIN, MARGIN + 12), &self.title);
+        picture.legend(&self.legend, HEADING, WIDTH);
+        let mut y = top;
+        for domain in &self.domains {
+            picture.group(&domain.title, |picture| {
+                let size = (WIDTH - 2 * MARGIN, domain_height(domain) - 8);
+                picture.rectangle(Class::Stripe, (MARGIN, y), size);
+                picture.text(Class::Label, Anchor::Start, (MARGIN + 8, y + 15), &domain.name);
+            });
+            y += ROW;
+            for part in &domain.parts {
+                let name = shortened(&part.name, MAX_NAME);
+                picture.text(Class::Note, Anchor::Start, (MARGIN + 8, y + 12), &name);
+                for (i, cell) in part.cells.iter().enumerate() {
+                    let (column, row) = (i % n_columns, i / n_columns);
+                    let corner = (left + column * (width + GAP), y + row * (height + GAP));
+                    cell.draw(&mut picture, corner, is_large);
+                }
+                y += part_height(part);
+            }
+            y += 10;
+        }
+        if let Some(outside) = &self.outside {
+            picture.text(Class::Label, Anchor::Start, (MARGIN, y + 15), &outside.name);
+            for (i, item) in outside.items.iter().enumerate() {
+                let x = MARGIN + i % items_in_row * (ITEM + 2);
+                item.draw(&mut picture, (x, y + ROW + i / items_in_row * (ITEM + 2)));
+            }
+            y += outside_height;
+        }
+        for (i, note) in self.notes.iter().enumerate() {
+            picture.text(Class::Note, Anchor::Start, (MARGIN, y + (i + 1) * ROW - 6), note);
+        }
+        picture.finish()
+    }
+}
+
+impl Cell {
+    fn draw(&self, picture: &mut Picture, (x, y): (usize, usize), is_large: bool) {
+        let level = self.level.min(100);
+        picture.group(&self.title, |picture| {
+            if !is_large {
+                let filled = (SMALL.1 * level).div_ceil(100);
+                picture.rectangle(Class::Faint, (x, y), SMALL);
+                picture.rectangle(self.class, (x, y + SMALL.1 - filled), (SMALL.0, filled));
+                if let Some(mark) = self.mark {
+                    picture.mark((x + SMALL.0 / 2, y + SMALL.1 - 4), mark);
+                }
+                return;
+            }
+            let most = (LARGE.0 - 20) * 1000 / crate::LABEL_CHARACTER;
+            let mark = self.mark.map(|mark| format!("{mark} ")).unwrap_or_default();
+            let name = shortened(&format!("{mark}{}", self.name), most);
+            picture.text(Class::Label, Anchor::Start, (x, y + 12), &name);
+            picture.rectangle(Class::Faint, (x, y + 17), (LARGE.0 - 12, 6));
+            picture.rectangle(self.class, (x, y + 17), ((LARGE.0 - 12) * level / 100, 6));
+        });
+        if !is_large {
+            return;
+        }
+        let room = ITEMS_IN_ROW * ITEM_ROWS;
+        let n_shown = if self.items.len() > room { room - 2 } else { self.items.len() };
+        let place = |i: usize| (x + i % ITEMS_IN_ROW * (ITEM + 1), y + 27 + i / ITEMS_IN_ROW * (ITEM + 2));
+        for (i, item) in self.items[..n_shown].iter().enumerate() {
+            item.draw(picture, place(i));
+        }
+        if n_shown < self.items.len() {
+            let (x, y) = place(n_shown);
+            let more = format!("+{}", self.items.len() - n_shown);
+            picture.text(Class::Note, Anchor::Start, (x, y + 11), &more);
+        }
+    }
+}
+
+impl Item {
+    fn draw(&self, picture: &mut Picture, (x, y): (usize, usize)) {
+        picture.group(&self.title, |picture| {
+            picture.rectangle(self.class, (x, y), (ITEM, ITEM));
+            picture.mark((x + ITEM / 2, y + ITEM - 4), self.mark);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(n_cells: usize, n_items: usize) -> String {
+        let item = Item { title: "item".to_owned(), class: Class::Kind(1), mark: 'a' };
+        let cell = |i: usize| Cell {
+            name: format!("cell-{i}"),
+            title: format!("cell-{i}: 40 %"),
+            level: 40,
+            class: Class::Bar,
+            mark: None,
+            items: vec![item.clone(); n_items],
+        };
+        let cells = (0..n_cells).map(cell).collect();
+        let part = Part { name: "rack".to_owned(), cells };
+        let domain = Domain { name: "zone".to_owned(), title: "zone".to_owned(), parts: vec![part] };
+        let outside = Outside { name: "pending".to_owned(), items: vec![item; 3] };
+        let (domains, outside) = (vec![domain], Some(outside));
+        CellMap { title: "Map".to_owned(), domains, outside, ..CellMap::default() }.svg()
+    }
+
+    #[test]
+    fn few_cells_have_names_and_items_and_many_do_not() {
+        let few = map(4, 30);
+        let n = |svg: &str, text: &str| svg.matches(text).count();
+        assert_eq!(
+            (n(&few, ">cell-"), n(&few, "<title>item"), n(&few, ">+10</text>")),
+            (8, 4 * 20 + 3, 4),
+            "{few}"
+        );
+        let many = map(5000, 30);
+        assert_eq!((n(&many, ">cell-"), n(&many, "<title>item")), (5000, 3));
+        assert!(many.len() < 2_000_000, "{}", many.len());
+    }
+}
