@@ -10,13 +10,21 @@ use std::time::Duration;
 use berth_api::object::NamespacedName;
 use tokio::time::Instant;
 
+use super::queue::Queue;
+
 /// After this time the controller trusts the cache even if changes are missing.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// Expected creations and deletions by owner.
-#[derive(Default)]
 pub(crate) struct Expectations {
     owners: Mutex<HashMap<NamespacedName, Expected>>,
+    lost_after: Duration,
+}
+
+impl Default for Expectations {
+    fn default() -> Self {
+        Expectations { owners: Mutex::default(), lost_after: LOST_AFTER }
+    }
 }
 
 struct Expected {
@@ -26,14 +34,17 @@ struct Expected {
 }
 
 impl Expectations {
-    /// Whether all expected changes of an owner have been seen.
-    pub(crate) fn are_met(&self, owner: &NamespacedName) -> bool {
+    /// Whether all expected changes of an owner have been seen. If not, the queue returns the owner when they count as lost:
+    /// a pod that was created and deleted while the watch was interrupted is never seen.
+    pub(crate) fn are_met(&self, owner: &NamespacedName, queue: &Queue<NamespacedName>) -> bool {
         let mut owners = self.lock();
         let Some(expected) = owners.get(owner) else { return true };
-        let met =
-            expected.creations == 0 && expected.deletions.is_empty() || expected.since.elapsed() > LOST_AFTER;
+        let left = self.lost_after.saturating_sub(expected.since.elapsed());
+        let met = expected.creations == 0 && expected.deletions.is_empty() || left.is_zero();
         if met {
             owners.remove(owner);
+        } else {
+            queue.add_after(owner.clone(), left);
         }
         met
     }
@@ -91,9 +102,9 @@ mod tests {
 
     #[test]
     fn an_owner_waits_for_all_expected_changes() {
-        let expectations = Expectations::default();
+        let (expectations, queue) = (Expectations::default(), Queue::default());
         let owner = NamespacedName::new("a", "x");
-        assert!(expectations.are_met(&owner));
+        assert!(expectations.are_met(&owner, &queue));
         expectations.expect_creations(&owner, 2);
         expectations.expect_deletions(&owner, ["1".into()]);
         for (seen, met) in [("creation", false), ("deletion", false), ("creation", true)] {
@@ -101,11 +112,25 @@ mod tests {
                 "creation" => expectations.creations_seen(&owner, 1),
                 _ => expectations.deletion_seen(&owner, "1"),
             }
-            assert_eq!(expectations.are_met(&owner), met);
+            assert_eq!(expectations.are_met(&owner, &queue), met);
         }
         // A pod of this owner that another client created is not expected.
         expectations.creations_seen(&owner, 1);
         expectations.expect_creations(&owner, 1);
-        assert!(!expectations.are_met(&owner));
+        assert!(!expectations.are_met(&owner, &queue));
+    }
+
+    #[tokio::test]
+    async fn an_owner_returns_to_the_queue_when_a_pod_never_appears() {
+        let lost_after = Duration::from_millis(100);
+        let (expectations, queue) =
+            (Expectations { lost_after, ..Expectations::default() }, Queue::default());
+        let owner = NamespacedName::new("a", "x");
+        expectations.expect_creations(&owner, 1);
+        while !expectations.are_met(&owner, &queue) {
+            let next = tokio::time::timeout(Duration::from_secs(60), queue.next()).await;
+            assert_eq!(next.as_ref(), Ok(&owner));
+            queue.done(&owner, Duration::ZERO);
+        }
     }
 }

@@ -73,9 +73,9 @@ pub struct Cluster {
 
 impl Cluster {
     /// The cluster of a seed; faults occur and users act until `end`.
-    pub fn new(mut rng: Rng, end: Duration) -> Cluster {
+    pub fn new(mut rng: Rng, end: Duration, has_groups: bool) -> Cluster {
         let setup = Setup { is_replicated: rng.bool(), has_webhook: rng.bool(), fails_closed: rng.bool() };
-        let workload = Workload::new(&mut rng, end);
+        let workload = Workload::new(&mut rng, end, has_groups);
         let network = Network::new(Faults::new(&mut rng, vec![USERS, OBSERVER]));
         let server = Server::default();
         let history = History::default();

@@ -12,12 +12,13 @@ use serde_json::Value;
 use crate::platform;
 
 /// The kinds whose history is kept.
-const KINDS: [Resource; 14] = [
+const KINDS: [Resource; 15] = [
     resource::NAMESPACES,
     resource::NODES,
     resource::PERSISTENT_VOLUME_CLAIMS,
     resource::PERSISTENT_VOLUMES,
     resource::PODS,
+    resource::POD_GROUPS,
     resource::DEPLOYMENTS,
     resource::REPLICA_SETS,
     resource::STATEFUL_SETS,

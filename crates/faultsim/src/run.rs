@@ -17,6 +17,9 @@ const SETTLE: Duration = Duration::from_secs(900);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(30);
 
+/// From this seed on, users also create pod groups; the seeds below keep the runs that they had before.
+pub const FIRST_WITH_GROUPS: u64 = 4_000_000;
+
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
@@ -53,7 +56,7 @@ pub fn run(seed: u64) -> Report {
         default(panic);
     }));
     let faulty = Duration::from_secs(rng.u64(30..120));
-    let mut cluster = Cluster::new(rng, faulty);
+    let mut cluster = Cluster::new(rng, faulty, seed >= FIRST_WITH_GROUPS);
     cluster.run_until(faulty);
     cluster.network.heal();
     let mut end = faulty;

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_api::object::group::{GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_REQUIRED_TOPOLOGY_ANNOTATION};
 use berth_client::call::{self, CallError};
 use berth_kubelet::NodeControl;
 use fastrand::Rng;
@@ -47,7 +48,7 @@ pub struct Workload {
 
 impl Workload {
     /// The workload of a seed, with actions until `end`.
-    pub fn new(rng: &mut Rng, end: Duration) -> Workload {
+    pub fn new(rng: &mut Rng, end: Duration, has_groups: bool) -> Workload {
         let n_nodes = [rng.usize(2..6), rng.usize(1..5)];
         let mut workload =
             Workload { n_nodes, n_zones: rng.usize(1..4), cpus: rng.i64(2..5), actions: Vec::new() };
@@ -87,6 +88,9 @@ impl Workload {
         for _ in 0..rng.usize(..10) {
             let node = nodes[rng.usize(..nodes.len())].clone();
             workload.node(rng, node, end);
+        }
+        if has_groups {
+            (0..rng.usize(..4)).for_each(|i| workload.group(rng, i, end));
         }
         // In the end all nodes run, so that what should be done can be done.
         for node in nodes {
@@ -152,6 +156,68 @@ impl Workload {
             let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
                 "spec": {limit: rng.u32(1..3), "selector": {"matchLabels": {"app": app}}}});
             self.post(created, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget);
+        }
+    }
+
+    /// Pods that are placed as one unit: a Deployment, or bare pods. Their group is an object, or in their annotations.
+    fn group(&mut self, rng: &mut Rng, i: usize, end: Duration) {
+        let name = format!("gang-{i}");
+        let end = end.as_millis() as u64;
+        let created = rng.u64(5_000..end);
+        let n = rng.usize(2..5);
+        let min = if rng.bool() { n } else { rng.usize(1..=n) };
+        let topology = (rng.u32(..3) == 0).then_some(ZONE);
+        let mut template = pod(rng, &name);
+        template["spec"]["containers"][0]["resources"]["requests"]["cpu"] =
+            json!(["100m", "500m", "1500m"][rng.usize(..3)]);
+        if rng.bool() {
+            template["spec"]["schedulingGroup"] = json!({"podGroupName": name});
+            let topology = topology.map(|key| json!({"topology": [{"key": key}]}));
+            let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": min}}, "schedulingConstraints": topology}});
+            let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+            self.post(created + rng.u64(..3000), path, object);
+        } else {
+            let annotations = &mut template["metadata"]["annotations"];
+            *annotations = json!({GROUP_ANNOTATION: name, GROUP_MIN_ANNOTATION: min.to_string()});
+            if let Some(key) = topology {
+                annotations[GROUP_REQUIRED_TOPOLOGY_ANNOTATION] = json!(key);
+            }
+        }
+        if rng.u32(..3) == 0 {
+            let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+                "replicas": n, "selector": {"matchLabels": {"app": name}}, "template": template}});
+            return self.post(created, "/apis/apps/v1/namespaces/default/deployments", object);
+        }
+        let (pods, claims) = ["pods", "persistentvolumeclaims"]
+            .map(|kind| format!("/api/v1/namespaces/default/{kind}"))
+            .into();
+        let (has_claims, is_mutual) = (rng.u32(..3) == 0, rng.u32(..4) == 0);
+        for j in 0..n {
+            let at = created + rng.u64(..5000);
+            let (mut pod, member) = (template.clone(), format!("{name}-{j}"));
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+            pod["metadata"]["name"] = json!(member);
+            if is_mutual {
+                // No order of single decisions can place them.
+                let other = json!({"matchLabels": {"member": format!("{name}-{}", (j + 1) % n)}});
+                pod["metadata"]["labels"]["member"] = json!(member);
+                pod["spec"]["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                    [{"labelSelector": other, "topologyKey": ZONE}]}});
+            }
+            if has_claims {
+                let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": member},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+                pod["spec"]["volumes"] =
+                    json!([{"name": "data", "persistentVolumeClaim": {"claimName": member}}]);
+                self.post(created, &claims, claim);
+            }
+            if rng.u32(..8) == 0 {
+                let path = format!("{pods}/{member}");
+                self.add(at + rng.u64(1000..60_000), Action::Request(Method::DELETE, path, Value::Null));
+            }
+            self.post(at, &pods, pod);
         }
     }
 

@@ -111,7 +111,7 @@ impl DaemonSets {
             self.lock_failures().retain(|(of, _), _| *of != key);
             return Ok(Next::Wait);
         };
-        let may_act = self.expectations.are_met(&key);
+        let may_act = self.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: &DAEMON_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
         let pods = claim(&self.api, owner, selector, &PODS, &self.pods, |pod| pod.is_active()).await?;

@@ -87,7 +87,7 @@ impl Jobs {
         if !matches!(job.spec.managed_by.as_str(), "" | "kubernetes.io/job-controller") {
             return Ok(Next::Wait);
         }
-        let may_act = self.expectations.are_met(&key);
+        let may_act = self.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: &JOBS, meta: &job.metadata };
         let pods =
             claim(&self.api, owner, &job.spec.selector, &PODS, &self.pods, |pod| pod.is_active()).await?;

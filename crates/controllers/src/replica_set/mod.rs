@@ -79,7 +79,7 @@ impl ReplicaSets {
             self.expectations.forget(&key);
             return Ok(Next::Wait);
         };
-        let may_act = self.expectations.are_met(&key);
+        let may_act = self.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: self.kind, meta: &replica_set.metadata };
         let selector = &replica_set.spec.selector;
         let pods = claim(&self.api, owner, selector, &PODS, &self.pods, |pod| pod.is_active()).await?;

@@ -3,6 +3,7 @@
 
 pub mod bindings;
 pub mod evictions;
+pub mod groups;
 pub mod settled;
 pub mod state;
 #[cfg(test)]

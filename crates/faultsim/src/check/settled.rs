@@ -8,14 +8,19 @@ use berth_bench::check::volumes::VolumeState;
 use berth_testkit::naive::{Options, evaluate, preempt};
 use serde_json::Value;
 
+use super::groups::Groups;
 use super::state::State;
 use super::{Changes, name, text};
+
+/// In the condition of a pod whose preemptions have not made room.
+const GAVE_UP_PREEMPTING: &str = "preemptions have not made room";
 
 /// What does not hold yet.
 pub fn unsettled(changes: &Changes, state: &State) -> Vec<String> {
     let mut findings = Vec::new();
     let ready = ready_nodes(changes);
     let is_ready = |name: &str| ready.contains(name);
+    let groups = Groups::new(changes, state);
     for pod in state.pods().filter(|pod| !pod.is_terminal()) {
         let key = pod.key();
         if pod.metadata.is_deleting() {
@@ -23,7 +28,8 @@ pub fn unsettled(changes: &Changes, state: &State) -> Vec<String> {
                 findings.push(format!("{key} is still being deleted"));
             }
         } else if pod.spec.node_name.is_empty() {
-            findings.extend(waits_in_vain(state, pod));
+            let why = if groups.has(pod) { None } else { could_be_bound(state, pod) };
+            findings.extend(why.or_else(|| waits_without_reason(pod)));
         } else if is_ready(&pod.spec.node_name) && pod.status.phase != "Running" {
             findings.push(format!("{key} does not run on {}: {:?}", pod.spec.node_name, pod.status.phase));
         } else if scheduled(pod).is_some_and(|condition| condition.status != "True") {
@@ -37,6 +43,7 @@ pub fn unsettled(changes: &Changes, state: &State) -> Vec<String> {
     );
     findings.extend(volumes.check().into_iter().map(|v| format!("{}: {:?}: {}", v.object, v.rule, v.detail)));
     findings.extend(replicas(changes, state));
+    findings.extend(groups.findings());
     findings
 }
 
@@ -60,8 +67,13 @@ fn scheduled(pod: &Pod) -> Option<&Condition> {
     pod.status.conditions.iter().find(|condition| condition.condition_type == "PodScheduled")
 }
 
-/// Why a pod should have a node by now, or a condition that says why it has none.
-fn waits_in_vain(state: &State, pod: &Pod) -> Option<String> {
+fn waits_without_reason(pod: &Pod) -> Option<String> {
+    let has_reason = scheduled(pod).is_some_and(|c| c.status == "False" && !c.message.is_empty());
+    (!has_reason).then(|| format!("{} waits without a reason", pod.key()))
+}
+
+/// Why a pod should have a node by now.
+fn could_be_bound(state: &State, pod: &Pod) -> Option<String> {
     let key = pod.key();
     let world = state.world(&key);
     let mut pending = pod.clone();
@@ -70,8 +82,9 @@ fn waits_in_vain(state: &State, pod: &Pod) -> Option<String> {
     if let Some(node) = decision.chosen {
         return Some(format!("{key} waits, but fits on {node}"));
     }
-    if scheduled(pod).is_none_or(|condition| condition.status != "False" || condition.message.is_empty()) {
-        return Some(format!("{key} waits without a reason"));
+    // Replacements of the victims may take other nodes of a domain where the pod must not meet them.
+    if scheduled(pod).is_some_and(|condition| condition.message.contains(GAVE_UP_PREEMPTING)) {
+        return None;
     }
     let victims = preempt(&world, &pending, &Profile::default(), &Options::default()).ok()?;
     Some(format!("{key} waits, but could preempt {:?} on {}", victims.victims, victims.node))

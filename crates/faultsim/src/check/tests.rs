@@ -104,3 +104,36 @@ fn evictions_beyond_a_limit_or_a_budget_are_found() {
     let bad = history(&[budget(0, json!({})), budget(0, json!({"a": "t"}))]);
     assert_eq!(evictions::against_budgets(&bad).len(), 1);
 }
+
+#[test]
+fn a_group_that_is_partly_bound_or_waits_although_it_fits_is_found() {
+    let member = |name: &str, node: &str, min: u32| {
+        let mut pod = pod(name, node);
+        pod["metadata"]["annotations"] =
+            json!({"scheduling.berth.dev/group": "g", "scheduling.berth.dev/group-min": min.to_string()});
+        pod["status"]["conditions"] =
+            json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}]);
+        pod
+    };
+    let findings = |objects: &[Value]| {
+        let changes = history(objects);
+        let state = State::after(&steps(&changes));
+        super::groups::Groups::new(&changes, &state).findings()
+    };
+    // Each node has room for one pod.
+    let nodes = [node("n"), node("m")];
+    let with = |pods: &[Value]| findings(&[&nodes, pods].concat());
+    let waits = with(&[member("a", "", 2), member("b", "", 2)]);
+    assert!(waits.len() == 1 && waits[0].contains("waits, but its pods fit"), "{waits:?}");
+    assert!(with(&[member("a", "", 3), member("b", "", 3)]).is_empty(), "a member is missing");
+    assert!(
+        with(&[member("a", "", 3), member("b", "", 3), member("c", "", 3)]).is_empty(),
+        "they do not fit"
+    );
+    let partly = with(&[member("a", "n", 2), member("b", "", 2), pod("x", "m")]);
+    assert!(partly.len() == 1 && partly[0].contains("partly bound: 1 of 2"), "{partly:?}");
+    // It was complete once: a member that ended left the others.
+    let mut replacement = member("b", "", 2);
+    replacement["metadata"]["uid"] = json!("b2");
+    assert!(with(&[member("a", "n", 2), member("b", "m", 2), replacement, pod("x", "m")]).is_empty());
+}

@@ -114,7 +114,12 @@ impl Scheduler {
         if queued.pod.spec.preemption_policy.as_deref() != Some("Never") {
             self.metrics.preemption_attempts.inc();
         }
-        let preemption = self.cluster.preempt(&queued.prepared, self.budgets.list());
+        let mut preemption = self.cluster.preempt(&queued.prepared, self.budgets.list());
+        if let Preemption::Victims(_) = &preemption
+            && let Some(reason) = queued.preemptions.too_many(began, self.options.flush_after)
+        {
+            preemption = Preemption::NoCandidate { reason };
+        }
         let status = match &preemption {
             Preemption::Victims(_) => "Success",
             _ => "Unschedulable",
@@ -180,7 +185,8 @@ impl Scheduler {
 
     /// Nominates a pod to a node, and evicts its victims there.
     fn evict(&mut self, id: PodId, victims: Victims) {
-        let Some(queued) = self.pods.get(id) else { return };
+        let Some(queued) = self.pods.get_mut(id) else { return };
+        queued.preemptions.add(Instant::now());
         let pod = queued.pod.clone();
         self.cluster.nominate(&queued.prepared, &victims.node);
         self.metrics.preemption_victims.observe(victims.victims.len() as f64);

@@ -1,11 +1,39 @@
 //! Nominations: which of them are settled, and those that other components set.
 
+use std::time::Duration;
+
 use berth_api::object::{NamespacedName, Pod};
 use tokio::time::Instant;
 
 use super::Scheduler;
 use crate::queue::PodId;
 use crate::status::Victim;
+
+/// So often a pod or group preempts without delay.
+const PROMPT_PREEMPTIONS: u32 = 5;
+
+/// The preemptions of a pod or group that is still pending. What replaces its victims may break its rules from other nodes:
+/// then preemption never makes room, and must not go on without end.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Preemptions {
+    n: u32,
+    last: Option<Instant>,
+}
+
+impl Preemptions {
+    pub(super) fn add(&mut self, now: Instant) {
+        self.n += 1;
+        self.last = Some(now);
+    }
+
+    /// Why there is none now, if there have been several; one more follows in each `period`.
+    pub(super) fn too_many(&self, now: Instant, period: Duration) -> Option<String> {
+        let is_recent = self.last.is_some_and(|last| now < last + period);
+        (self.n >= PROMPT_PREEMPTIONS && is_recent).then(|| {
+            format!("not tried again for {period:?}, as {PROMPT_PREEMPTIONS} preemptions have not made room.")
+        })
+    }
+}
 
 impl Scheduler {
     /// A nominated pod is decided again when its victims are gone. Without victims, those that other attempts evict from

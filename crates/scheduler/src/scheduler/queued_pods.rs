@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::completions::Eviction;
+use super::nominations::Preemptions;
 use crate::queue::PodId;
 use crate::status::{ScheduledCondition, Victim};
 
@@ -32,6 +33,7 @@ pub(super) struct QueuedPod {
     /// Victims that are evicted for it; empty if others are being evicted from its node. It is decided again when they
     /// are gone.
     pub(super) preemption: Option<Vec<Victim>>,
+    pub(super) preemptions: Preemptions,
     /// Victims that are not evicted yet.
     pub(super) eviction: Option<Eviction>,
     /// The wanted status, if it differs.
@@ -61,6 +63,7 @@ impl QueuedPod {
             written: ScheduledCondition::of(&pod),
             written_version: 0,
             preemption: None,
+            preemptions: Preemptions::default(),
             eviction: None,
             to_write: None,
             is_write_queued: false,

@@ -210,6 +210,48 @@ async fn preempted_by_middle(world: &World, cpu: &str) {
     world.until_nominated("middle", json!("n0")).await;
 }
 
+/// Victims of a pod that must not be in their zone have replacements, which other schedulers' rules let go to other nodes of
+/// the zone: preemption never makes room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_preemptions_make_no_room_does_not_preempt_without_end() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(2, 1, 2).await;
+    let scheduler = world.schedule(impatient()).await;
+    let web = async |i: usize| {
+        let mut web = of_class(pod(&format!("web-{i}"), "web"), "low");
+        web["spec"]["terminationGracePeriodSeconds"] = json!(600);
+        world.pod(web).await;
+        world.until_bound(&format!("web-{i}")).await;
+    };
+    web(0).await;
+    let apart = with_term(of_class(pod("apart", "x"), "high"), "podAntiAffinity", "web", ZONE);
+    world.pod(apart).await;
+    for i in 0..5 {
+        until("the pod is being deleted", async || {
+            let pod = world.get(&format!("{PODS}/web-{i}")).await;
+            if pod["metadata"]["deletionTimestamp"].is_string() { Ok(()) } else { Err(pod["status"].clone()) }
+        })
+        .await;
+        web(i + 1).await;
+        world.delete(&format!("{PODS}/web-{i}{FORCE}")).await;
+    }
+    until("there are no more preemptions", async || {
+        let condition = world.until_refused("apart").await;
+        let message = condition["message"].as_str().unwrap_or_default().to_owned();
+        let end = "preemption: not tried again for 300s, as 5 preemptions have not made room.";
+        if message.ends_with(end) { Ok(()) } else { Err(message) }
+    })
+    .await;
+    world.until_nominated("apart", Value::Null).await;
+    scheduler.until("5 pods are removed", |s| s.n_preempted == 5).await;
+
+    // Room that others make is taken at once.
+    world.delete(&format!("{PODS}/web-5{FORCE}")).await;
+    world.until_bound("apart").await;
+    scheduler.stopped().await;
+}
+
 const FORCE: &str = "?gracePeriodSeconds=0";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

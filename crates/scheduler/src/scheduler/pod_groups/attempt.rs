@@ -10,6 +10,7 @@ use berth_engine::{Group, GroupOutcome, GroupTopology, GroupVictims, Outcome, Pr
 use tokio::time::Instant;
 
 use super::super::completions::Eviction;
+use super::super::nominations::Preemptions;
 use super::super::{GroupFailure, Scheduler};
 use super::batch::Batch;
 use crate::metrics::AttemptResult;
@@ -66,7 +67,7 @@ impl Scheduler {
                 self.bind_pod_group(entry, placed, min, timeout.map(|timeout| now + timeout));
             }
             GroupOutcome::Unplaced(failure) => {
-                let message = failure.message(&group);
+                let mut message = failure.message(&group);
                 let plugins = match failure.outcome {
                     Outcome::Unschedulable { plugins, .. } => plugins,
                     _ => Vec::new(),
@@ -75,7 +76,9 @@ impl Scheduler {
                     self.cluster.nominate(&pods[at], &node);
                 }
                 if self.is_pod_group_nomination_settled(entry) {
-                    self.preempt_for_pod_group(entry, &ids, &group);
+                    if let Some(reason) = self.preempt_for_pod_group(entry, &ids, &group) {
+                        message = format!("{message} preemption: {reason}");
+                    }
                 } else if let Some(group) = self.pod_groups.get_mut(entry) {
                     // Victims of an earlier leader are awaited, too.
                     group.victims.get_or_insert_default();
@@ -112,6 +115,7 @@ impl Scheduler {
         group.in_flight.extend(&members);
         group.batch = Some(Batch { members, min, ready: Vec::new(), deadline });
         group.victims = None;
+        group.preemptions = Preemptions::default();
         if let Some(deadline) = deadline {
             self.pod_groups.due.insert((deadline, entry));
         }
@@ -165,7 +169,8 @@ impl Scheduler {
         self.show_unschedulable(entry, message);
     }
 
-    fn preempt_for_pod_group(&mut self, entry: PodId, ids: &[PodId], group: &Group<'_>) {
+    /// Returns why it is not tried, if so.
+    fn preempt_for_pod_group(&mut self, entry: PodId, ids: &[PodId], group: &Group<'_>) -> Option<String> {
         let began = Instant::now();
         self.metrics.preemption_attempts.inc();
         for id in ids {
@@ -174,7 +179,12 @@ impl Scheduler {
                 self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
             }
         }
-        let found = self.cluster.preempt_group(group, self.budgets.list());
+        let preemptions = self.pod_groups.get_mut(entry)?.preemptions;
+        let too_many = preemptions.too_many(began, self.options.flush_after);
+        let found = match too_many {
+            None => self.cluster.preempt_group(group, self.budgets.list()),
+            Some(_) => None,
+        };
         let status = if found.is_some() { "Success" } else { "Unschedulable" };
         let profile = ids
             .first()
@@ -184,8 +194,12 @@ impl Scheduler {
         self.metrics.ran("DefaultPreemption", "PostFilter", status, &profile, began.elapsed());
         let victims = found.map(|found| self.evict_for_pod_group(ids, found));
         if let Some(group) = self.pod_groups.get_mut(entry) {
+            if victims.is_some() {
+                group.preemptions.add(began);
+            }
             group.victims = victims;
         }
+        too_many
     }
 
     /// Nominates the members, and evicts the victims.

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::Scheduler;
+use super::nominations::Preemptions;
 use crate::queue::PodId;
 use crate::status::{FailureReason, Victim};
 use batch::Batch;
@@ -50,6 +51,7 @@ struct Members {
     batch: Option<Batch>,
     /// The pods that are evicted for it.
     victims: Option<Vec<Victim>>,
+    preemptions: Preemptions,
     is_queued: bool,
     /// It is reported soon that its members wait for others.
     is_report_due: bool,
@@ -132,6 +134,7 @@ impl Scheduler {
             running: HashMap::new(),
             batch: None,
             victims: None,
+            preemptions: Preemptions::default(),
             is_queued: false,
             is_report_due: false,
             summary: None,
