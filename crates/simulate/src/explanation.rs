@@ -1,12 +1,12 @@
-//! The engine's explanation of a pod, with notes about the text of the pod and hints for its author.
+//! The engine's explanation of a pod, with notes about the text of the pod and what would make it fit.
 
 use berth_api::object::Pod;
 use berth_api::rules::dialect_notes;
-use berth_engine::{Explanation, Victims};
+use berth_engine::{Explanation, Outcome, Victims};
 use serde::Serialize;
 
 use crate::GroupPlacement;
-use crate::hints::nearest_hints;
+use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
 
 /// Why a pod fits where it fits, or fits nowhere, and what would change that.
@@ -28,8 +28,12 @@ pub struct PodExplanation {
     /// The group that a pending pod is placed with; the explanation is that of the pod alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupPlacement>,
-    /// Changes that would let a pending pod fit; empty if it fits, and for running pods.
+    /// What else the author of a pending pod that fits nowhere has to know.
     pub hints: Vec<String>,
+    /// The fewest rules that together exclude all nodes: each of them leaves nodes that the others do not exclude.
+    pub core: Vec<CoreTerm>,
+    /// Changes that let a pending pod fit, each verified; the cheapest of each kind, the cheapest first.
+    pub repairs: Vec<Repair>,
 }
 
 /// The pods that are evicted for a pod.
@@ -52,7 +56,7 @@ impl From<Victims> for PodPreemption {
 }
 
 impl PodExplanation {
-    /// Adds notes and hints. `pods` are all pods of the cluster; `extensions` tells whether the proposals' fields
+    /// Adds notes, hints and the core. `pods` are all pods of the cluster; `extensions` tells whether the proposals' fields
     /// are read.
     pub(crate) fn new<'a>(
         explanation: Explanation,
@@ -64,10 +68,26 @@ impl PodExplanation {
         let mut hints = Vec::new();
         if explanation.running_on.is_none() && explanation.outcome.node().is_none() {
             hints.extend(blocked_by_own_update(&explanation, pod, pods));
-            hints.extend(nearest_hints(&explanation));
+            match &explanation.outcome {
+                Outcome::Gated { gates } => {
+                    hints.push(format!("the scheduling gates {} hold the pod back", gates.join(", ")));
+                }
+                _ if explanation.n_nodes == 0 => hints.push("add nodes: the cluster has none".to_owned()),
+                _ => {}
+            }
         }
+        let core = unsatisfiable_core(&explanation);
         let dialect_notes = dialect_notes(pod, extensions);
         let dialect_notes = dialect_notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect();
-        PodExplanation { explanation, dialect_notes, unsupported: Vec::new(), preemption, group: None, hints }
+        PodExplanation {
+            explanation,
+            dialect_notes,
+            unsupported: Vec::new(),
+            preemption,
+            group: None,
+            hints,
+            core,
+            repairs: Vec::new(),
+        }
     }
 }

@@ -15,17 +15,19 @@ pub(crate) mod workloads;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Pod};
+use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
 use berth_api::simulated_nodes::SimulatedNodes;
-use berth_engine::{Cluster, DisruptionBudget, Outcome, PreparedPod, Settings};
+use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, PreparedPod, Settings};
 use serde_json::Value;
 
 use self::created_claims::CreatedClaim;
 use self::preemption::preempt;
 use crate::PodExplanation;
+use crate::repairs::{Repair, Trial};
 
 pub use error::{InvalidObject, SimulationError};
 pub use groups::GroupPlacement;
+pub(crate) use preemption::protects;
 
 /// The options of a simulation.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +110,7 @@ impl SimulatedPod {
 /// let explained = simulation.explain("default", "web", None).expect("the pod is in the input");
 /// let message = explained.explanation.outcome.message();
 /// assert!(message.starts_with("0/1 nodes are available: 1 Insufficient cpu. preemption: "), "{message}");
-/// assert_eq!(explained.hints.len(), 1);
+/// assert_eq!(explained.repairs[0].changes[0].to_string(), "request 2 cpu instead of 3 in container web");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Simulation {
@@ -124,7 +126,7 @@ pub struct Simulation {
     budgets: Vec<DisruptionBudget>,
     warnings: Vec<String>,
     workloads: Vec<(String, String)>,
-    node_labels: BTreeMap<String, BTreeMap<String, String>>,
+    nodes: BTreeMap<String, Node>,
     device_resources: DeviceResources,
     created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
@@ -266,17 +268,17 @@ impl Simulation {
 
     /// The value of a label of a node.
     pub fn node_label(&self, node: &str, key: &str) -> Option<&str> {
-        self.node_labels.get(node)?.get(key).map(String::as_str)
+        self.nodes.get(node)?.metadata.labels.get(key).map(String::as_str)
     }
 
     /// The values that a label has on the nodes.
     pub fn domains(&self, key: &str) -> BTreeSet<String> {
-        self.node_labels.values().filter_map(|labels| labels.get(key)).cloned().collect()
+        self.nodes.values().filter_map(|node| node.metadata.labels.get(key)).cloned().collect()
     }
 
     /// Whether there is a node of this name.
     pub fn has_node(&self, name: &str) -> bool {
-        self.node_labels.contains_key(name)
+        self.nodes.contains_key(name)
     }
 
     /// Explains a pod in the current state; with `node`, the groups of nodes contain only that node. None if the
@@ -291,9 +293,28 @@ impl Simulation {
                 .map(Into::into);
         }
         let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
+        let repairs = self.repairs(namespace, name, node, &explanation);
         let SimulatedPod { pod, .. } = self.pod(namespace, name)?;
         let pods = self.pods.iter().map(|p| &p.pod);
         let explained = PodExplanation::new(explanation, victims, pod, pods, self.extensions);
-        Some(PodExplanation { unsupported, group, ..explained })
+        Some(PodExplanation { unsupported, group, repairs, ..explained })
+    }
+
+    /// The cheapest repair of each kind for a pending pod that fits nowhere, or with `only` not on that node; the cheapest
+    /// first. `explanation` is of the current state.
+    pub fn repairs(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        only: Option<&str>,
+        explanation: &Explanation,
+    ) -> Vec<Repair> {
+        let Simulation { cluster, nodes, pods, budgets, .. } = self;
+        let pods = pods.as_slice();
+        let Some(pod) = pods.iter().find(|p| p.is_named(namespace, name)) else { return Vec::new() };
+        if explanation.running_on.is_some() {
+            return Vec::new();
+        }
+        Trial { cluster, nodes, pods, budgets, pod, only }.repairs(explanation)
     }
 }

@@ -7,7 +7,7 @@ use berth_engine::{
     Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
     Verdict, Witness,
 };
-use berth_simulate::{GroupPlacement, PodExplanation, PodPreemption};
+use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair};
 
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
@@ -28,7 +28,8 @@ pub fn write(
     only: Option<&str>,
     is_node_known: bool,
 ) -> io::Result<()> {
-    let PodExplanation { explanation, dialect_notes, unsupported, preemption, group, hints } = explained;
+    let PodExplanation { explanation, dialect_notes, unsupported, preemption, group, hints, core, repairs } =
+        explained;
     write_group(out, group.as_ref())?;
     write_outcome(out, explanation)?;
     write_preemption(out, preemption.as_ref())?;
@@ -50,7 +51,34 @@ pub fn write(
     }
     write_feasible(out, explanation, only)?;
     write_list(out, "Different meaning in v1 fields and in proposal fields", dialect_notes)?;
-    write_list(out, "Suggestions", hints)
+    write_list(out, "Suggestions", hints)?;
+    write_core(out, core)?;
+    write_repairs(out, repairs)
+}
+
+fn write_core(out: &mut impl Write, core: &[CoreTerm]) -> io::Result<()> {
+    // A single rule is the first one in the list of rules, too.
+    if core.len() < 2 {
+        return Ok(());
+    }
+    heading(out, "These rules together exclude all nodes; without any of them, a node is left")?;
+    core.iter().try_for_each(|CoreTerm { plugin, term, detail }| {
+        writeln!(out, "  - {BOLD}{plugin}{BOLD:#} {term}\n    {detail}")
+    })
+}
+
+/// Writes repairs with their commands.
+pub fn write_repairs(out: &mut impl Write, repairs: &[Repair]) -> io::Result<()> {
+    if repairs.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Repairs, the cheapest first; each was verified")?;
+    for Repair { changes, node, commands, .. } in repairs {
+        let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
+        writeln!(out, "  - {}: then it fits on {GOOD}{node}{GOOD:#}", changes.join(", and "))?;
+        commands.iter().try_for_each(|command| writeln!(out, "    $ {command}"))?;
+    }
+    Ok(())
 }
 
 fn write_list(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {

@@ -18,6 +18,7 @@ use crate::plugins;
 use crate::preemption::{
     DisruptionBudget, Preemption, Victims, candidates, has_terminating_victims, preempt,
 };
+use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
 use crate::timing::{self, StageTime};
 use crate::verdict::Verdict;
@@ -123,11 +124,31 @@ impl Cluster {
 
     /// Every reason against a pod on one node now, in full; none if it fits there or the node is not known.
     pub fn verdicts_on(&self, pod: &PreparedPod, node: &str) -> Vec<Verdict> {
-        let Some(id) = self.state.find_node(node) else { return Vec::new() };
+        let node = self.state.find_node(node);
+        self.verdicts_of(pod, node.into_iter()).pop().map(|(_, verdicts)| verdicts).unwrap_or_default()
+    }
+
+    /// Every reason against a pod on every node that rejects it now, by the name of the node.
+    pub fn rejecting_nodes(&self, pod: &PreparedPod) -> Vec<(String, Vec<Verdict>)> {
+        let mut rejecting = self.verdicts_of(pod, self.state.nodes.iter().map(|(id, _)| id));
+        rejecting.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        rejecting
+    }
+
+    fn verdicts_of(
+        &self,
+        pod: &PreparedPod,
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> Vec<(String, Vec<Verdict>)> {
         let cycle = CycleState::new(&self.state, &self.nominations, pod);
         let Some(context) = Context::new(&self.state, &cycle) else { return Vec::new() };
-        let node = NodeRef::new(id, self.state.nodes.get(id));
-        plugins::filters(context).iter().flat_map(|(_, filter)| filter.verdicts(node)).collect()
+        let filters = plugins::filters(context);
+        let verdicts = nodes.filter_map(|id| {
+            let node = NodeRef::new(id, self.state.nodes.get(id));
+            let verdicts: Vec<_> = filters.iter().flat_map(|(_, filter)| filter.verdicts(node)).collect();
+            (!verdicts.is_empty()).then(|| (self.state.node_name(id).to_owned(), verdicts))
+        });
+        verdicts.collect()
     }
 
     /// Whether a node admits a pod that is bound to it. The state is not changed; if the state has the pod already,

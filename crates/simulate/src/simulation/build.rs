@@ -108,7 +108,7 @@ impl Simulation {
                 .collect(),
             warnings: Vec::new(),
             workloads: workloads.top_level,
-            node_labels: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             device_resources: DeviceResources::default(),
             created_claims: Vec::new(),
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
@@ -171,7 +171,7 @@ impl Simulation {
                 }
                 Some(_) => {}
             }
-            self.node_labels.insert(name.clone(), node.metadata.labels.clone());
+            self.nodes.insert(name.clone(), node.clone());
             self.cluster.set_node(node);
         }
         invalid

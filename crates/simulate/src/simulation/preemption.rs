@@ -77,7 +77,8 @@ pub(super) fn preempt(
     }
 }
 
-fn protects(budget: &DisruptionBudget, pod: &Pod) -> bool {
+/// Whether the budget limits evictions of the pod.
+pub(crate) fn protects(budget: &DisruptionBudget, pod: &Pod) -> bool {
     let labels = &pod.metadata.labels;
     budget.namespace == pod.metadata.namespace
         && !labels.is_empty()

@@ -2,4 +2,5 @@
 
 mod groups;
 mod hints;
+mod repairs;
 mod simulation;

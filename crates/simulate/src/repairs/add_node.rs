@@ -1,0 +1,102 @@
+//! One node more: like which of the existing nodes it has to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::object::{Node, StringMap};
+use berth_api::rules::TopologyScope;
+use berth_engine::TopologyPair;
+
+use super::node::{is_owned, new_domain};
+use super::{Change, Problem, Repair, Trial};
+
+/// Name of the added node.
+const NEW: &str = "new-node";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Number of kinds of nodes that are tried.
+const MAX_SHAPES: usize = 300;
+
+impl Trial<'_> {
+    /// A node like an existing one: the smallest by CPU and memory on which the pod fits; if there is none, the smallest
+    /// that is in domains of its own.
+    pub(super) fn add_node(&mut self, problem: &Problem) -> Option<Repair> {
+        if self.only.is_some() || self.cluster.has_node(NEW) {
+            return None;
+        }
+        let mut shapes: BTreeMap<String, Node> = BTreeMap::new();
+        for node in self.nodes.values() {
+            let new = like(node);
+            let shape = format!("{:?}{:?}{:?}", new.status.allocatable, new.metadata.labels, new.spec.taints);
+            shapes.entry(shape).or_insert_with(|| Node {
+                spec: new.spec,
+                status: new.status,
+                metadata: node.metadata.clone(),
+            });
+        }
+        let mut shapes: Vec<Node> = shapes.into_values().collect();
+        shapes.sort_by_key(|node| {
+            let amount = |resource| node.status.allocatable.as_ref().and_then(|a| a.get(resource)).copied();
+            (amount("cpu"), amount("memory"), node.metadata.name.clone())
+        });
+        shapes.truncate(MAX_SHAPES);
+        let keys = self.topology_keys(problem);
+        let without = [Vec::new(), keys];
+        let tried = without.iter().flat_map(|keys| shapes.iter().map(move |node| (keys, node)));
+        for (keys, node) in tried {
+            let mut new = like(node);
+            new.metadata.name = NEW.to_owned();
+            if node.metadata.labels.contains_key(HOSTNAME) {
+                new.metadata.labels.insert(HOSTNAME.to_owned(), NEW.to_owned());
+            }
+            let mut in_new_domain = Vec::new();
+            for key in keys.iter().filter(|key| node.metadata.labels.contains_key(*key)) {
+                let value = new_domain(key);
+                new.metadata.labels.insert(key.clone(), value.clone());
+                in_new_domain.push(TopologyPair { key: key.clone(), value: Some(value) });
+            }
+            self.cluster.set_node(&new);
+            let fits = self.cluster.fits_on(&problem.prepared, NEW) && self.breaks_nothing(problem, NEW);
+            self.cluster.remove_node(NEW);
+            if fits {
+                let change = Change::AddNode { like: node.metadata.name.clone(), in_new_domain };
+                let (cost, changes) = (change.cost(false), vec![change]);
+                return Some(Repair {
+                    cost,
+                    changes,
+                    node: NEW.to_owned(),
+                    commands: Vec::new(),
+                    patch: Vec::new(),
+                });
+            }
+        }
+        None
+    }
+
+    /// The topology keys of the rules about other pods, besides the host name.
+    fn topology_keys(&self, problem: &Problem) -> Vec<String> {
+        let verdicts = problem.rejecting.iter().flat_map(|(_, verdicts)| verdicts);
+        let keys = verdicts.filter_map(|v| v.topology.as_ref()).map(|pair| pair.key.clone());
+        let rules = &problem.rules;
+        let own = rules.required_affinity.iter().chain(&rules.required_anti_affinity);
+        let own = own.filter_map(|term| match &term.topology {
+            TopologyScope::Key(key) => Some(key.clone()),
+            TopologyScope::All => None,
+        });
+        let selected: BTreeSet<_> = rules.node_selector.iter().map(|(key, _)| key).collect();
+        let all: BTreeSet<String> =
+            keys.chain(own).filter(|key| key != HOSTNAME && !selected.contains(key)).collect();
+        all.into_iter().collect()
+    }
+}
+
+/// A new node of the same kind: empty, in order, under no name.
+fn like(node: &Node) -> Node {
+    let mut new = node.clone();
+    new.metadata.labels = StringMap::clone(&node.metadata.labels);
+    new.metadata.labels.remove(HOSTNAME);
+    new.metadata.name.clear();
+    new.metadata.uid.clear();
+    new.spec.unschedulable = false;
+    new.spec.taints.retain(|taint| !is_owned(&taint.key));
+    new.status.images.clear();
+    new
+}

@@ -1,0 +1,391 @@
+//! Moves: the fewest running pods that make place for the pod when they move to other nodes.
+//!
+//! For every node, the reasons against the pod give what a set of moved pods has to achieve at least: free so much of a
+//! resource, take away so many matching pods, bring one. Sets are tried in the order of their size. A set helps if, with
+//! the pod on its node, the moved pods find nodes one after the other, and the pod's rules hold then. Moves that only
+//! make room for other moved pods are not looked for.
+//!
+//! Pods of higher priority, of DaemonSets, of pod groups and of exempt namespaces do not move, nor mirror pods, nor
+//! more pods than a disruption budget allows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use berth_api::config::Plugin;
+use berth_api::object::{Pod, StringMap};
+use berth_api::rules::{PodRules, Selector};
+use berth_engine::{Counts, Equivalence, NodeEvaluation, PreparedPod, Status, Verdict};
+
+use super::{Change, Problem, Repair, Trial, commands};
+use crate::SimulatedPod;
+use crate::simulation::protects;
+
+/// The largest set of moved pods that is looked for.
+const MAX_MOVES: usize = 3;
+/// Number of sets of pods that are tried on the state.
+const MAX_TRIES: usize = 2_000;
+/// Number of nodes that are tried for a moved pod if the first choice of the scheduler does not help.
+const MAX_TARGETS: usize = 50;
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// What the moved pods achieve together for one reason: the sum of these weights is at least the amount.
+struct Need {
+    weights: Rc<BTreeMap<usize, i64>>,
+    amount: i64,
+}
+
+impl Need {
+    /// How many pods it takes at least; none if all pods do not suffice.
+    fn least(&self) -> Option<usize> {
+        let mut weights: Vec<_> = self.weights.values().copied().collect();
+        weights.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left = self.amount;
+        let enough = |weight: &i64| {
+            left -= weight;
+            left <= 0
+        };
+        weights.iter().position(enough).map(|i| i + 1)
+    }
+
+    fn is_met(&self, moved: &[usize]) -> bool {
+        moved.iter().filter_map(|i| self.weights.get(i)).sum::<i64>() >= self.amount
+    }
+}
+
+/// A node that moves could make feasible.
+struct Site {
+    node: String,
+    needs: Vec<Need>,
+    least: usize,
+}
+
+/// The running pods that may move.
+struct Movable<'a> {
+    pods: &'a [SimulatedPod],
+    by_name: HashMap<(&'a str, &'a str), usize>,
+    by_node: HashMap<&'a str, Vec<usize>>,
+    /// The pods that a term or constraint of the pod matches, by its path.
+    matching: HashMap<String, Rc<BTreeMap<usize, i64>>>,
+    /// Requests by pod.
+    requests: HashMap<usize, PodRules>,
+}
+
+impl<'a> Movable<'a> {
+    fn new(trial: &Trial<'a>) -> Movable<'a> {
+        let settings = trial.cluster.settings();
+        let priority = trial.pod.pod.spec.priority.unwrap_or(0);
+        let may_move = |p: &SimulatedPod| {
+            let Pod { metadata, spec, .. } = &p.pod;
+            let is_exempt = settings.extensions && settings.exempt_namespaces.contains(&metadata.namespace);
+            let is_daemon = metadata.controller().is_some_and(|o| o.kind == "DaemonSet" || o.kind == "Node");
+            p.was_running
+                && trial.nodes.contains_key(&spec.node_name)
+                && !metadata.is_deleting()
+                && p.group.is_none()
+                && spec.priority.unwrap_or(0) <= priority
+                && !(is_exempt || is_daemon || metadata.annotations.contains_key(MIRROR))
+        };
+        let (mut by_name, mut by_node) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
+        for (i, p) in trial.pods.iter().enumerate().filter(|(_, p)| may_move(p)) {
+            by_name.insert((p.pod.metadata.namespace.as_str(), p.pod.metadata.name.as_str()), i);
+            by_node.entry(p.pod.spec.node_name.as_str()).or_default().push(i);
+        }
+        Movable { pods: trial.pods, by_name, by_node, matching: HashMap::new(), requests: HashMap::new() }
+    }
+
+    /// The pods that a selector matches: more than a term does that selects namespaces.
+    fn matching(&mut self, path: &str, selector: &Selector) -> Rc<BTreeMap<usize, i64>> {
+        let Movable { pods, by_node, matching, .. } = self;
+        let matches = |labels: &StringMap| selector.matches(|key| labels.get(key).map(String::as_str));
+        let found = || {
+            let all = by_node.values().flatten().filter(|i| matches(&pods[**i].pod.metadata.labels));
+            Rc::new(all.map(|i| (*i, 1)).collect())
+        };
+        matching.entry(path.to_owned()).or_insert_with(found).clone()
+    }
+
+    fn on(&self, node: &str) -> impl Iterator<Item = usize> {
+        self.by_node.get(node).into_iter().flatten().copied()
+    }
+
+    fn node_of(&self, i: usize) -> &'a str {
+        &self.pods[i].pod.spec.node_name
+    }
+}
+
+impl Trial<'_> {
+    /// The fewest moves after which the pod fits.
+    pub(super) fn move_pods(&mut self, problem: &Problem) -> Option<Repair> {
+        let mut movable = Movable::new(self);
+        let sites = problem.rejecting.iter();
+        let sites: Vec<_> =
+            sites.filter_map(|(node, verdicts)| self.site(problem, &mut movable, node, verdicts)).collect();
+        let mut search = Search { trial: self, problem, movable, n_tried: 0, classes: HashMap::new() };
+        for n_moves in 1..=MAX_MOVES {
+            for site in sites.iter().filter(|site| site.least <= n_moves) {
+                if let Some(moves) = search.among(site, n_moves, &mut Vec::new()) {
+                    return Some(search.repair(site, &moves));
+                }
+            }
+        }
+        None
+    }
+
+    /// What moves have to achieve on a node; none if no move helps there.
+    fn site(
+        &mut self,
+        problem: &Problem,
+        movable: &mut Movable<'_>,
+        node: &str,
+        verdicts: &[Verdict],
+    ) -> Option<Site> {
+        let needs: Option<Vec<_>> =
+            verdicts.iter().map(|verdict| self.need(problem, movable, node, verdict)).collect();
+        let needs = needs?;
+        let mut least = 1;
+        for need in &needs {
+            least = least.max(need.least()?);
+        }
+        (least <= MAX_MOVES).then(|| Site { node: node.to_owned(), needs, least })
+    }
+
+    fn need(
+        &mut self,
+        problem: &Problem,
+        movable: &mut Movable<'_>,
+        node: &str,
+        verdict: &Verdict,
+    ) -> Option<Need> {
+        let own = |path: Option<&str>| {
+            let rules = &problem.rules;
+            let terms = rules.required_affinity.iter().chain(&rules.required_anti_affinity);
+            let terms = terms.map(|t| (t.path.as_str(), &t.selector));
+            let constraints = rules.spread_constraints.iter().map(|c| (c.path.as_str(), &c.selector));
+            terms.chain(constraints).find(|(own, _)| Some(*own) == path)
+        };
+        let term = verdict.term.as_deref();
+        let witnesses = |movable: &Movable<'_>| {
+            let pods = verdict.witnesses.iter();
+            let pods = pods.filter_map(|w| movable.by_name.get(&(w.namespace.as_str(), w.name.as_str())));
+            Rc::new(pods.map(|i| (*i, 1)).collect())
+        };
+        let missing_label = verdict.topology.as_ref().is_some_and(|pair| pair.value.is_none());
+        let (weights, amount) = match (verdict.plugin, &verdict.counts) {
+            _ if missing_label => return None,
+            (_, Some(Counts::Resource { resource, requested, used, allocatable })) => {
+                if verdict.status == Status::UnschedulableAndUnresolvable {
+                    return None;
+                }
+                let mut weights = BTreeMap::new();
+                for i in movable.on(node).collect::<Vec<_>>() {
+                    let rules = movable.requests.entry(i);
+                    let rules = rules.or_insert_with(|| self.cluster.rules_of(&movable.pods[i].pod));
+                    let weight = if resource == "pods" { 1 } else { rules.requests.amount(resource) };
+                    if weight > 0 {
+                        weights.insert(i, weight);
+                    }
+                }
+                (Rc::new(weights), requested + used - allocatable)
+            }
+            (_, Some(Counts::Affinity { .. })) => {
+                let (path, selector) = own(term)?;
+                (movable.matching(path, selector), 1)
+            }
+            (_, Some(Counts::AntiAffinity { matching, limit })) => {
+                let (path, selector) = own(term)?;
+                let all = movable.matching(path, selector);
+                let in_domain = |i: &usize| {
+                    verdict.topology.as_ref().is_none_or(|pair| {
+                        let labels = self.nodes.get(movable.node_of(*i)).map(|n| &n.metadata.labels);
+                        labels.and_then(|l| l.get(&pair.key)) == pair.value.as_ref()
+                    })
+                };
+                let here = all.iter().filter(|(i, _)| in_domain(i)).map(|(i, w)| (*i, *w)).collect();
+                (Rc::new(here), matching - i64::from(*limit))
+            }
+            (_, Some(Counts::ExistingAntiAffinity { owners })) => (witnesses(movable), *owners),
+            (_, Some(Counts::ExistingLimit { .. })) => (witnesses(movable), 1),
+            (_, Some(Counts::Spread { .. })) => {
+                let (path, selector) = own(term)?;
+                (movable.matching(path, selector), 1)
+            }
+            (_, Some(Counts::Volumes { .. })) => {
+                let with_volumes = |i: &usize| !movable.pods[*i].pod.spec.volumes.is_empty();
+                (Rc::new(movable.on(node).filter(with_volumes).map(|i| (i, 1)).collect()), 1)
+            }
+            (Plugin::NodePorts, None) => (witnesses(movable), verdict.witnesses.len() as i64),
+            (Plugin::VolumeRestrictions, None) => (witnesses(movable), 1),
+            _ => return None,
+        };
+        Some(Need { weights, amount })
+    }
+}
+
+/// A moved pod: its position, and where it goes.
+type Moved = Vec<(usize, String)>;
+
+struct Search<'s, 'a> {
+    trial: &'s mut Trial<'a>,
+    problem: &'s Problem,
+    movable: Movable<'a>,
+    n_tried: usize,
+    /// Of each pod, what tells it apart from other pods of its node.
+    classes: HashMap<usize, (PreparedPod, Equivalence)>,
+}
+
+impl<'a> Search<'_, 'a> {
+    /// Chooses `n` more pods; each of them is needed for a reason that the others leave.
+    fn among(&mut self, site: &Site, n: usize, chosen: &mut Vec<usize>) -> Option<Moved> {
+        let open = site.needs.iter().find(|need| !need.is_met(chosen));
+        if n == 0 {
+            return if open.is_none() { self.attempt(site, chosen) } else { None };
+        }
+        let candidates: BTreeSet<usize> = match open {
+            Some(need) => need.weights.keys().copied().collect(),
+            None => site.needs.iter().flat_map(|need| need.weights.keys().copied()).collect(),
+        };
+        let mut candidates: Vec<_> = candidates.into_iter().filter(|i| !chosen.contains(i)).collect();
+        let pods = self.movable.pods;
+        candidates.sort_by_key(|i| pods[*i].pod.spec.priority.unwrap_or(0));
+        let mut seen: HashSet<(&'a str, Equivalence, &'a StringMap)> = HashSet::new();
+        for i in candidates {
+            if self.n_tried >= MAX_TRIES {
+                return None;
+            }
+            chosen.push(i);
+            let could_do = site.needs.iter().all(|need| {
+                let most = need.weights.values().max().copied().unwrap_or(0);
+                let have: i64 = chosen.iter().filter_map(|i| need.weights.get(i)).sum();
+                have + most.saturating_mul(n as i64 - 1) >= need.amount
+            });
+            if could_do && self.is_allowed(chosen) {
+                let class = self.class(i).1.clone();
+                let class = (self.movable.node_of(i), class, &pods[i].pod.metadata.labels);
+                if seen.insert(class)
+                    && let Some(moved) = self.among(site, n - 1, chosen)
+                {
+                    return Some(moved);
+                }
+            }
+            chosen.pop();
+        }
+        None
+    }
+
+    fn class(&mut self, i: usize) -> &(PreparedPod, Equivalence) {
+        let (cluster, pods) = (&mut *self.trial.cluster, self.movable.pods);
+        self.classes.entry(i).or_insert_with(|| {
+            let mut pod = pods[i].pod.clone();
+            pod.spec.node_name.clear();
+            let prepared = cluster.prepare(&pod);
+            let equivalence = cluster.equivalence(&prepared);
+            (prepared, equivalence)
+        })
+    }
+
+    /// Whether the disruption budgets allow to evict these pods.
+    fn is_allowed(&self, chosen: &[usize]) -> bool {
+        self.trial.budgets.iter().all(|budget| {
+            let of_budget = chosen.iter().filter(|i| protects(budget, &self.movable.pods[**i].pod)).count();
+            of_budget == 0 || of_budget <= usize::try_from(budget.disruptions_allowed).unwrap_or(0)
+        })
+    }
+
+    /// Takes the pods away, and looks for a node for each.
+    fn attempt(&mut self, site: &Site, chosen: &[usize]) -> Option<Moved> {
+        self.n_tried += 1;
+        let mut rest: Vec<(usize, PreparedPod)> =
+            chosen.iter().map(|i| (*i, self.class(*i).0.clone())).collect();
+        for (_, pod) in &rest {
+            self.trial.cluster.forget(pod);
+        }
+        self.trial.cluster.assume(&self.problem.prepared, &site.node);
+        let all = rest.clone();
+        let mut moved = Vec::new();
+        let found = self.place(site, &mut rest, &mut moved);
+        self.trial.cluster.forget(&self.problem.prepared);
+        for (i, pod) in &all {
+            self.trial.cluster.assume(pod, self.movable.node_of(*i));
+        }
+        found.then_some(moved)
+    }
+
+    /// Places the rest of the pods; the state is as before in the end.
+    fn place(&mut self, site: &Site, rest: &mut Vec<(usize, PreparedPod)>, moved: &mut Moved) -> bool {
+        if rest.is_empty() {
+            let pod = &self.problem.prepared;
+            self.trial.cluster.forget(pod);
+            let fits = self.trial.cluster.fits_on(pod, &site.node)
+                && self.trial.breaks_nothing(self.problem, &site.node);
+            self.trial.cluster.assume(pod, &site.node);
+            return fits;
+        }
+        for at in 0..rest.len() {
+            let (i, pod) = rest.remove(at);
+            let from = self.movable.node_of(i);
+            let first = self.trial.cluster.decide(&pod).node().map(str::to_owned);
+            if let Some(first) = first {
+                let is_placed = (first != from && self.place_on(site, (i, &pod), first.clone(), rest, moved))
+                    || self
+                        .others(&pod, &first, from)
+                        .into_iter()
+                        .any(|other| self.place_on(site, (i, &pod), other, rest, moved));
+                if is_placed {
+                    return true;
+                }
+            }
+            rest.insert(at, (i, pod));
+        }
+        false
+    }
+
+    fn place_on(
+        &mut self,
+        site: &Site,
+        (i, pod): (usize, &PreparedPod),
+        node: String,
+        rest: &mut Vec<(usize, PreparedPod)>,
+        moved: &mut Moved,
+    ) -> bool {
+        self.trial.cluster.assume(pod, &node);
+        moved.push((i, node));
+        let found = self.place(site, rest, moved);
+        if !found {
+            moved.pop();
+        }
+        self.trial.cluster.forget(pod);
+        found
+    }
+
+    /// The feasible nodes besides the first choice, the best first.
+    fn others(&mut self, pod: &PreparedPod, first: &str, from: &str) -> Vec<String> {
+        self.n_tried += 1;
+        let nodes = self.trial.cluster.evaluate(pod).nodes;
+        let mut nodes: Vec<_> = nodes
+            .into_iter()
+            .filter_map(|(node, found)| match found {
+                NodeEvaluation::Feasible(score) if node != first && node != from => Some((node, score.total)),
+                _ => None,
+            })
+            .collect();
+        nodes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+        nodes.into_iter().take(MAX_TARGETS).map(|(node, _)| node).collect()
+    }
+
+    fn repair(&self, site: &Site, moved: &Moved) -> Repair {
+        let pod = |i: usize| &self.movable.pods[i].pod;
+        let change = |(i, to): &(usize, String)| {
+            let Pod { metadata, spec, .. } = pod(*i);
+            Change::Move {
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                from: spec.node_name.clone(),
+                to: to.clone(),
+            }
+        };
+        let changes: Vec<_> = moved.iter().map(change).collect();
+        let cost = changes.iter().map(|change| change.cost(false)).sum();
+        let commands = moved.iter().map(|(i, to)| commands::move_pod(pod(*i), to)).collect();
+        Repair { cost, changes, node: site.node.clone(), commands, patch: Vec::new() }
+    }
+}

@@ -1,0 +1,221 @@
+//! Rules of the pod that are relaxed: the fewest required ones that become preferred, taints that it tolerates and host ports
+//! that it gives up.
+
+use std::collections::BTreeSet;
+
+use berth_api::config::Plugin;
+use berth_api::object::Taint;
+use berth_api::rules::WhenUnsatisfiable;
+use berth_engine::{Counts, Verdict};
+use serde_json::json;
+
+use super::node::{is_owned, untolerated};
+use super::patch::PodPatch;
+use super::{Change, Problem, Repair, Trial, commands};
+
+/// Number of changed pods that are tried.
+const MAX_TRIES: usize = 100;
+/// Number of rules up to which all small sets of them are tried.
+const MAX_FOR_ALL_SETS: usize = 8;
+
+/// A rule of the pod that can be relaxed.
+enum Rule {
+    Label(String, String),
+    NodeTerms(String),
+    PodTerm { path: String, has_preferred_form: bool },
+    Spread(String),
+    Taint(Taint),
+    HostPort(i32, String),
+}
+
+impl Rule {
+    fn change(&self) -> Change {
+        match self {
+            Rule::Label(key, _) => Change::Relax { term: format!("spec.nodeSelector[{key}]") },
+            Rule::NodeTerms(path) | Rule::Spread(path) | Rule::PodTerm { path, .. } => {
+                Change::Relax { term: path.clone() }
+            }
+            Rule::Taint(taint) => Change::Tolerate { taint: commands::taint_text(taint) },
+            Rule::HostPort(port, _) => Change::FreeHostPort { port: *port },
+        }
+    }
+
+    /// Whether it decides which nodes a spread constraint counts.
+    fn selects_nodes(&self) -> bool {
+        matches!(self, Rule::Label(..) | Rule::NodeTerms(_) | Rule::Taint(_))
+    }
+}
+
+/// The rules whose relaxation a node takes.
+struct NodeNeeds {
+    certain: BTreeSet<usize>,
+    /// Spread constraints: what they count may change with the other rules.
+    spread: BTreeSet<usize>,
+}
+
+impl Trial<'_> {
+    /// The fewest rules of the pod without which it fits; of equally many, those that free most nodes.
+    pub(super) fn relax_rules(&mut self, problem: &Problem) -> Option<Repair> {
+        let rules = self.rules(problem);
+        let needs: Vec<_> = problem
+            .rejecting
+            .iter()
+            .filter_map(|(node, verdicts)| self.needs(problem, &rules, node, verdicts))
+            .collect();
+        let mut sets: BTreeSet<Vec<usize>> = BTreeSet::new();
+        for NodeNeeds { certain, spread } in &needs {
+            sets.insert(certain.union(spread).copied().collect());
+        }
+        if rules.len() <= MAX_FOR_ALL_SETS && rules.iter().any(|rule| matches!(rule, Rule::Spread(_))) {
+            sets.extend(
+                (1_usize..1 << rules.len())
+                    .map(|bits| (0..rules.len()).filter(|i| bits >> i & 1 == 1).collect::<Vec<_>>()),
+            );
+        }
+        let opens = |set: &[usize]| {
+            let helps = |needs: &&NodeNeeds| {
+                needs.certain.iter().all(|i| set.contains(i))
+                    && (needs.spread.iter().all(|i| set.contains(i))
+                        || set.iter().any(|i| rules[*i].selects_nodes()))
+            };
+            needs.iter().filter(helps).count()
+        };
+        let mut sets: Vec<_> =
+            sets.into_iter().map(|set| (opens(&set), set)).filter(|(n, _)| *n > 0).collect();
+        sets.sort_by(|(n, a), (m, b)| a.len().cmp(&b.len()).then(m.cmp(n)).then_with(|| a.cmp(b)));
+        sets.into_iter().take(MAX_TRIES).find_map(|(_, set)| {
+            let relaxed: Vec<_> = set.iter().map(|i| &rules[*i]).collect();
+            let patch = self.patch(&relaxed)?;
+            let node = self.place_of(&patch.pod()?)?;
+            let changes: Vec<_> = relaxed.iter().map(|rule| rule.change()).collect();
+            let cost = changes.iter().map(|change| change.cost(false)).sum();
+            let patch = patch.operations;
+            let commands =
+                vec![commands::patch_template(&self.pod.pod, self.pod.workload.as_deref(), &patch)];
+            Some(Repair { cost, changes, node, commands, patch })
+        })
+    }
+
+    fn rules(&self, problem: &Problem) -> Vec<Rule> {
+        let rules = &problem.rules;
+        let is_own = |path: &&String| path.starts_with("spec.");
+        let mut found: Vec<_> =
+            rules.node_selector.iter().map(|(key, value)| Rule::Label(key.clone(), value.clone())).collect();
+        let paths = rules.required_node_affinity.iter().map(|rule| &rule.path);
+        found.extend(paths.filter(is_own).cloned().map(Rule::NodeTerms));
+        let terms = rules.required_affinity.iter().chain(&rules.required_anti_affinity);
+        found.extend(
+            terms
+                .filter(|term| is_own(&&term.path))
+                .map(|term| Rule::PodTerm { path: term.path.clone(), has_preferred_form: term.limit == 0 }),
+        );
+        let hard = rules.spread_constraints.iter();
+        let hard = hard.filter(|c| c.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
+        found.extend(hard.map(|c| &c.path).filter(is_own).cloned().map(Rule::Spread));
+        found.extend(rules.host_ports.iter().map(|p| Rule::HostPort(p.port, p.protocol.clone())));
+        let nodes = problem.rejecting.iter().filter_map(|(node, _)| self.nodes.get(node));
+        let taints = nodes.flat_map(|node| untolerated(problem, node));
+        let taints = taints.filter(|taint| !is_owned(&taint.key));
+        let mut known = BTreeSet::new();
+        for taint in taints {
+            if known.insert(commands::taint_text(taint)) {
+                found.push(Rule::Taint(taint.clone()));
+            }
+        }
+        found
+    }
+
+    /// What a node takes; none if it rejects the pod for something that is no rule of the pod.
+    fn needs(
+        &self,
+        problem: &Problem,
+        rules: &[Rule],
+        node: &str,
+        verdicts: &[Verdict],
+    ) -> Option<NodeNeeds> {
+        let mut needs = NodeNeeds { certain: BTreeSet::new(), spread: BTreeSet::new() };
+        for verdict in verdicts {
+            let term = verdict.term.as_deref().unwrap_or_default();
+            let existing = matches!(
+                verdict.counts,
+                Some(Counts::ExistingAntiAffinity { .. } | Counts::ExistingLimit { .. })
+            );
+            let find = |is: &dyn Fn(&Rule) -> bool| rules.iter().position(is);
+            match verdict.plugin {
+                Plugin::NodeAffinity => {
+                    _ = needs.certain.insert(find(&|rule| match rule {
+                        Rule::Label(key, _) => term == format!("spec.nodeSelector[{key}]"),
+                        Rule::NodeTerms(path) => term == path,
+                        _ => false,
+                    })?)
+                }
+                Plugin::InterPodAffinity if !existing => {
+                    _ = needs
+                        .certain
+                        .insert(find(&|rule| matches!(rule, Rule::PodTerm { path, .. } if path == term))?)
+                }
+                Plugin::PodTopologySpread => {
+                    let rule = find(&|rule| matches!(rule, Rule::Spread(path) if path == term))?;
+                    needs.spread.insert(rule);
+                }
+                Plugin::NodePorts => {
+                    _ = needs.certain.insert(find(&|rule| match rule {
+                        Rule::HostPort(port, protocol) => {
+                            verdict.detail.starts_with(&format!("host port {port}/{protocol} "))
+                        }
+                        _ => false,
+                    })?)
+                }
+                Plugin::TaintToleration => {}
+                _ => return None,
+            }
+        }
+        for taint in untolerated(problem, self.nodes.get(node)?) {
+            let is_of = |rule: &Rule| matches!(rule, Rule::Taint(known) if known == taint);
+            needs.certain.insert(rules.iter().position(is_of)?);
+        }
+        Some(needs)
+    }
+
+    fn patch(&self, relaxed: &[&Rule]) -> Option<PodPatch> {
+        let pod = &self.pod.pod;
+        let mut patch = PodPatch::new(pod)?;
+        let mut tolerations = pod.spec.tolerations.clone();
+        // From the last to the first: removing an element of a list moves those after it.
+        for rule in relaxed.iter().rev() {
+            match rule {
+                Rule::Label(key, value) => patch.prefer_label(key, value)?,
+                Rule::NodeTerms(path) => patch.prefer_node_terms(path)?,
+                Rule::PodTerm { path, has_preferred_form } => {
+                    patch.prefer_pod_term(path, *has_preferred_form)?
+                }
+                Rule::Spread(path) => patch.prefer_spread(path)?,
+                Rule::Taint(Taint { key, value, effect }) => {
+                    let operator = if value.is_empty() { "Exists" } else { "Equal" }.to_owned();
+                    tolerations.push(berth_api::object::Toleration {
+                        key: key.clone(),
+                        operator,
+                        value: value.clone(),
+                        effect: effect.clone(),
+                        toleration_seconds: None,
+                    });
+                }
+                Rule::HostPort(port, _) => {
+                    for (i, container) in pod.spec.containers.iter().enumerate() {
+                        for (j, _) in container.ports.iter().enumerate().filter(|(_, p)| p.host_port == *port)
+                        {
+                            let path = format!("/spec/containers/{i}/ports/{j}/hostPort");
+                            patch.set(&path, json!(0))?;
+                        }
+                    }
+                }
+            }
+        }
+        if tolerations.len() > pod.spec.tolerations.len() {
+            // The whole list: a template does not have the tolerations that pods get when they are created.
+            tolerations.retain(|t| t.toleration_seconds.is_none());
+            patch.set("/spec/tolerations", serde_json::to_value(tolerations).ok()?)?;
+        }
+        Some(patch)
+    }
+}

@@ -1,0 +1,55 @@
+//! One more pod of another workload: where the pod needs matching pods, or the minimum of a spread constraint is too low.
+
+use std::collections::BTreeSet;
+
+use super::{Change, Problem, Repair, Trial, commands};
+
+/// Number of workloads that are tried.
+const MAX_WORKLOADS: usize = 20;
+
+impl Trial<'_> {
+    /// The first workload, by namespace and name, of which the scheduler would place one more pod so that the pod fits
+    /// afterwards.
+    pub(super) fn scale(&mut self, problem: &Problem) -> Option<Repair> {
+        let rules = &problem.rules;
+        let selectors = rules.required_affinity.iter().map(|t| &t.selector);
+        let spread = rules.spread_constraints.iter().map(|c| &c.selector);
+        let selectors: Vec<_> = selectors.chain(spread).collect();
+        let mut workloads = BTreeSet::new();
+        for pod in self.pods {
+            let metadata = &pod.pod.metadata;
+            let labels = &metadata.labels;
+            let is_scalable = |workload: &&String| {
+                ["Deployment ", "StatefulSet ", "ReplicaSet "].iter().any(|kind| workload.starts_with(kind))
+            };
+            let matches = || selectors.iter().any(|s| s.matches(|key| labels.get(key).map(String::as_str)));
+            if let Some(workload) = pod.workload.as_ref().filter(is_scalable).filter(|_| matches()) {
+                workloads.insert((&metadata.namespace, workload));
+            }
+        }
+        workloads.into_iter().take(MAX_WORKLOADS).find_map(|(namespace, workload)| {
+            let of_workload = |p: &&crate::SimulatedPod| {
+                p.workload.as_ref() == Some(workload) && p.pod.metadata.namespace == *namespace
+            };
+            let replicas = self.pods.iter().filter(of_workload).count() + 1;
+            let mut replica = self.pods.iter().find(of_workload)?.pod.clone();
+            replica.spec.node_name.clear();
+            replica.metadata.name.push_str("-one-more");
+            replica.metadata.deletion_timestamp = None;
+            let replica = self.cluster.prepare(&replica);
+            let on = self.cluster.decide(&replica).node()?.to_owned();
+            self.cluster.assume(&replica, &on);
+            let node = match self.only {
+                Some(only) => self.cluster.fits_on(&problem.prepared, only).then(|| only.to_owned()),
+                None => self.cluster.decide(&problem.prepared).node().map(str::to_owned),
+            };
+            let node = node.filter(|node| self.breaks_nothing(problem, node));
+            self.cluster.forget(&replica);
+            let (namespace, workload) = (namespace.clone(), workload.clone());
+            let change = Change::Scale { namespace, workload, replicas };
+            let (cost, changes) = (change.cost(false), vec![change]);
+            let commands = commands::of_changes(&changes);
+            Some(Repair { cost, changes, node: node?, commands, patch: Vec::new() })
+        })
+    }
+}
