@@ -166,7 +166,7 @@ impl std::fmt::Display for Change {
             Change::AddNode { like, in_new_domain } => {
                 write!(f, "add a node like {like}")?;
                 let mut keys = in_new_domain.iter().map(|pair| &pair.key);
-                keys.try_for_each(|key| write!(f, ", with a {key} that no node has"))
+                keys.try_for_each(|key| write!(f, ", with a new value of the label {key}"))
             }
         }
     }

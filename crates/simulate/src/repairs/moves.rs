@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use berth_api::config::Plugin;
-use berth_api::object::{Pod, StringMap};
+use berth_api::object::{Node, Pod, StringMap};
 use berth_api::rules::{PodRules, Selector};
-use berth_engine::{Counts, Equivalence, NodeEvaluation, PreparedPod, Status, Verdict};
+use berth_engine::{Counts, Equivalence, NodeEvaluation, PreparedPod, Status, TopologyPair, Verdict};
 
 use super::{Change, Problem, Repair, Trial, commands};
 use crate::SimulatedPod;
@@ -66,6 +66,8 @@ struct Movable<'a> {
     by_node: HashMap<&'a str, Vec<usize>>,
     /// The pods that a term or constraint of the pod matches, by its path.
     matching: HashMap<String, Rc<BTreeMap<usize, i64>>>,
+    /// By path and topology key, the same by domain.
+    domains: HashMap<(String, String), HashMap<String, Rc<BTreeMap<usize, i64>>>>,
     /// Requests by pod.
     requests: HashMap<usize, PodRules>,
 }
@@ -90,7 +92,14 @@ impl<'a> Movable<'a> {
             by_name.insert((p.pod.metadata.namespace.as_str(), p.pod.metadata.name.as_str()), i);
             by_node.entry(p.pod.spec.node_name.as_str()).or_default().push(i);
         }
-        Movable { pods: trial.pods, by_name, by_node, matching: HashMap::new(), requests: HashMap::new() }
+        Movable {
+            pods: trial.pods,
+            by_name,
+            by_node,
+            matching: HashMap::new(),
+            domains: HashMap::new(),
+            requests: HashMap::new(),
+        }
     }
 
     /// The pods that a selector matches: more than a term does that selects namespaces.
@@ -102,6 +111,30 @@ impl<'a> Movable<'a> {
             Rc::new(all.map(|i| (*i, 1)).collect())
         };
         matching.entry(path.to_owned()).or_insert_with(found).clone()
+    }
+
+    /// Those of them in a domain.
+    fn matching_in(
+        &mut self,
+        path: &str,
+        selector: &Selector,
+        domain: Option<&TopologyPair>,
+        nodes: &BTreeMap<String, Node>,
+    ) -> Rc<BTreeMap<usize, i64>> {
+        let all = self.matching(path, selector);
+        let Some(TopologyPair { key, value: Some(value) }) = domain else { return all };
+        let pods = self.pods;
+        let domains = self.domains.entry((path.to_owned(), key.clone())).or_insert_with(|| {
+            let mut domains: HashMap<String, BTreeMap<usize, i64>> = HashMap::new();
+            for i in all.keys() {
+                let labels = nodes.get(&pods[*i].pod.spec.node_name).map(|node| &node.metadata.labels);
+                if let Some(value) = labels.and_then(|labels| labels.get(key)) {
+                    domains.entry(value.clone()).or_default().insert(*i, 1);
+                }
+            }
+            domains.into_iter().map(|(value, pods)| (value, Rc::new(pods))).collect()
+        });
+        domains.get(value).cloned().unwrap_or_default()
     }
 
     fn on(&self, node: &str) -> impl Iterator<Item = usize> {
@@ -193,15 +226,8 @@ impl Trial<'_> {
             }
             (_, Some(Counts::AntiAffinity { matching, limit })) => {
                 let (path, selector) = own(term)?;
-                let all = movable.matching(path, selector);
-                let in_domain = |i: &usize| {
-                    verdict.topology.as_ref().is_none_or(|pair| {
-                        let labels = self.nodes.get(movable.node_of(*i)).map(|n| &n.metadata.labels);
-                        labels.and_then(|l| l.get(&pair.key)) == pair.value.as_ref()
-                    })
-                };
-                let here = all.iter().filter(|(i, _)| in_domain(i)).map(|(i, w)| (*i, *w)).collect();
-                (Rc::new(here), matching - i64::from(*limit))
+                let here = movable.matching_in(path, selector, verdict.topology.as_ref(), self.nodes);
+                (here, matching - i64::from(*limit))
             }
             (_, Some(Counts::ExistingAntiAffinity { owners })) => (witnesses(movable), *owners),
             (_, Some(Counts::ExistingLimit { .. })) => (witnesses(movable), 1),

@@ -109,7 +109,8 @@ fn rules_are_relaxed_and_requests_lowered_only_as_far_as_needed() {
 fn a_node_or_a_replica_is_added_where_that_helps() {
     let text = "node a zone=z1 cpu=2\nnode b zone=z1 cpu=8\npod default/x on b cpu=8 app=x
         pod default/p cpu=4 anti(app=x @zone)";
-    let expected = "100 add a node like b, with a topology.kubernetes.io/zone that no node has -> new-node\n";
+    let expected =
+        "100 add a node like b, with a new value of the label topology.kubernetes.io/zone -> new-node\n";
     assert!(repairs(text).contains(expected), "{}", repairs(text));
     let text = "node a zone=z1 cpu=2\nnode b zone=z2 cpu=1
         pod default/x on b cpu=1 app=x owner:StatefulSet/x\npod default/p cpu=1 aff(app=x @zone)";
@@ -129,7 +130,7 @@ fn a_change_that_breaks_a_rule_of_a_running_pod_is_no_repair() {
 #[test]
 fn no_cheaper_repair_of_a_kind_exists() {
     let (mut counts, mut wrong) = ([0; 4], Vec::new());
-    for seed in 0..250 {
+    for seed in 0..500 {
         let text = random_cluster(&mut Random::new(seed));
         let (world, pod, explained) = explained(&text);
         if explained.explanation.outcome.node().is_some() {
@@ -168,7 +169,7 @@ fn no_cheaper_repair_of_a_kind_exists() {
     wrong.truncate(5);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // The clusters have something to repair in every way.
-    assert!(counts.iter().all(|n| *n > 15), "{counts:?}");
+    assert!(counts.iter().all(|n| *n > 10), "{counts:?}");
 }
 
 fn random_cluster(random: &mut Random) -> String {
