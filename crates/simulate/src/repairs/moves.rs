@@ -28,9 +28,14 @@ const MAX_TRIES: usize = 2_000;
 const MAX_TARGETS: usize = 50;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
+/// What each pod contributes, by its position.
+type Weights = Rc<BTreeMap<usize, i64>>;
+/// The pods of each value of a topology key.
+type ByDomain = HashMap<String, Weights>;
+
 /// What the moved pods achieve together for one reason: the sum of these weights is at least the amount.
 struct Need {
-    weights: Rc<BTreeMap<usize, i64>>,
+    weights: Weights,
     amount: i64,
 }
 
@@ -65,9 +70,9 @@ struct Movable<'a> {
     by_name: HashMap<(&'a str, &'a str), usize>,
     by_node: HashMap<&'a str, Vec<usize>>,
     /// The pods that a term or constraint of the pod matches, by its path.
-    matching: HashMap<String, Rc<BTreeMap<usize, i64>>>,
+    matching: HashMap<String, Weights>,
     /// By path and topology key, the same by domain.
-    domains: HashMap<(String, String), HashMap<String, Rc<BTreeMap<usize, i64>>>>,
+    domains: HashMap<(String, String), ByDomain>,
     /// Requests by pod.
     requests: HashMap<usize, PodRules>,
 }
@@ -103,7 +108,7 @@ impl<'a> Movable<'a> {
     }
 
     /// The pods that a selector matches: more than a term does that selects namespaces.
-    fn matching(&mut self, path: &str, selector: &Selector) -> Rc<BTreeMap<usize, i64>> {
+    fn matching(&mut self, path: &str, selector: &Selector) -> Weights {
         let Movable { pods, by_node, matching, .. } = self;
         let matches = |labels: &StringMap| selector.matches(|key| labels.get(key).map(String::as_str));
         let found = || {
@@ -120,7 +125,7 @@ impl<'a> Movable<'a> {
         selector: &Selector,
         domain: Option<&TopologyPair>,
         nodes: &BTreeMap<String, Node>,
-    ) -> Rc<BTreeMap<usize, i64>> {
+    ) -> Weights {
         let all = self.matching(path, selector);
         let Some(TopologyPair { key, value: Some(value) }) = domain else { return all };
         let pods = self.pods;
