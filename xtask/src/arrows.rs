@@ -7,6 +7,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-api", &[]),
     ("berth-engine", &["berth-api"]),
     ("berth-simulate", &["berth-api", "berth-engine"]),
+    ("berth-lint", &["berth-api", "berth-engine", "berth-simulate", "berth-schema"]),
     ("berth-picture", &[]),
     ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-client", &["berth-api"]),
@@ -25,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "berth-api",
             "berth-engine",
             "berth-simulate",
+            "berth-lint",
             "berth-picture",
             "berth-bench",
             "berth-client",
@@ -95,7 +97,7 @@ const BANNED: [&str; 32] = [
 ];
 
 /// Crates without clock, I/O and randomness.
-const PURE: [&str; 4] = ["berth-api", "berth-engine", "berth-simulate", "berth-picture"];
+const PURE: [&str; 5] = ["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture"];
 
 /// A dependency of one workspace crate on another.
 #[derive(Debug, PartialEq, Eq)]

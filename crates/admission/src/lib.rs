@@ -24,5 +24,5 @@ pub use berth_api::admission::Operation;
 pub use policy::Policy;
 pub use quota::QuotaMetrics;
 pub use request::{AdmissionRequest, RequestError, UserInfo};
-pub use review::{Endpoint, Rule, review};
+pub use review::{Endpoint, Rule, refusals, review};
 pub use state::{Hold, Nothing, State, StateAccess};

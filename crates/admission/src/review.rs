@@ -5,13 +5,14 @@ use std::time::Instant;
 use berth_api::admission::Operation;
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
+use serde_json::json;
 
 use crate::answer::{Answer, ReviewError};
 use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::{AdmissionRequest, RequestError};
 use crate::rules::{self, AskedPod};
-use crate::state::StateAccess;
+use crate::state::{Nothing, StateAccess};
 
 /// What a request is put to: one path of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +127,23 @@ pub fn review<K: StateAccess>(
                 None => Ok(Answer::allowed()),
             }
         }
+    }
+}
+
+/// Why a pod would be refused when it is created, as far as that does not depend on the state of a cluster.
+pub fn refusals(pod: &Pod, policy: &Policy) -> Vec<String> {
+    let request = AdmissionRequest::from_value(json!({
+        "uid": "", "operation": "CREATE", "name": pod.metadata.name, "namespace": pod.metadata.namespace,
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "object": pod,
+    }));
+    let answer = request
+        .map_err(ReviewError::from)
+        .and_then(|request| review(Endpoint::ValidatePods, &request, policy, &Nothing, Instant::now()));
+    match answer {
+        Ok(answer) => answer.denied.map(|denial| denial.message).into_iter().collect(),
+        Err(error) => vec![format!("the policy cannot be checked: {error}")],
     }
 }
 

@@ -12,7 +12,7 @@
 //! | [`config`] | `KubeSchedulerConfiguration` |
 //! | [`placement_policy`] | placement rules that policies add to pods |
 //! | [`recording`] | recorded decisions of kube-scheduler |
-//! | [`cron`] | schedules of CronJobs |
+//! | [`cron`], [`fenceposts`] | schedules of CronJobs; the limits of a rolling update |
 //! | [`quantity`], [`simulated_nodes`], [`similar`] | quantities of resources; simulated nodes; similar names |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
@@ -24,6 +24,7 @@ pub mod admission;
 pub mod config;
 pub mod cron;
 pub mod expand;
+pub mod fenceposts;
 pub mod kubelet_labels;
 pub mod object;
 pub mod placement_policy;

@@ -24,8 +24,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, man, replay, scheduler, sets,
-    simulate, up, version, webhook,
+    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, lint, man, replay, scheduler,
+    sets, simulate, up, version, webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -38,11 +38,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success: all pods are placed (simulate, up), the pod fits (explain), no rule is violated
-       (audit), no pod is selected by two controllers or budgets (sets), no differences (replay),
-       stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook, kubelet)
+       (audit), no pod is selected by two controllers or budgets (sets), no findings (lint),
+       no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook, kubelet)
   1    some pods are unplaced (simulate, up), the pod does not fit or violates a rule (explain),
        rules are violated (audit), pods are selected by two controllers or budgets (sets),
-       differences were found (replay), a workload failed or a placement violates a rule (bench)
+       there are findings (lint), differences were found (replay), a workload failed or a placement violates a rule (bench)
   2    invalid input or usage, or the cluster cannot be started or reached
   141  the reader closed the output pipe";
 
@@ -73,6 +73,7 @@ enum Command {
     Explain(explain::Args),
     Audit(audit::Args),
     Sets(sets::Args),
+    Lint(lint::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Audit(args) => audit::run(&args),
         Command::Sets(args) => sets::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),

@@ -13,7 +13,6 @@ mod deployment;
 mod disruption;
 mod events;
 mod expectations;
-mod fenceposts;
 mod garbage;
 mod informer;
 mod job;

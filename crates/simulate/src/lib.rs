@@ -15,6 +15,8 @@ mod simulation;
 
 pub use explanation::{PodExplanation, PodPreemption};
 pub use repairs::{Change, CoreTerm, Repair};
+pub use simulation::workloads::Workloads;
 pub use simulation::{
     GroupPlacement, InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions,
+    add_simulated_nodes,
 };

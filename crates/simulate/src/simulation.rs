@@ -25,6 +25,7 @@ use self::preemption::preempt;
 use crate::PodExplanation;
 use crate::repairs::{Repair, Trial};
 
+pub use build::add_simulated_nodes;
 pub use error::{InvalidObject, SimulationError};
 pub use groups::GroupPlacement;
 pub(crate) use preemption::protects;

@@ -147,7 +147,8 @@ fn name_warning(name: &str, warnings: &mut Vec<String>) {
     }
 }
 
-fn deprecated_node_label(key: &str) -> Option<&'static str> {
+/// Why a label of nodes is out of use, if it is, and what replaces it.
+pub fn deprecated_node_label(key: &str) -> Option<&'static str> {
     Some(match key {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
         "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",

@@ -13,6 +13,7 @@ mod integer_bounds;
 mod inventory;
 mod json;
 mod kind;
+mod lines;
 pub(crate) mod manifest;
 mod scalar;
 mod yaml;
@@ -22,6 +23,7 @@ pub use error::ReadError;
 pub use integer_bounds::quote_integer_bounds;
 pub use inventory::{Entry, InputError, Inventory, NOT_AN_OBJECT, Workload, WorkloadSpec};
 pub use kind::Kind;
+pub use lines::FieldLines;
 pub use manifest::{Manifest, SourceLocation};
 
 use std::io::Read;

@@ -69,7 +69,7 @@ pub(super) fn read<E: From<ReadError>>(
 }
 
 /// Splits a text before each line that starts a document.
-fn split_documents(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn split_documents(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -6,7 +6,7 @@ use berth_api::expand::MAX_PODS;
 use berth_api::read::{Inventory, Manifest, read_manifests};
 use berth_engine::Settings;
 use berth_schema::unknown_fields;
-use berth_simulate::{Simulation, SimulationOptions};
+use berth_simulate::{Simulation, SimulationOptions, add_simulated_nodes};
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
@@ -115,8 +115,15 @@ impl ClusterArgs {
         Ok(simulation)
     }
 
-    /// Reads the input; prints notes to standard error.
+    /// Reads the input; prints notes and unknown fields to standard error.
     pub fn inventory(&self, keep_raw: bool) -> Result<Inventory, CliError> {
+        let (inventory, unknown) = self.inventory_and_unknown_fields(keep_raw)?;
+        warn(&unknown);
+        Ok(inventory)
+    }
+
+    /// Reads the input; prints notes to standard error. Returns warnings about unknown fields, too.
+    pub fn inventory_and_unknown_fields(&self, keep_raw: bool) -> Result<(Inventory, Vec<String>), CliError> {
         let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
         if let Some(live) = self.live_cluster() {
             let progress = progress::of_objects();
@@ -137,11 +144,10 @@ impl ClusterArgs {
         if self.strict && !unknown.is_empty() {
             return Err(CliError::UnknownFields(unknown));
         }
-        warn(&unknown);
         note_skipped(&inventory);
         note_replaced(&inventory);
         inventory.max_pods = Some(self.max_pods);
-        Ok(inventory)
+        Ok((inventory, unknown))
     }
 
     /// The scheduling rules, from the arguments and the input.
@@ -149,6 +155,13 @@ impl ClusterArgs {
         let mut settings = self.rules.settings(&inventory.scheduler_configurations)?;
         scheduler::add_names(&mut settings, &self.scheduler_name)?;
         Ok(settings)
+    }
+
+    /// Adds the simulated nodes to an input without nodes, as a simulation does.
+    pub fn add_simulated_nodes(&self, inventory: &mut Inventory) {
+        if let Some(n_nodes) = self.nodes {
+            add_simulated_nodes(inventory, &self.size.nodes(n_nodes));
+        }
     }
 
     /// Builds the simulation.

@@ -18,6 +18,7 @@ pub mod explain;
 pub mod install;
 pub mod kubelet;
 mod lease_args;
+pub mod lint;
 pub mod man;
 mod node_args;
 mod provisioner_args;

@@ -97,7 +97,8 @@ fn all_served_metrics_are_in_the_list() {
 fn links_are_valid() {
     let mut wrong = String::new();
     let root = repository();
-    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let entries = |folder: &str| fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let docs = entries("docs").chain(entries("docs/lint")).filter(|path| path.is_file());
     for path in
         docs.chain([root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("ARCHITECTURE.md")])
     {

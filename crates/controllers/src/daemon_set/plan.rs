@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::eligibility::Belongs;
-use crate::fenceposts::{Round, scaled};
 use crate::revisions::REVISION_LABEL;
 use crate::view::{DaemonSet, DaemonSetStatus, Pod};
+use berth_api::fenceposts::{Round, scaled};
 
 /// The actions, and the current status.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::fenceposts::{clamp, fenceposts};
 use crate::template::same_template;
 use crate::view::{Deployment, ReplicaSet};
+use berth_api::fenceposts::{clamp, fenceposts};
 
 /// A ReplicaSet and its planned number of pods.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! One step of a rolling update.
 
 use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
-use crate::fenceposts::clamp;
+use berth_api::fenceposts::clamp;
 
 /// The size of the new ReplicaSet: the surge limits the total with the old ones. `current` is its size now, zero
 /// before it exists.

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use super::replica_sets::{Bounds, Sized, age, total_replicas};
 use super::revision::max_replicas_annotation;
-use crate::fenceposts::clamp;
 use crate::view::Deployment;
+use berth_api::fenceposts::clamp;
 
 /// Distributes the Deployment's replicas over its ReplicaSets.
 ///

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
-use crate::fenceposts::clamp;
 use crate::view::{Condition, Deployment, DeploymentStatus, find_condition, remove_condition, set_condition};
+use berth_api::fenceposts::clamp;
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::api::{Api, Precondition};
 use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::fenceposts::clamp;
 use super::informer::Informer;
 use super::queue::{Next, Queue, work};
 use super::replica_set::until;
@@ -22,6 +21,7 @@ use super::view::{
     Condition, Deployment, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet,
     StatefulSet,
 };
+use berth_api::fenceposts::clamp;
 use berth_client::call::CallError;
 
 /// Batching window: pod events within this time cause one sync.

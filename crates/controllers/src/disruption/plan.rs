@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::fenceposts::{Round, scaled};
 use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, set_condition};
+use berth_api::fenceposts::{Round, scaled};
 
 /// How long a granted eviction counts while its pod still exists.
 const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::fenceposts::{Round, scaled};
 use crate::revisions::REVISION_LABEL;
 use crate::view::{Pod, StatefulSet, StatefulSetStatus};
+use berth_api::fenceposts::{Round, scaled};
 
 /// Label with the pod's name, so that a service can select one pod.
 pub(super) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";

@@ -10,6 +10,7 @@ use berth_api::object::{DeviceResources, GroupKey, Pod, PriorityClass};
 use berth_api::placement_policy::{PolicySet, changes};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::Selector;
+use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
@@ -52,6 +53,15 @@ fn claim_template<'a>(workload: &'a Value, pod: &str, claim: &str) -> Option<&'a
     workload.pointer("/spec/volumeClaimTemplates")?.as_array()?.iter().find(is_of)
 }
 
+/// Adds simulated nodes to an inventory without nodes.
+pub fn add_simulated_nodes(inventory: &mut Inventory, simulated: &SimulatedNodes) {
+    if inventory.nodes.is_empty() {
+        let source = SourceLocation::file("simulated nodes");
+        let entry = |object| Entry { object, raw: None, source: source.clone(), order: 0 };
+        inventory.nodes = simulated.nodes().into_iter().map(entry).collect();
+    }
+}
+
 impl Simulation {
     /// Builds the state of the cluster. No pending pod is placed yet.
     ///
@@ -59,12 +69,8 @@ impl Simulation {
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
         let mut inventory = inventory;
-        if inventory.nodes.is_empty()
-            && let Some(simulated) = &options.simulated_nodes
-        {
-            let source = SourceLocation::file("simulated nodes");
-            let entry = |object| Entry { object, raw: None, source: source.clone(), order: 0 };
-            inventory.nodes = simulated.nodes().into_iter().map(entry).collect();
+        if let Some(simulated) = &options.simulated_nodes {
+            add_simulated_nodes(&mut inventory, simulated);
         }
         let expansion = expand(&inventory)?;
         let expanded = expansion.pods.into_iter().map(|expanded| {

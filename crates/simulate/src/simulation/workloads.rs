@@ -9,7 +9,7 @@ use berth_api::read::{Inventory, Workload};
 type Key = (String, String);
 
 /// The workloads of an input.
-pub(crate) struct Workloads {
+pub struct Workloads {
     /// Workloads that no other workload owns, in input order.
     pub(super) top_level: Vec<Key>,
     /// The owner of each other workload: the Deployment of a ReplicaSet.
@@ -17,7 +17,8 @@ pub(crate) struct Workloads {
 }
 
 impl Workloads {
-    pub(super) fn new(inventory: &Inventory) -> Workloads {
+    /// Finds the owners among the workloads of an input.
+    pub fn new(inventory: &Inventory) -> Workloads {
         let mut workloads = Workloads { top_level: Vec::new(), owner_of: HashMap::new() };
         for workload in inventory.workloads.iter().map(|entry| &entry.object) {
             let metadata = workload.metadata();
@@ -34,7 +35,7 @@ impl Workloads {
 
     /// The top-level workload of each pod. If the input lacks the ReplicaSet or Job in between, its name gives the
     /// Deployment, or the CronJob if that is in the input.
-    pub(super) fn owners<'a>(&'a self) -> impl Fn(&Pod) -> Option<String> + 'a {
+    pub fn owners<'a>(&'a self) -> impl Fn(&Pod) -> Option<String> + 'a {
         let known: HashSet<_> = self.top_level.iter().collect();
         move |pod| {
             let owner = pod.metadata.controller()?;

@@ -42,7 +42,7 @@ pub fn blocks() -> Vec<Block> {
     let mut files: Vec<_> = docs.map(|entry| entry.expect("a document").path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "md"));
     files.sort();
-    files.push(root.join("README.md"));
+    files.extend([root.join("docs/lint/README.md"), root.join("README.md")]);
     let shown = |path: &Path| path.strip_prefix(&root).unwrap_or(path).display().to_string();
     let read = |path: &PathBuf| fs::read_to_string(path).expect("a document is text");
     files.iter().flat_map(|path| blocks_of(&shown(path), &read(path))).collect()

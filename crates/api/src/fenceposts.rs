@@ -1,16 +1,18 @@
-//! Numbers that may be written as percentages.
+//! Numbers of pods that may be written as percentages, and the limits of a rolling update.
 
 use serde_json::Value;
 
 /// Rounding of a fractional pod count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
+pub enum Round {
+    /// To the next larger number.
     Up,
+    /// To the next smaller number.
     Down,
 }
 
 /// A number, or a percentage of `total`. `None` if it is neither.
-pub(crate) fn scaled(value: &Value, total: i32, round: Round) -> Option<i32> {
+pub fn scaled(value: &Value, total: i32, round: Round) -> Option<i32> {
     if let Some(number) = value.as_i64() {
         return Some(clamp(number));
     }
@@ -24,11 +26,7 @@ pub(crate) fn scaled(value: &Value, total: i32, round: Round) -> Option<i32> {
 
 /// `maxSurge` (rounded up) and `maxUnavailable` (rounded down) of a rolling update, 25 % each when absent. They cannot
 /// both be zero: then one pod may be unavailable, otherwise the rollout could not progress.
-pub(crate) fn fenceposts(
-    max_surge: Option<&Value>,
-    max_unavailable: Option<&Value>,
-    replicas: i32,
-) -> (i32, i32) {
+pub fn fenceposts(max_surge: Option<&Value>, max_unavailable: Option<&Value>, replicas: i32) -> (i32, i32) {
     let quarter = Value::from("25%");
     let resolve = |value: Option<&Value>, round| {
         scaled(value.filter(|v| !v.is_null()).unwrap_or(&quarter), replicas, round).unwrap_or(0).max(0)
@@ -40,7 +38,7 @@ pub(crate) fn fenceposts(
 }
 
 /// A number limited to the API's range of pod counts.
-pub(crate) fn clamp(number: i64) -> i32 {
+pub fn clamp(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }
 

@@ -1,0 +1,200 @@
+//! `berth lint`.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use berth_admission::refusals;
+use berth_api::object::Pod;
+use berth_api::read::{FieldLines, SourceLocation};
+use berth_lint::{Finding, LintInput, RULES, Selection, Severity, UnknownRule};
+use berth_simulate::SimulationError;
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::cluster_args::ClusterArgs;
+use crate::ExitStatus;
+use crate::cluster::admission;
+use crate::error::CliError;
+use crate::input::{find_inputs, small_text};
+use crate::output;
+use crate::render::{lint, sarif};
+
+/// The configuration file that is read if it is in the current directory.
+const CONFIG: &str = ".berth-lint.yaml";
+/// Lines of fields are not searched in larger inputs.
+const MAX_SEARCHED_BYTES: u64 = 16 << 20;
+
+/// Find placement mistakes in manifests
+///
+/// Checks Pods and workloads by rules: selectors that match nothing, terms that contradict each other, rollouts that cannot
+/// start, fields that the API does not know, and others. With the nodes and pods of a cluster (--dump, --live, or among the files) it
+/// finds more. With --dump or --live, and -f, only the objects of the files are checked. The annotation lint.berth.dev/ignore of an
+/// object or its pod template names rules that it is exempt from, separated by commas, or * for all. The cluster is not
+/// changed.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "berth lint [OPTIONS] -f FILE...\n       berth lint [OPTIONS] --dump FILE|--live [-f FILE...]",
+    after_help = "\
+Examples:
+  berth lint -f manifests/
+  berth lint -f manifests/ --nodes 12 --zones 3
+  berth lint --live -f new-deployment.yaml
+  berth lint --dump cluster.json -f new-deployment.yaml
+  berth lint -f manifests/ -o sarif > lint.sarif
+  berth lint -f manifests/ --disable toleration-without-taint --fail-on error
+
+Exit codes: 0 no finding at or above --fail-on, 1 some findings, 2 invalid input or usage
+
+See docs/lint/README.md for the rules, the configuration file and the fields of -o json."
+)]
+pub struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Disable these rules, separated by commas, or * for all; can be repeated
+    #[arg(long, value_name = "RULE", value_delimiter = ',', num_args = 1)]
+    disable: Vec<String>,
+    /// Enable these rules although they are disabled, separated by commas; can be repeated
+    #[arg(long, value_name = "RULE", value_delimiter = ',', num_args = 1)]
+    enable: Vec<String>,
+    /// Lowest severity of findings that make the command fail [default: warning]
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    fail_on: Option<FailOn>,
+    /// File with the AdmissionPolicy of the webhook, for the rule policy-refuses
+    #[arg(long, value_name = "FILE")]
+    policy: Option<String>,
+    /// Configuration file [default: .berth-lint.yaml in the current directory, if it exists]
+    #[arg(long, value_name = "FILE")]
+    lint_config: Option<PathBuf>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum FailOn {
+    /// Errors only
+    Error,
+    /// Warnings and errors
+    Warning,
+    /// All findings
+    Info,
+    /// No finding makes the command fail
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Findings by file and line, each with its fix
+    Table,
+    /// The findings as JSON
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// Workflow commands of GitHub Actions, which annotate the lines of a pull request
+    Github,
+    /// JUnit XML, for CI systems
+    Junit,
+}
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Config {
+    disable: Vec<String>,
+    enable: Vec<String>,
+    fail_on: Option<FailOn>,
+    /// Relative to the configuration file.
+    policy: Option<PathBuf>,
+}
+
+/// Checks the manifests.
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
+    let config = config(args.lint_config.as_deref())?;
+    let selection = selection(args, &config)?;
+    // The rule unknown-field reports them.
+    let (mut inventory, _) = args.cluster.inventory_and_unknown_fields(true)?;
+    let settings = args.cluster.settings(&inventory)?;
+    args.cluster.add_simulated_nodes(&mut inventory);
+    let policy = args.policy.clone().or_else(|| config.policy.map(|path| path.display().to_string()));
+    let policy = policy.map(|file| admission::policy(Some(&file))).transpose()?;
+    let review = policy.map(|policy| move |pod: &Pod| refusals(pod, &policy));
+    let files = find_inputs(&args.cluster.files)?;
+    let names: HashSet<String> = files.iter().map(|file| file.name()).collect();
+    let is_linted = |source: &SourceLocation| {
+        names.is_empty() || !args.cluster.has_base() || names.contains(source.file.as_ref())
+    };
+    let review = review.as_ref().map(|review| review as &berth_lint::Review<'_>);
+    let input = LintInput::new(&inventory, &settings, is_linted, review);
+    let mut report = berth_lint::lint(&input, &selection);
+    find_lines(&mut report.findings, &files);
+
+    let mut out = output::stdout();
+    match args.output {
+        Format::Table => lint::write(&mut out, &report.findings)?,
+        Format::Json => output::json(&mut out, &json!({"findings": report.findings}))?,
+        Format::Sarif => output::json(&mut out, &sarif::log(&report.findings))?,
+        Format::Github => lint::write_workflow_commands(&mut out, &report.findings)?,
+        Format::Junit => lint::write_junit(&mut out, &report.findings)?,
+    }
+    out.flush()?;
+    if !report.invalid.is_empty() {
+        return Err(SimulationError::Invalid(report.invalid).into());
+    }
+    let fail_on = args.fail_on.or(config.fail_on).unwrap_or(FailOn::Warning);
+    let fails = |finding: &Finding| match fail_on {
+        FailOn::Error => finding.severity >= Severity::Error,
+        FailOn::Warning => finding.severity >= Severity::Warning,
+        FailOn::Info => true,
+        FailOn::Never => false,
+    };
+    Ok(if report.findings.iter().any(fails) { ExitStatus::Failure } else { ExitStatus::Success })
+}
+
+fn config(path: Option<&Path>) -> Result<Config, CliError> {
+    let default = Path::new(CONFIG);
+    let Some(path) = path.or_else(|| default.exists().then_some(default)) else {
+        return Ok(Config::default());
+    };
+    let invalid = |error: String| CliError::Usage(format!("{}: {error}", path.display()));
+    let text = small_text(path).map_err(|error| invalid(error.to_string()))?;
+    let config: Option<Config> =
+        serde_saphyr::from_str(&text).map_err(|error: serde_saphyr::Error| invalid(error.to_string()))?;
+    let mut config = config.unwrap_or_default();
+    config.policy = config.policy.map(|policy| path.parent().unwrap_or(Path::new("")).join(policy));
+    Ok(config)
+}
+
+/// Flags override the configuration file.
+fn selection(args: &Args, config: &Config) -> Result<Selection, CliError> {
+    let mut selection = Selection::default();
+    let selected = selection
+        .disable(&config.disable)
+        .and_then(|()| selection.enable(&config.enable))
+        .and_then(|()| selection.disable(&args.disable))
+        .and_then(|()| selection.enable(&args.enable));
+    selected.map_err(|UnknownRule(name)| {
+        let names: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+        CliError::Usage(format!("there is no rule {name:?}; the rules are {}", names.join(", ")))
+    })?;
+    Ok(selection)
+}
+
+/// Finds the line of each finding's field, where the file is not too large.
+fn find_lines(findings: &mut [Finding], files: &[crate::input::Input]) {
+    let wanted: BTreeSet<String> = findings.iter().map(|finding| finding.file.clone()).collect();
+    let mut lines = BTreeMap::new();
+    for file in files.iter().filter(|file| wanted.contains(&file.name()) && file.n_bytes() > 0) {
+        let mut text = String::new();
+        let read = file.open(|_| ()).map(|reader| reader.take(MAX_SEARCHED_BYTES).read_to_string(&mut text));
+        if matches!(read, Ok(Ok(n)) if (n as u64) < MAX_SEARCHED_BYTES) {
+            lines.insert(file.name(), FieldLines::of(&text));
+        }
+    }
+    for finding in findings {
+        let found = lines.get(&finding.file).and_then(|lines| lines.line(&finding.place, &finding.path));
+        finding.line = found.or(finding.line);
+    }
+}

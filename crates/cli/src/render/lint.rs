@@ -1,0 +1,126 @@
+//! Findings of `berth lint` as text, as workflow commands of GitHub Actions and as JUnit XML.
+
+use std::io::{self, Write};
+
+use berth_lint::{Finding, RULES, Severity};
+
+use super::names::counted;
+use crate::output::{ATTENTION, BAD, BOLD, DIM};
+
+/// Writes the findings by file and line, and their number.
+pub fn write(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
+    for finding in findings {
+        let style = match finding.severity {
+            Severity::Error => BAD,
+            Severity::Warning => ATTENTION,
+            Severity::Info => DIM,
+        };
+        let Finding { severity, rule, path, message, fix, .. } = finding;
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#}: {style}{severity}{style:#}: {}: {rule}",
+            place(finding),
+            object(finding)
+        )?;
+        writeln!(out, "  {path}")?;
+        writeln!(out, "  {message}")?;
+        writeln!(out, "  fix: {fix}\n")?;
+    }
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    match findings.len() {
+        0 => writeln!(out, "no findings"),
+        n => writeln!(
+            out,
+            "{}: {}, {}, {} info",
+            counted(n, "finding"),
+            counted(errors, "error"),
+            counted(warnings, "warning"),
+            n - errors - warnings
+        ),
+    }
+}
+
+/// `web.yaml:12`.
+fn place(finding: &Finding) -> String {
+    match finding.line {
+        Some(line) => format!("{}:{line}", finding.file),
+        None => finding.file.clone(),
+    }
+}
+
+/// `Deployment shop/web`.
+fn object(Finding { kind, namespace, name, .. }: &Finding) -> String {
+    if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
+}
+
+/// Writes a workflow command for each finding.
+pub fn write_workflow_commands(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
+    for finding in findings {
+        let command = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "notice",
+        };
+        let line = finding.line.map(|line| format!(",line={line}")).unwrap_or_default();
+        let Finding { rule, path, message, fix, .. } = finding;
+        writeln!(
+            out,
+            "::{command} file={}{line},title={rule}::{}",
+            escaped(&finding.file, true),
+            escaped(&format!("{}: {path}: {message}\nfix: {fix}", object(finding)), false)
+        )?;
+    }
+    Ok(())
+}
+
+/// Text of a workflow command, or of one of its properties.
+fn escaped(text: &str, property: bool) -> String {
+    let text = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    if property { text.replace(':', "%3A").replace(',', "%2C") } else { text }
+}
+
+/// Writes one test case for each finding, and one for each rule without findings.
+pub fn write_junit(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
+    let clean = RULES.iter().filter(|rule| !findings.iter().any(|finding| finding.rule == rule.name));
+    let clean: Vec<_> = clean.collect();
+    let (n_tests, n_failures) = (findings.len() + clean.len(), findings.len());
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    writeln!(out, "<testsuites tests=\"{n_tests}\" failures=\"{n_failures}\">")?;
+    writeln!(
+        out,
+        "  <testsuite name=\"berth lint\" tests=\"{n_tests}\" failures=\"{n_failures}\" errors=\"0\" skipped=\"0\">"
+    )?;
+    for finding in findings {
+        let Finding { rule, severity, path, message, fix, .. } = finding;
+        writeln!(out, "    <testcase classname=\"{}\" name=\"{}\">", xml(rule), xml(&object(finding)))?;
+        writeln!(
+            out,
+            "      <failure type=\"{severity}\" message=\"{}\">{}</failure>",
+            xml(message),
+            xml(&format!("{}: {path}: {message}; fix: {fix}", place(finding)))
+        )?;
+        writeln!(out, "    </testcase>")?;
+    }
+    for rule in clean {
+        writeln!(out, "    <testcase classname=\"{0}\" name=\"{0}\"/>", rule.name)?;
+    }
+    writeln!(out, "  </testsuite>\n</testsuites>")
+}
+
+/// Text of an element or attribute; characters that XML cannot have are left out.
+fn xml(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\t' => escaped.push(' '),
+            c if c.is_control() => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,92 @@
+//! Findings.
+
+use serde::Serialize;
+
+use crate::rule::{RuleInfo, Severity};
+use crate::subject::Object;
+
+/// A mistake in an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Kind of the object.
+    pub kind: String,
+    /// Namespace of the object; empty for one that is in none.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// Path of the field in the object.
+    pub path: String,
+    /// Name of the input that has the object.
+    pub file: String,
+    /// Line of the field in the input, from 1; none if it is not known.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// How to fix it.
+    pub fix: String,
+    /// Where the object was read.
+    #[serde(skip)]
+    pub place: berth_api::read::SourceLocation,
+}
+
+/// A finding with what it is sorted by: the order of its object, the rule and the path.
+pub(crate) struct Found {
+    pub(crate) position: (usize, &'static str, String),
+    /// Whether the object is exempt from the rule.
+    pub(crate) is_exempt: bool,
+    pub(crate) finding: Finding,
+}
+
+/// Collects the findings of a rule.
+pub(crate) struct Findings {
+    info: &'static RuleInfo,
+    pub(crate) all: Vec<Found>,
+}
+
+impl Findings {
+    pub(crate) fn new(info: &'static RuleInfo) -> Findings {
+        Findings { info, all: Vec::new() }
+    }
+
+    /// Adds a finding with the severity and the fix of the rule. `path` is that in the whole object.
+    pub(crate) fn add(
+        &mut self,
+        object: &Object<'_>,
+        path: String,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        let RuleInfo { name: rule, severity, fix, .. } = *self.info;
+        let finding = Finding {
+            rule,
+            severity,
+            kind: object.kind.to_owned(),
+            namespace: object.namespace.to_owned(),
+            name: object.name.to_owned(),
+            path: path.clone(),
+            file: object.source.file.to_string(),
+            line: object.source.line,
+            message: message.into(),
+            fix: fix.to_owned(),
+            place: object.source.clone(),
+        };
+        let position = (object.order, rule, path);
+        self.all.push(Found { position, is_exempt: object.is_exempt(rule), finding });
+        &mut self.all.last_mut().expect("a finding was just added").finding
+    }
+}
+
+impl Finding {
+    pub(crate) fn fix(&mut self, fix: impl Into<String>) -> &mut Self {
+        self.fix = fix.into();
+        self
+    }
+
+    pub(crate) fn severity(&mut self, severity: Severity) -> &mut Self {
+        self.severity = severity;
+        self
+    }
+}

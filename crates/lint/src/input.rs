@@ -1,0 +1,152 @@
+//! What is linted, and what it is linted against.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use berth_api::object::Pod;
+use berth_api::read::{Entry, Inventory, SourceLocation};
+use berth_api::rules::{KnownNamespaces, Selector};
+use berth_engine::{Cluster, Settings};
+use berth_simulate::{InvalidObject, Workloads};
+
+use crate::finding::Finding;
+use crate::nodes::Nodes;
+use crate::population::{PodGroup, Population};
+use crate::subject::{Object, Subject};
+use crate::terms::set;
+
+/// What the admission policy says about a pod: reasons to refuse it.
+pub type Review<'a> = dyn Fn(&Pod) -> Vec<String> + 'a;
+
+/// The objects to lint, parsed once, and the cluster around them.
+pub struct LintInput<'a> {
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) settings: &'a Settings,
+    /// All linted objects.
+    pub(crate) objects: Vec<Object<'a>>,
+    /// The linted objects with pods.
+    pub(crate) subjects: Vec<Subject<'a>>,
+    pub(crate) namespaces: KnownNamespaces,
+    pub(crate) population: Population,
+    pub(crate) nodes: Nodes<'a>,
+    /// The nodes alone, for simulated rollouts; made at the first one.
+    pub(crate) empty_cluster: RefCell<Option<Cluster>>,
+    pub(crate) review: Option<&'a Review<'a>>,
+    rejected: Vec<InvalidObject>,
+}
+
+impl<'a> LintInput<'a> {
+    /// Parses the objects of an inventory that keeps whole objects. `is_linted` tells whether the objects of a source are
+    /// linted; the others are the cluster around them. Objects that others own are not linted: their owners are.
+    pub fn new(
+        inventory: &'a Inventory,
+        settings: &'a Settings,
+        is_linted: impl Fn(&SourceLocation) -> bool,
+        review: Option<&'a Review<'a>>,
+    ) -> LintInput<'a> {
+        let (mut subjects, mut rejected) = (Vec::new(), Vec::new());
+        let workloads = inventory.workloads.iter().filter(|entry| is_linted(&entry.source));
+        for entry in workloads.filter(|entry| entry.object.metadata().controller().is_none()) {
+            match Subject::of_workload(entry, settings.extensions) {
+                Ok(subject) => subjects.push(subject),
+                Err(error) => rejected.push(InvalidObject {
+                    object: entry.object.to_string(),
+                    source: None,
+                    errors: vec![error.to_string()],
+                }),
+            }
+        }
+        // Pods without their owner stand for it: one for each.
+        let owners = Workloads::new(inventory);
+        let mut seen: HashSet<(&str, String)> =
+            subjects.iter().map(|subject| (subject.object.namespace, subject.shown())).collect();
+        let owner = owners.owners();
+        for entry in inventory.pods.iter().filter(|entry| is_linted(&entry.source)) {
+            let pod = &entry.object;
+            let is_new = owner(pod).is_none_or(|owner| seen.insert((&pod.metadata.namespace, owner)));
+            if is_new && !pod.is_terminal() {
+                subjects.push(Subject::of_pod(entry, settings.extensions));
+            }
+        }
+        subjects.sort_by_key(|subject| subject.object.order);
+        let namespaces = KnownNamespaces::new(inventory.namespaces.iter().map(|entry| &entry.object));
+        let population = Population::new(&subjects, inventory, namespaces.clone());
+        LintInput {
+            objects: objects(inventory).into_iter().filter(|object| is_linted(object.source)).collect(),
+            nodes: Nodes::new(inventory.nodes.iter().map(|entry| &entry.object).collect()),
+            inventory,
+            settings,
+            subjects,
+            namespaces,
+            population,
+            empty_cluster: RefCell::default(),
+            review,
+            rejected,
+        }
+    }
+
+    /// Whether the pods of the input are all pods of some namespaces: of a cluster they are, of manifests only those of
+    /// namespaces that they have pods of.
+    pub(crate) fn shows_all_pods(&self, scope: &berth_api::rules::NamespaceScope) -> bool {
+        let population = &self.population;
+        population.has_running()
+            || scope.selector == Selector::Nothing
+                && scope.names.iter().all(|name| population.has_namespace(name))
+    }
+
+    /// The pods of the input that match all required affinity of a subject.
+    pub(crate) fn partners(&self, subject: &Subject<'_>) -> Vec<&PodGroup> {
+        let sets: Vec<_> = subject.rules.required_affinity.iter().map(set).collect();
+        let Some((first, others)) = sets.split_first() else { return Vec::new() };
+        let groups = self.population.in_set(first);
+        groups.filter(|group| others.iter().all(|set| self.population.is_in(group, set))).collect()
+    }
+
+    /// Whether the first pod of a subject may go anywhere, because it matches its required affinity itself.
+    pub(crate) fn satisfies_itself(&self, subject: &Subject<'_>) -> bool {
+        subject.rules.required_affinity.iter().all(|term| subject.is_in(&set(term), &self.namespaces))
+    }
+
+    /// The objects that the API server rejects for reasons that no finding states.
+    pub(crate) fn invalid(&self, findings: &[Finding]) -> Vec<InvalidObject> {
+        let mut invalid = self.rejected.clone();
+        for subject in self.subjects.iter().filter(|subject| !subject.errors.is_empty()) {
+            let of_object: Vec<_> = findings.iter().filter(|f| f.place == *subject.object.source).collect();
+            let is_stated = |field: &str| {
+                let field = subject.path(field);
+                of_object.iter().any(|f| field.starts_with(&f.path) || f.path.starts_with(&field))
+            };
+            // Templates that another tool completes have no images yet.
+            let errors =
+                subject.errors.iter().filter(|e| !is_stated(&e.field) && !e.field.ends_with("].image"));
+            let errors: Vec<_> = errors.map(|error| subject.path(error)).collect();
+            if !errors.is_empty() {
+                let Object { kind, namespace, name, source, .. } = subject.object;
+                let object = format!("{kind} {namespace}/{name}");
+                invalid.push(InvalidObject { object, source: Some(source.clone()), errors });
+            }
+        }
+        invalid
+    }
+}
+
+/// All objects of an inventory.
+fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
+    fn add<'a, T>(objects: &mut Vec<Object<'a>>, entries: &'a [Entry<T>]) {
+        objects.extend(entries.iter().filter_map(Object::of_text));
+    }
+    let mut objects = Vec::new();
+    add(&mut objects, &inventory.nodes);
+    add(&mut objects, &inventory.namespaces);
+    add(&mut objects, &inventory.pods);
+    add(&mut objects, &inventory.workloads);
+    add(&mut objects, &inventory.services);
+    add(&mut objects, &inventory.network_policies);
+    add(&mut objects, &inventory.priority_classes);
+    add(&mut objects, &inventory.pod_disruption_budgets);
+    add(&mut objects, &inventory.pod_groups);
+    add(&mut objects, &inventory.device_classes);
+    add(&mut objects, &inventory.placement_policies);
+    add(&mut objects, &inventory.volume_objects);
+    objects
+}

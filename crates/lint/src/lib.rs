@@ -1,0 +1,55 @@
+//! Rules that find placement mistakes in manifests, alone or against a cluster.
+//!
+//! [`LintInput`] holds the objects, parsed once; [`lint`] puts them to the rules of [`RULES`]. Each rule is a file of `rules`
+//! and decides with the engine, with the relations of selectors, and with the nodes and pods of the input.
+//!
+//! This crate does no I/O: callers read files, find the lines of fields, and write the findings.
+
+mod finding;
+mod input;
+mod nodes;
+mod population;
+mod rollout;
+mod rule;
+mod rules;
+mod selection;
+mod subject;
+mod terms;
+
+pub use finding::Finding;
+pub use input::{LintInput, Review};
+pub use rule::{RULES, RuleInfo, Severity, rule};
+pub use selection::{Selection, UnknownRule};
+
+use berth_simulate::InvalidObject;
+
+use finding::{Findings, Found};
+
+/// The annotation of an object, or of its pod template, with the rules that it is exempt from: names separated by
+/// commas, or `*` for all.
+pub const IGNORE_ANNOTATION: &str = "lint.berth.dev/ignore";
+
+/// The result of the rules.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The findings, by file and object in input order, then by rule.
+    pub findings: Vec<Finding>,
+    /// Objects that the API server rejects for reasons that no finding states.
+    pub invalid: Vec<InvalidObject>,
+}
+
+/// Puts the input to the selected rules.
+pub fn lint(input: &LintInput<'_>, selection: &Selection) -> Report {
+    let mut all: Vec<Found> = Vec::new();
+    for info in RULES.iter().filter(|info| selection.contains(info.name)) {
+        let mut findings = Findings::new(info);
+        (info.check)(input, &mut findings);
+        all.extend(findings.all);
+    }
+    all.retain(|found| !found.is_exempt);
+    all.sort_by(|a, b| a.position.cmp(&b.position));
+    let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
+    findings.dedup();
+    let invalid = input.invalid(&findings);
+    Report { findings, invalid }
+}

@@ -1,0 +1,174 @@
+//! The nodes of the input, and what rules about nodes leave of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use berth_api::object::Node;
+use berth_api::rules::{
+    Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement, Selector, TaintEffect,
+    TolerationRule,
+};
+
+/// Alternatives beyond this many are not compared.
+const MAX_ALTERNATIVES: usize = 1024;
+
+/// What decides which nodes a pod may run on.
+type NodeRules = (Vec<(String, String)>, Vec<NodeSelectorRule>, Vec<TolerationRule>);
+
+/// The values of a label, each with the nodes that have it.
+type Domains<'a> = Rc<BTreeMap<&'a str, Vec<usize>>>;
+
+/// The nodes.
+pub(crate) struct Nodes<'a> {
+    all: Vec<&'a Node>,
+    domains: RefCell<HashMap<String, Domains<'a>>>,
+    eligible: RefCell<HashMap<NodeRules, Rc<Vec<usize>>>>,
+}
+
+impl<'a> Nodes<'a> {
+    pub(crate) fn new(all: Vec<&'a Node>) -> Nodes<'a> {
+        Nodes { all, domains: RefCell::default(), eligible: RefCell::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn all(&self) -> &[&'a Node] {
+        &self.all
+    }
+
+    pub(crate) fn get(&self, i: usize) -> &'a Node {
+        self.all[i]
+    }
+
+    /// The values of a label, each with the nodes that have it.
+    pub(crate) fn domains(&self, key: &str) -> Domains<'a> {
+        if let Some(domains) = self.domains.borrow().get(key) {
+            return domains.clone();
+        }
+        let mut domains: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
+        for (i, node) in self.all.iter().enumerate() {
+            if let Some(value) = node.metadata.label(key) {
+                domains.entry(value).or_default().push(i);
+            }
+        }
+        let domains = Rc::new(domains);
+        self.domains.borrow_mut().insert(key.to_owned(), domains.clone());
+        domains
+    }
+
+    /// The nodes that the node selector, the required node affinity and the tolerations of a pod allow. Taints that nodes
+    /// get for a time, such as while they are cordoned, do not count.
+    pub(crate) fn eligible(&self, rules: &PodRules) -> Rc<Vec<usize>> {
+        let key =
+            (rules.node_selector.clone(), rules.required_node_affinity.clone(), rules.tolerations.clone());
+        if let Some(eligible) = self.eligible.borrow().get(&key) {
+            return eligible.clone();
+        }
+        let matching = self.matching(rules);
+        let tolerates = |i: &usize| {
+            self.all[*i].spec.taints.iter().all(|taint| {
+                !TaintEffect::parse(&taint.effect).forbids_scheduling()
+                    || is_condition(&taint.key)
+                    || rules.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+            })
+        };
+        let eligible = Rc::new(matching.into_iter().filter(tolerates).collect::<Vec<_>>());
+        self.eligible.borrow_mut().insert(key, eligible.clone());
+        eligible
+    }
+
+    /// The nodes that the node selector and the required node affinity of a pod match.
+    pub(crate) fn matching(&self, rules: &PodRules) -> Vec<usize> {
+        let matches = |i: &usize| {
+            let node = self.all[*i];
+            rules.node_selector.iter().all(|(key, value)| node.metadata.label(key) == Some(value))
+                && rules.required_node_affinity.iter().all(|rule| matches(rule, node))
+        };
+        (0..self.all.len()).filter(matches).collect()
+    }
+
+    /// The domains of a topology key that have one of these nodes.
+    pub(crate) fn domains_of(&self, key: &str, nodes: &[usize]) -> BTreeSet<&'a str> {
+        nodes.iter().filter_map(|i| self.all[*i].metadata.label(key)).collect()
+    }
+}
+
+/// Whether the taint is about a condition of a node, which ends.
+pub(crate) fn is_condition(key: &str) -> bool {
+    key.starts_with("node.kubernetes.io/") || key.starts_with("node.cloudprovider.kubernetes.io/")
+}
+
+/// Rules on annotations and other fields are not checked: nodes of manifests lack them.
+fn matches(rule: &NodeSelectorRule, node: &Node) -> bool {
+    let has_attributes = rule.terms.iter().any(|term| match term {
+        NodeTerm::All(requirements) => {
+            requirements.iter().any(|r| matches!(r, NodeRequirement::Attribute(_)))
+        }
+        _ => false,
+    });
+    has_attributes || rule.matches(&node.metadata.name, &node.metadata.labels)
+}
+
+/// The requirements of a node term on labels and on the name; those on versions, annotations and other fields are left
+/// out. None for a term that matches no node.
+pub(crate) fn term_requirements(term: &NodeTerm) -> Option<Vec<Requirement>> {
+    let NodeTerm::All(requirements) = term else { return None };
+    let of_label = |requirement: &NodeRequirement| match requirement {
+        NodeRequirement::Label(Requirement::VersionGt(..) | Requirement::VersionLt(..)) => None,
+        NodeRequirement::Label(requirement) | NodeRequirement::Name(requirement) => Some(requirement.clone()),
+        NodeRequirement::Attribute(_) => None,
+    };
+    Some(requirements.iter().filter_map(of_label).collect())
+}
+
+/// What the node selector and the required node affinity of a pod allow: one of these conjunctions must hold. None if
+/// there are too many.
+pub(crate) fn alternatives(rules: &PodRules) -> Option<Vec<Vec<Requirement>>> {
+    let selector = rules.node_selector.iter();
+    let selector = selector.map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()])).collect();
+    conjunction(vec![selector], &rules.required_node_affinity)
+}
+
+/// The conjunctions that also satisfy node selector rules.
+pub(crate) fn conjunction(
+    mut alternatives: Vec<Vec<Requirement>>,
+    rules: &[NodeSelectorRule],
+) -> Option<Vec<Vec<Requirement>>> {
+    for rule in rules {
+        let terms: Vec<_> = rule.terms.iter().filter_map(term_requirements).collect();
+        if alternatives.len() * terms.len() > MAX_ALTERNATIVES {
+            return None;
+        }
+        let with = |all: &Vec<Requirement>| {
+            terms.iter().map(|term| all.iter().chain(term).cloned().collect()).collect::<Vec<_>>()
+        };
+        alternatives = alternatives.iter().flat_map(with).collect();
+    }
+    Some(alternatives)
+}
+
+/// Whether a node could satisfy all requirements.
+pub(crate) fn is_satisfiable(requirements: &[Requirement]) -> bool {
+    Selector::new(requirements.to_vec()).is_satisfiable()
+}
+
+/// A node selector of a volume as a rule.
+pub(crate) fn volume_rule(selector: &berth_api::object::NodeSelector) -> NodeSelectorRule {
+    NodeSelectorRule::parse(selector, String::new(), Dialect::V1, false)
+}
+
+/// The values of a node label that the rules of a pod allow, if they list them.
+pub(crate) fn listed_values(rules: &PodRules, key: &str) -> Option<BTreeSet<String>> {
+    let mut values = BTreeSet::new();
+    for requirements in alternatives(rules)?.iter().filter(|requirements| is_satisfiable(requirements)) {
+        let of_key: Vec<_> = requirements.iter().filter(|r| r.key() == key).collect();
+        let listed =
+            of_key.iter().find_map(|r| if let Requirement::In(_, values) = r { Some(values) } else { None });
+        let allowed = |value: &&String| of_key.iter().all(|r| r.matches(Some(value)));
+        values.extend(listed?.iter().filter(allowed).cloned());
+    }
+    Some(values)
+}

@@ -1,0 +1,142 @@
+//! Simulated rolling updates: does a new pod find a node while the old ones run?
+//!
+//! Only rules between pods and about nodes count: the nodes have no other pods, and pods request nothing.
+
+use berth_api::admission::{AdmissionOptions, admit};
+use berth_api::fenceposts::fenceposts;
+use berth_api::object::{Node, Pod, PodSpec, ResourceList};
+use berth_api::quantity::Quantity;
+use berth_api::read::Kind;
+use berth_engine::{Cluster, PreparedPod};
+use serde_json::Value;
+
+use crate::input::LintInput;
+use crate::nodes::is_condition;
+use crate::subject::Subject;
+
+const REVISION: &str = "pod-template-hash";
+
+/// How a simulated update ends.
+pub(crate) enum Trial {
+    /// Not all old pods fit.
+    OldDoNotFit,
+    /// A new pod fits while all old pods run.
+    NewFits,
+    /// It does not, for the scheduler's reason; it fits once so many old pods are gone, if that helps.
+    Blocked { message: String, after: Option<usize> },
+}
+
+/// `maxSurge` and `maxUnavailable` of a Deployment that is updated by and by, in pods.
+pub(crate) fn limits(subject: &Subject<'_>) -> Option<(i32, i32)> {
+    let strategy = subject.object.raw.pointer("/spec/strategy");
+    let update = strategy.and_then(|s| s.get("type")).and_then(Value::as_str).unwrap_or("RollingUpdate");
+    if subject.kind != Kind::Deployment || update != "RollingUpdate" {
+        return None;
+    }
+    let rolling = strategy.and_then(|s| s.get("rollingUpdate"));
+    let limit = |name| rolling.and_then(|rolling| rolling.get(name));
+    let replicas = i32::try_from(subject.n_pods()).unwrap_or(i32::MAX);
+    Some(fenceposts(limit("maxSurge"), limit("maxUnavailable"), replicas))
+}
+
+/// A pod of one revision of a subject.
+pub(crate) fn pod_of_revision(subject: &Subject<'_>, revision: &str, extensions: bool) -> Pod {
+    let mut pod = subject.written.clone();
+    pod.metadata.labels.insert(REVISION.to_owned(), revision.to_owned());
+    admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() });
+    pod
+}
+
+impl LintInput<'_> {
+    /// Updates a subject: `n_old` pods of one revision run, and a pod of another one comes.
+    pub(crate) fn try_rollout(&self, subject: &Subject<'_>, n_old: usize) -> Trial {
+        let extensions = self.settings.extensions;
+        let old = pod_of_revision(subject, "old", extensions);
+        let new = pod_of_revision(subject, "new", extensions);
+        self.try_replacement(&vec![old; n_old], &new)
+    }
+
+    /// Whether a new pod fits while the old ones run; those without a node are placed first.
+    pub(crate) fn try_replacement(&self, old: &[Pod], new: &Pod) -> Trial {
+        let scheduler = &self.settings.config.profiles[0].scheduler_name;
+        let mut guard = self.empty_cluster.borrow_mut();
+        let cluster = guard.get_or_insert_with(|| self.nodes_alone());
+        let mut placed = Vec::new();
+        let mut trial = None;
+        for (i, pod) in old.iter().enumerate() {
+            let prepared = cluster.prepare(&bare(pod, &format!("old-{i}"), scheduler));
+            let fits = match pod.spec.node_name.as_str() {
+                "" => cluster.place(&prepared).node().is_some(),
+                node => cluster.assume(&prepared, node),
+            };
+            placed.push(prepared);
+            if !fits {
+                trial = Some(Trial::OldDoNotFit);
+                break;
+            }
+        }
+        let trial = trial.unwrap_or_else(|| try_new(cluster, &mut placed, &bare(new, "new", scheduler)));
+        placed.iter().for_each(|pod| cluster.forget(pod));
+        trial
+    }
+
+    fn nodes_alone(&self) -> Cluster {
+        let mut cluster = Cluster::new(self.settings.clone());
+        for namespace in &self.inventory.namespaces {
+            cluster.set_namespace(&namespace.object);
+        }
+        for node in self.nodes.all() {
+            cluster.set_node(&empty(node));
+        }
+        cluster
+    }
+}
+
+fn try_new(cluster: &mut Cluster, placed: &mut Vec<PreparedPod>, new: &Pod) -> Trial {
+    let new = cluster.prepare(new);
+    let outcome = cluster.decide(&new);
+    if outcome.node().is_some() {
+        return Trial::NewFits;
+    }
+    let n_old = placed.len();
+    let mut after = None;
+    while let Some(pod) = placed.pop() {
+        cluster.forget(&pod);
+        if cluster.fits_anywhere(&new) {
+            after = Some(n_old - placed.len());
+            break;
+        }
+    }
+    Trial::Blocked { message: outcome.message().into_owned(), after }
+}
+
+/// The pod with its rules only.
+fn bare(pod: &Pod, name: &str, scheduler: &str) -> Pod {
+    let mut pod = pod.clone();
+    name.clone_into(&mut pod.metadata.name);
+    let PodSpec { containers, init_containers, .. } = &mut pod.spec;
+    for container in containers.iter_mut().chain(init_containers) {
+        container.resources = Default::default();
+    }
+    let spec = &mut pod.spec;
+    spec.node_name.clear();
+    scheduler.clone_into(&mut spec.scheduler_name);
+    spec.overhead.clear();
+    spec.volumes.clear();
+    spec.scheduling_gates.clear();
+    spec.resource_claims.clear();
+    spec.resources = None;
+    spec.scheduling_group = None;
+    pod
+}
+
+/// The node with room for any number of pods, and without the taints that end by themselves.
+fn empty(node: &Node) -> Node {
+    let mut node = node.clone();
+    node.spec.unschedulable = false;
+    node.spec.taints.retain(|taint| !is_condition(&taint.key));
+    let many = |name: &str| (name.to_owned(), Quantity::from_units(1 << 20));
+    node.status.allocatable =
+        Some(ResourceList::from(["cpu", "memory", "ephemeral-storage", "pods"].map(many)));
+    node
+}

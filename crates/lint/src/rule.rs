@@ -1,0 +1,143 @@
+//! The table of rules: help, documentation index and output formats are made from it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::finding::Findings;
+use crate::input::LintInput;
+use crate::rules::*;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing: it may be intended, or depends on what the input does not show.
+    Info,
+    /// Probably a mistake.
+    Warning,
+    /// Pods cannot be placed, or the API server rejects the object.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        })
+    }
+}
+
+/// A rule.
+#[derive(Clone, Copy)]
+pub struct RuleInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// The usual severity of its findings; a finding that depends on what the input does not show has a lower one.
+    pub severity: Severity,
+    /// What it reports.
+    pub summary: &'static str,
+    /// How to fix it.
+    pub fix: &'static str,
+    pub(crate) check: fn(&LintInput<'_>, &mut Findings),
+}
+
+impl fmt::Debug for RuleInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A rule by its name.
+pub fn rule(name: &str) -> Option<&'static RuleInfo> {
+    RULES.iter().find(|info| info.name == name)
+}
+
+macro_rules! rules {
+    ($($name:literal $module:ident $severity:ident: $summary:literal; $fix:literal)*) => {
+        /// All rules, by name.
+        pub const RULES: &[RuleInfo] = &[$(RuleInfo {
+            name: $name, severity: Severity::$severity, summary: $summary, fix: $fix, check: $module::check,
+        }),*];
+    };
+}
+
+rules! {
+    "affinity-conflicts-with-anti-affinity" affinity_conflicts Error:
+        "Required affinity and required anti-affinity exclude each other";
+        "remove one of the two terms, or give the anti-affinity a smaller topology"
+    "affinity-cycle" affinity_cycle Error:
+        "Workloads require each other's pods by affinity, so that none of them can start first";
+        "make one of the terms preferred, or let the workload also match its own pods"
+    "annotation-ignored-by-scheduler" annotation_ignored Warning:
+        "An annotation with placement rules is not read by the scheduler of the pod";
+        "set schedulerName to a scheduler that reads the annotation, or use fields of the pod spec"
+    "contradictory-terms" contradictory_terms Error:
+        "Node selector and required node affinity contradict each other: no node can ever match";
+        "remove one of the contradicting requirements"
+    "cross-namespace-anti-affinity" cross_namespace Warning:
+        "Required anti-affinity selects pods of other namespaces and keeps them out of whole domains";
+        "select pods of the own namespace only, or make the term preferred"
+    "deprecated-api" deprecated_api Warning:
+        "The API version of an object is deprecated or no longer served";
+        "use the API version that replaces it"
+    "deprecated-topology-key" deprecated_key Warning:
+        "A node label key that is out of use";
+        "use the label that replaces it"
+    "dialects-differ" dialects_differ Warning:
+        "A field value means one thing in the v1 API and another in the design proposals";
+        "write the meaning out"
+    "empty-selector-selects-all" empty_selector Warning:
+        "An empty label selector selects all pods of its namespaces";
+        "select the labels of the pods that are meant"
+    "first-rollout-trap" first_rollout_trap Warning:
+        "matchLabelKeys is added to a running Deployment whose old pods still exclude the new ones";
+        "set maxUnavailable to 1 for this rollout"
+    "label-not-an-integer" label_not_an_integer Error:
+        "Gt or Lt compares a label or a bound that is not an integer";
+        "use integers, or the operator In"
+    "match-label-key-absent" match_label_key_absent Warning:
+        "A key of matchLabelKeys or mismatchLabelKeys that the pods do not have as a label is ignored";
+        "add the label to the pod template, or remove the key"
+    "never-first" never_first Error:
+        "Required affinity that no pod can satisfy first";
+        "let the terms select the pod's own labels, or make the affinity preferred"
+    "null-selector-selects-none" null_selector Warning:
+        "A term without labelSelector selects no pod and has no effect, or can never be satisfied";
+        "add a labelSelector"
+    "policy-refuses" policy_refuses Error:
+        "The admission policy refuses the pods";
+        "change the pod as the message says, or the policy"
+    "preference-without-effect" preference_without_effect Warning:
+        "A preference that does not distinguish any nodes";
+        "remove the preference, or correct it"
+    "replicas-exceed-domains" replicas_exceed_domains Error:
+        "More replicas than the topology has domains for: the last pods stay pending";
+        "lower replicas, add domains, or make the rule preferred"
+    "request-exceeds-every-node" request_exceeds Error:
+        "A pod requests more than any node that it may run on can allocate";
+        "request less, or add a larger node"
+    "rollout-deadlock" rollout_deadlock Warning:
+        "A rolling update cannot start: a new pod fits nowhere while all old pods run";
+        "set maxUnavailable to 1"
+    "selector-matches-nothing" selector_matches_nothing Warning:
+        "A selector matches no pod or no node of the input";
+        "correct the selector"
+    "spread-selector-misses-own-pods" spread_selector Warning:
+        "A topology spread constraint does not count the pods that have it";
+        "select the labels of the pod template"
+    "toleration-without-taint" toleration_without_taint Info:
+        "A toleration tolerates no taint of the nodes";
+        "remove the toleration, or correct its key, value or effect"
+    "unknown-field" unknown_field Warning:
+        "A field that the API does not know is dropped";
+        "correct the name of the field, or move it to its place"
+    "unknown-topology-key" unknown_topology_key Warning:
+        "A topology key that no node has as a label";
+        "use a label key that the nodes have"
+    "volume-outside-affinity" volume_outside_affinity Error:
+        "The volumes of a pod are available only on nodes that its node affinity excludes";
+        "change the node affinity, or use volumes of these nodes"
+}

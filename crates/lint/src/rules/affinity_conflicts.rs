@@ -1,0 +1,103 @@
+//! Required affinity to pods that required anti-affinity excludes from the same domain.
+
+use berth_api::rules::{PodTerm, SetRelation, TopologyScope};
+
+use crate::finding::Findings;
+use crate::input::LintInput;
+use crate::subject::Subject;
+use crate::terms::{set, shown};
+
+/// From the smallest domains to the largest.
+const NESTED: [&str; 3] =
+    ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
+    for subject in &input.subjects {
+        for affinity in &subject.rules.required_affinity {
+            own_conflict(input, subject, affinity, findings);
+            conflict_of_partners(input, subject, affinity, findings);
+        }
+    }
+}
+
+/// The pods that the affinity requires are among those that the anti-affinity excludes.
+fn own_conflict(input: &LintInput<'_>, subject: &Subject<'_>, affinity: &PodTerm, findings: &mut Findings) {
+    let required = set(affinity);
+    let is_own = subject.is_in(&required, &input.namespaces);
+    if is_own && subject.replicas.is_some_and(|replicas| replicas <= 1) {
+        return;
+    }
+    let is_in_conflict = |anti: &&PodTerm| {
+        let relation = required.relation(&set(anti), &input.namespaces);
+        anti.limit == 0
+            && covers(input, &affinity.topology, &anti.topology)
+            && matches!(relation, SetRelation::Equal | SetRelation::ContainedIn)
+    };
+    if let Some(anti) = subject.rules.required_anti_affinity.iter().find(is_in_conflict) {
+        let result = if is_own { "only the first pod can be placed" } else { "no pod can be placed" };
+        let message = format!(
+            "the term requires pods with {} nearby, and {} excludes them from the same domain: {result}",
+            shown(&affinity.selector),
+            subject.path(&anti.path)
+        );
+        findings.add(&subject.object, subject.path(&affinity.path), message);
+    }
+}
+
+/// All pods that the affinity requires exclude the pod by anti-affinity of their own.
+fn conflict_of_partners(
+    input: &LintInput<'_>,
+    subject: &Subject<'_>,
+    affinity: &PodTerm,
+    findings: &mut Findings,
+) {
+    let mut partners = input.population.in_set(&set(affinity)).peekable();
+    if partners.peek().is_none() || subject.is_in(&set(affinity), &input.namespaces) {
+        return;
+    }
+    let excludes = |i: Option<usize>| {
+        let partner = &input.subjects[i?];
+        let mut anti = partner.rules.required_anti_affinity.iter().filter(|anti| anti.limit == 0);
+        let excludes = |anti: &&PodTerm| {
+            subject.is_in(&set(anti), &input.namespaces) && covers(input, &affinity.topology, &anti.topology)
+        };
+        anti.find(excludes).map(|anti| format!("{} of {}", partner.path(&anti.path), partner.shown()))
+    };
+    let Some(terms) = partners.map(|partner| excludes(partner.subject)).collect::<Option<Vec<_>>>() else {
+        return;
+    };
+    if let Some(term) = terms.first() {
+        let message = format!(
+            "the term requires pods with {} nearby, and {term} keeps this pod away from them: no pod can be placed",
+            shown(&affinity.selector)
+        );
+        findings.add(&subject.object, subject.path(&affinity.path), message);
+    }
+}
+
+/// Whether pods that share a domain of one topology share a domain of another one.
+fn covers(input: &LintInput<'_>, inner: &TopologyScope, outer: &TopologyScope) -> bool {
+    let rank = |key: &str| {
+        let key = key.replace("failure-domain.beta.kubernetes.io", "topology.kubernetes.io");
+        NESTED.iter().position(|nested| *nested == key)
+    };
+    match (inner, outer) {
+        (TopologyScope::Key(inner), TopologyScope::Key(outer)) => {
+            let is_nested =
+                matches!((rank(inner), rank(outer)), (Some(inner), Some(outer)) if inner <= outer);
+            inner == outer || is_nested || is_nested_in_nodes(input, inner, outer)
+        }
+        (TopologyScope::Key(inner), TopologyScope::All) => input.settings.all_topologies.contains(inner),
+        (TopologyScope::All, _) => inner == outer,
+    }
+}
+
+/// Whether the nodes of each domain of one key are in one domain of the other.
+fn is_nested_in_nodes(input: &LintInput<'_>, inner: &str, outer: &str) -> bool {
+    let domains = input.nodes.domains(inner);
+    let outer_of = |i: &usize| input.nodes.get(*i).metadata.label(outer);
+    !domains.is_empty()
+        && domains.values().all(|nodes| {
+            outer_of(&nodes[0]).is_some() && nodes.iter().all(|node| outer_of(node) == outer_of(&nodes[0]))
+        })
+}

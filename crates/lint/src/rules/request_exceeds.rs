@@ -1,0 +1,73 @@
+//! Requests that no node can satisfy, even when it is empty.
+
+use berth_api::object::Node;
+use berth_api::quantity::with_unit;
+use berth_api::rules::pod_requests;
+
+use crate::finding::Findings;
+use crate::input::LintInput;
+use crate::subject::Subject;
+
+pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
+    for subject in &input.subjects {
+        let eligible = input.nodes.eligible(&subject.rules);
+        let requests = &subject.rules.requests;
+        let names: Vec<String> = pod_requests(&subject.pod.spec).into_keys().collect();
+        let names: Vec<&String> = names.iter().filter(|name| requests.amount(name) > 0).collect();
+        let has = |i: usize, name: &str| allocatable(input.nodes.get(i), name) >= requests.amount(name);
+        let fits = |i: &usize| names.iter().all(|name| has(*i, name));
+        if eligible.is_empty() || eligible.iter().any(fits) {
+            continue;
+        }
+        let nodes = match eligible.len() {
+            1 => "the only node that the pod may run on".to_owned(),
+            n => format!("the largest of {n} nodes that the pod may run on"),
+        };
+        let lacking: Vec<_> = names.iter().filter(|name| !eligible.iter().any(|i| has(*i, name))).collect();
+        for name in &lacking {
+            let most = eligible.iter().map(|i| allocatable(input.nodes.get(*i), name)).max().unwrap_or(0);
+            let (requested, most) = (with_unit(name, requests.amount(name)), with_unit(name, most));
+            let message = format!("the pod requests {requested} {name}, and {nodes} has {most}");
+            findings.add(&subject.object, subject.path(request_path(subject, name)), message);
+        }
+        if lacking.is_empty() {
+            let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
+            let message = format!(
+                "none of the {} nodes that the pod may run on has enough of {} together",
+                eligible.len(),
+                names.join(" and ")
+            );
+            findings.add(&subject.object, subject.path("spec.containers[0].resources.requests"), message);
+        }
+    }
+}
+
+fn allocatable(node: &Node, name: &str) -> i64 {
+    let list = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
+    let quantity = list.and_then(|list| list.get(name)).copied().unwrap_or_default();
+    if name == "cpu" { quantity.millis() } else { quantity.units() }
+}
+
+/// The request of the container that requests most.
+fn request_path(subject: &Subject<'_>, name: &str) -> String {
+    let spec = &subject.pod.spec;
+    let amount = |container: &berth_api::object::Container| {
+        container.resources.requests.get(name).map(|quantity| quantity.millis())
+    };
+    let lists = [("initContainers", &spec.init_containers), ("containers", &spec.containers)];
+    let all =
+        lists.into_iter().flat_map(|(field, list)| list.iter().enumerate().map(move |(i, c)| (field, i, c)));
+    let largest = all.max_by_key(|(_, _, container)| amount(container));
+    match largest {
+        Some((field, i, container)) if amount(container).is_some() => {
+            let written = &if field == "containers" {
+                &subject.written.spec.containers
+            } else {
+                &subject.written.spec.init_containers
+            }[i];
+            let list = if written.resources.requests.contains_key(name) { "requests" } else { "limits" };
+            format!("spec.{field}[{i}].resources.{list}[{name}]")
+        }
+        _ => format!("spec.resources.requests[{name}]"),
+    }
+}

@@ -1,0 +1,32 @@
+//! Tolerations of taints that no node has.
+
+use berth_api::rules::TolerationRule;
+
+use crate::finding::Findings;
+use crate::input::LintInput;
+use crate::nodes::is_condition;
+
+pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
+    if input.nodes.is_empty() {
+        return;
+    }
+    for subject in &input.subjects {
+        let tolerations = subject.written.spec.tolerations.iter().enumerate();
+        for (i, toleration) in tolerations.filter(|(_, t)| !t.key.is_empty() && !is_condition(&t.key)) {
+            let rule = TolerationRule::parse(toleration);
+            let taints = || input.nodes.all().iter().flat_map(|node| &node.spec.taints);
+            if taints().any(|taint| rule.tolerates(taint)) {
+                continue;
+            }
+            let near = taints().find(|taint| taint.key == toleration.key);
+            let message = match near {
+                Some(taint) => format!(
+                    "no node has such a taint; there is {}={}:{}",
+                    taint.key, taint.value, taint.effect
+                ),
+                None => format!("no node has a taint {}", toleration.key),
+            };
+            findings.add(&subject.object, subject.path(format!("spec.tolerations[{i}]")), message);
+        }
+    }
+}

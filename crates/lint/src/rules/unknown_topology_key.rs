@@ -1,0 +1,102 @@
+//! Topology keys that nodes do not have.
+
+use berth_api::rules::TopologyScope;
+
+use crate::finding::Findings;
+use crate::input::LintInput;
+use crate::subject::Subject;
+
+/// Topology keys that nodes have by convention.
+const COMMON: [&str; 3] =
+    ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+/// Other label keys of Kubernetes that nodes have.
+const KNOWN: [&str; 12] = [
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/instance-type",
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+    "kubernetes.io/role",
+];
+
+pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
+    for subject in &input.subjects {
+        for (path, key) in topology_keys(subject) {
+            if key.is_empty() {
+                // The API server rejects it.
+                continue;
+            }
+            let message = if input.nodes.is_empty() {
+                match is_suspect(&key) {
+                    true => format!("{key} is not a label that nodes have by convention"),
+                    false => continue,
+                }
+            } else if input.nodes.domains(&key).is_empty() {
+                format!("none of the {} nodes has the label {key}", input.nodes.all().len())
+            } else {
+                continue;
+            };
+            let finding = findings.add(&subject.object, subject.path(format!("{path}.topologyKey")), message);
+            if let Some(meant) = COMMON.iter().find(|common| is_like(&key, common)) {
+                finding.fix(format!("did you mean {meant}?"));
+            }
+        }
+    }
+}
+
+fn topology_keys(subject: &Subject<'_>) -> Vec<(String, String)> {
+    let terms = subject.terms().filter_map(|term| match &term.term.topology {
+        TopologyScope::Key(key) => Some((term.path(), key.clone())),
+        TopologyScope::All => None,
+    });
+    let constraints = subject.rules.spread_constraints.iter();
+    terms
+        .chain(constraints.map(|constraint| (constraint.path.clone(), constraint.topology_key.clone())))
+        .collect()
+}
+
+/// Whether a key looks like a mistyped one: one of Kubernetes' own that it does not define, or without a prefix.
+fn is_suspect(key: &str) -> bool {
+    let is_known = COMMON.contains(&key) || KNOWN.contains(&key);
+    let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+    let of_kubernetes = matches!(
+        prefix,
+        Some(
+            "kubernetes.io"
+                | "topology.kubernetes.io"
+                | "beta.kubernetes.io"
+                | "failure-domain.beta.kubernetes.io"
+                | "k8s.io"
+        )
+    );
+    !is_known && (of_kubernetes || COMMON.iter().any(|common| is_like(key, common)))
+}
+
+/// Whether a key has the same last part as another one in any spelling, or differs from it by few letters.
+fn is_like(key: &str, common: &str) -> bool {
+    let last = |key: &str| key.rsplit('/').next().unwrap_or_default().to_lowercase().replace(['-', '_'], "");
+    let is_short = !key.contains('/') || key.contains("kubernetes.io/") || key.contains("k8s.io/");
+    key != common && (is_short && last(key) == last(common) || distance(key, common) <= 2)
+}
+
+/// The number of letters to insert, remove or replace.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

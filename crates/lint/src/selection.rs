@@ -1,0 +1,56 @@
+//! Which rules are in force.
+
+use std::collections::BTreeSet;
+
+use crate::rule::{RULES, rule};
+
+/// A name that is no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRule(
+    /// The name.
+    pub String,
+);
+
+/// The rules in force: all but those that are disabled.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    disabled: BTreeSet<&'static str>,
+}
+
+impl Selection {
+    /// Disables rules, by name or `*` for all.
+    ///
+    /// # Errors
+    /// The first name that is no rule.
+    pub fn disable(&mut self, names: &[String]) -> Result<(), UnknownRule> {
+        for name in names {
+            self.disabled.extend(named(name)?);
+        }
+        Ok(())
+    }
+
+    /// Enables rules again, by name or `*` for all.
+    ///
+    /// # Errors
+    /// The first name that is no rule.
+    pub fn enable(&mut self, names: &[String]) -> Result<(), UnknownRule> {
+        for name in names {
+            for rule in named(name)? {
+                self.disabled.remove(rule);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        !self.disabled.contains(name)
+    }
+}
+
+fn named(name: &str) -> Result<Vec<&'static str>, UnknownRule> {
+    match (name, rule(name)) {
+        ("*", _) => Ok(RULES.iter().map(|info| info.name).collect()),
+        (_, Some(info)) => Ok(vec![info.name]),
+        (_, None) => Err(UnknownRule(name.to_owned())),
+    }
+}

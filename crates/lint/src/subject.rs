@@ -1,0 +1,200 @@
+//! The objects that rules are about: any object, and those with pods.
+
+use std::borrow::Cow;
+
+use berth_api::admission::{AFFINITY_ANNOTATION, AdmissionOptions, FieldError, admit, annotation_affinity};
+use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
+use berth_api::object::{Affinity, Pod, Toleration};
+use berth_api::read::{Entry, Kind, SourceLocation, Workload, WorkloadSpec};
+use berth_api::rules::PodRules;
+use serde_json::Value;
+
+use crate::IGNORE_ANNOTATION;
+
+/// An object of the input.
+#[derive(Clone, Debug)]
+pub(crate) struct Object<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) source: &'a SourceLocation,
+    /// Position in the input.
+    pub(crate) order: usize,
+    /// As read.
+    pub(crate) raw: &'a Value,
+}
+
+impl<'a> Object<'a> {
+    /// An object of any kind, named by its text; none if the inventory does not keep it.
+    pub(crate) fn of_text<T>(Entry { raw, source, order, .. }: &'a Entry<T>) -> Option<Object<'a>> {
+        let raw = raw.as_ref()?;
+        let text = |path| raw.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        let is_namespaced = Kind::of(text("/apiVersion"), kind).is_some_and(Kind::is_namespaced);
+        let namespace = match text("/metadata/namespace") {
+            _ if !is_namespaced => "",
+            "" => "default",
+            namespace => namespace,
+        };
+        Some(Object { kind, namespace, name, source, order: *order, raw })
+    }
+
+    /// An object whose names are known.
+    pub(crate) fn of<T>(
+        kind: Kind,
+        Entry { raw, source, order, .. }: &'a Entry<T>,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Object<'a> {
+        static NOTHING: Value = Value::Null;
+        let raw = raw.as_ref().unwrap_or(&NOTHING);
+        Object { kind: kind.name(), namespace, name, source, order: *order, raw }
+    }
+
+    /// Whether an annotation exempts the object from a rule.
+    pub(crate) fn is_exempt(&self, rule: &str) -> bool {
+        const PLACES: [&str; 3] = [
+            "/metadata/annotations",
+            "/spec/template/metadata/annotations",
+            "/spec/jobTemplate/spec/template/metadata/annotations",
+        ];
+        let annotations = PLACES.iter().filter_map(|place| self.raw.pointer(place));
+        let texts = annotations.filter_map(|a| a.get(IGNORE_ANNOTATION).and_then(Value::as_str));
+        texts.flat_map(|text| text.split(',')).any(|name| matches!(name.trim(), "*") || name.trim() == rule)
+    }
+}
+
+/// A workload, or a pod without one, with its pod as the API server would create it.
+pub(crate) struct Subject<'a> {
+    pub(crate) object: Object<'a>,
+    pub(crate) kind: Kind,
+    /// Path of the pod template, with a dot at its end; empty for a pod.
+    pub(crate) template: &'static str,
+    /// The pod as written, with the labels that controllers add.
+    pub(crate) written: Pod,
+    /// The pod as created: defaulted, with matchLabelKeys merged.
+    pub(crate) pod: Pod,
+    pub(crate) rules: PodRules,
+    /// The number of pods; none for a DaemonSet.
+    pub(crate) replicas: Option<i64>,
+    /// Why the API server rejects the pod.
+    pub(crate) errors: Vec<FieldError>,
+}
+
+/// The labels that controllers add to the pods of a workload.
+pub(crate) fn controller_labels(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Deployment => &["pod-template-hash"],
+        Kind::StatefulSet => &[
+            "controller-revision-hash",
+            "apps.kubernetes.io/pod-index",
+            "statefulset.kubernetes.io/pod-name",
+        ],
+        Kind::DaemonSet => &["controller-revision-hash", "pod-template-generation"],
+        Kind::Job | Kind::CronJob => &[
+            "batch.kubernetes.io/controller-uid",
+            "batch.kubernetes.io/job-name",
+            "batch.kubernetes.io/job-completion-index",
+            "controller-uid",
+            "job-name",
+        ],
+        _ => &[],
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// The pods of a workload.
+    ///
+    /// # Errors
+    /// The API server would reject the workload.
+    pub(crate) fn of_workload(
+        entry: &'a Entry<Workload>,
+        extensions: bool,
+    ) -> Result<Subject<'a>, ExpandError> {
+        let workload = &entry.object;
+        let (kind, metadata) = (workload.kind(), workload.metadata());
+        let mut written = workload_pods(entry)?.template;
+        written.metadata.name.clone_from(&metadata.name);
+        // Values that no selector of the input names.
+        for label in controller_labels(kind) {
+            let labels = &mut written.metadata.labels;
+            labels.entry((*label).to_owned()).or_insert_with(|| "set-by-the-controller".to_owned());
+        }
+        if kind == Kind::DaemonSet {
+            for (key, effect) in daemon_tolerations(written.spec.host_network) {
+                let (key, effect, operator) = (key.to_owned(), effect.to_owned(), "Exists".to_owned());
+                written.spec.tolerations.push(Toleration { key, operator, effect, ..Toleration::default() });
+            }
+        }
+        let replicas = match &workload.spec {
+            WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
+                Some(w.spec.replicas)
+            }
+            WorkloadSpec::ReplicationController(w) => Some(w.spec.replicas),
+            WorkloadSpec::Job(job) => Some(job.spec.parallelism),
+            WorkloadSpec::CronJob(_) => Some(None),
+            WorkloadSpec::DaemonSet(_) => None,
+        };
+        let replicas = replicas.map(|replicas| i64::from(replicas.unwrap_or(1)));
+        let template = match kind {
+            Kind::CronJob => "spec.jobTemplate.spec.template.",
+            _ => "spec.template.",
+        };
+        let object = Object::of(kind, entry, &metadata.namespace, &metadata.name);
+        Ok(Subject::new(object, kind, template, written, replicas, extensions))
+    }
+
+    /// A pod.
+    pub(crate) fn of_pod(entry: &'a Entry<Pod>, extensions: bool) -> Subject<'a> {
+        let pod = &entry.object;
+        let object = Object::of(Kind::Pod, entry, &pod.metadata.namespace, &pod.metadata.name);
+        Subject::new(object, Kind::Pod, "", pod.clone(), Some(1), extensions)
+    }
+
+    fn new(
+        object: Object<'a>,
+        kind: Kind,
+        template: &'static str,
+        written: Pod,
+        replicas: Option<i64>,
+        extensions: bool,
+    ) -> Subject<'a> {
+        let mut pod = written.clone();
+        // An API server has admitted a pod that it created.
+        let errors = match pod.metadata.creation_timestamp {
+            None => admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() }).errors,
+            Some(_) => Vec::new(),
+        };
+        let rules = PodRules::parse(&pod, extensions);
+        Subject { object, kind, template, written, pod, rules, replicas, errors }
+    }
+
+    /// The path of a field of the pod in the object.
+    pub(crate) fn path(&self, in_pod: impl std::fmt::Display) -> String {
+        format!("{}{in_pod}", self.template)
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.object.namespace
+    }
+
+    /// `Deployment web`.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} {}", self.object.kind, self.object.name)
+    }
+
+    /// The number of pods at one time, as far as it is known.
+    pub(crate) fn n_pods(&self) -> i64 {
+        self.replicas.unwrap_or(1)
+    }
+
+    /// The affinity of the spec and of the annotation, as written, each with its path in the pod.
+    pub(crate) fn affinities(&self) -> impl Iterator<Item = (String, Cow<'_, Affinity>)> {
+        let of_spec = self.written.spec.affinity.as_ref();
+        let of_spec = of_spec.map(|affinity| ("spec.affinity".to_owned(), Cow::Borrowed(affinity)));
+        let annotated = annotation_affinity(&self.written).ok().flatten();
+        let annotated = annotated
+            .map(|affinity| (format!("metadata.annotations[{AFFINITY_ANNOTATION}]"), Cow::Owned(affinity)));
+        of_spec.into_iter().chain(annotated)
+    }
+}
