@@ -39,10 +39,12 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    success: all pods are placed (simulate, up), the pod fits (explain), no rule is violated
        (audit), no pod is selected by two controllers or budgets (sets), no findings (lint),
-       no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook, kubelet)
+       no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook,
+       kubelet)
   1    some pods are unplaced (simulate, up), the pod does not fit or violates a rule (explain),
-       rules are violated (audit), pods are selected by two controllers or budgets (sets),
-       there are findings (lint), differences were found (replay), a workload failed or a placement violates a rule (bench)
+       rules are violated (audit), pods are selected by two controllers or budgets (sets), there
+       are findings (lint), differences were found (replay), a workload failed or a placement
+       violates a rule (bench)
   2    invalid input or usage, or the cluster cannot be started or reached
   141  the reader closed the output pipe";
 

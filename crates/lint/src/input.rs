@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use berth_api::object::Pod;
 use berth_api::read::{Entry, Inventory, SourceLocation};
-use berth_api::rules::{KnownNamespaces, Selector};
+use berth_api::rules::{KnownNamespaces, NamespaceScope, PodSet, Requirement, Selector};
 use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};
 
@@ -87,11 +87,23 @@ impl<'a> LintInput<'a> {
 
     /// Whether the pods of the input are all pods of some namespaces: of a cluster they are, of manifests only those of
     /// namespaces that they have pods of.
-    pub(crate) fn shows_all_pods(&self, scope: &berth_api::rules::NamespaceScope) -> bool {
+    pub(crate) fn shows_all_pods(&self, scope: &NamespaceScope) -> bool {
         let population = &self.population;
         population.has_running()
             || scope.selector == Selector::Nothing
                 && scope.names.iter().all(|name| population.has_namespace(name))
+    }
+
+    /// Whether a set without pods seems to be meant for pods that the manifests do not show: the input has other values of
+    /// the same labels.
+    pub(crate) fn selects_elsewhere(&self, set: &PodSet) -> bool {
+        let labels = set.selector.requirements().iter().map(|requirement| requirement.key().to_owned());
+        let exist = labels.map(Requirement::Exists).collect();
+        let of_keys = PodSet { namespaces: set.namespaces.clone(), selector: Selector::new(exist) };
+        !self.population.has_running()
+            && self.population.in_set(set).next().is_none()
+            && set.selector.is_satisfiable()
+            && self.population.in_set(&of_keys).next().is_some()
     }
 
     /// The pods of the input that match all required affinity of a subject.

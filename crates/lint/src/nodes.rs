@@ -23,7 +23,14 @@ type Domains<'a> = Rc<BTreeMap<&'a str, Vec<usize>>>;
 pub(crate) struct Nodes<'a> {
     all: Vec<&'a Node>,
     domains: RefCell<HashMap<String, Domains<'a>>>,
-    eligible: RefCell<HashMap<NodeRules, Rc<Vec<usize>>>>,
+    eligible: RefCell<HashMap<NodeRules, Rc<Eligible<'a>>>>,
+}
+
+/// The nodes that a pod may run on.
+pub(crate) struct Eligible<'a> {
+    /// Positions, ascending.
+    pub(crate) nodes: Vec<usize>,
+    domains: RefCell<HashMap<String, Rc<BTreeSet<&'a str>>>>,
 }
 
 impl<'a> Nodes<'a> {
@@ -61,7 +68,7 @@ impl<'a> Nodes<'a> {
 
     /// The nodes that the node selector, the required node affinity and the tolerations of a pod allow. Taints that nodes
     /// get for a time, such as while they are cordoned, do not count.
-    pub(crate) fn eligible(&self, rules: &PodRules) -> Rc<Vec<usize>> {
+    pub(crate) fn eligible(&self, rules: &PodRules) -> Rc<Eligible<'a>> {
         let key =
             (rules.node_selector.clone(), rules.required_node_affinity.clone(), rules.tolerations.clone());
         if let Some(eligible) = self.eligible.borrow().get(&key) {
@@ -75,7 +82,8 @@ impl<'a> Nodes<'a> {
                     || rules.tolerations.iter().any(|toleration| toleration.tolerates(taint))
             })
         };
-        let eligible = Rc::new(matching.into_iter().filter(tolerates).collect::<Vec<_>>());
+        let nodes = matching.into_iter().filter(tolerates).collect();
+        let eligible = Rc::new(Eligible { nodes, domains: RefCell::default() });
         self.eligible.borrow_mut().insert(key, eligible.clone());
         eligible
     }
@@ -90,9 +98,16 @@ impl<'a> Nodes<'a> {
         (0..self.all.len()).filter(matches).collect()
     }
 
-    /// The domains of a topology key that have one of these nodes.
-    pub(crate) fn domains_of(&self, key: &str, nodes: &[usize]) -> BTreeSet<&'a str> {
-        nodes.iter().filter_map(|i| self.all[*i].metadata.label(key)).collect()
+    /// The domains of a topology key that have an eligible node.
+    pub(crate) fn domains_of(&self, key: &str, eligible: &Eligible<'a>) -> Rc<BTreeSet<&'a str>> {
+        let mut known = eligible.domains.borrow_mut();
+        if let Some(domains) = known.get(key) {
+            return domains.clone();
+        }
+        let values = eligible.nodes.iter().filter_map(|i| self.all[*i].metadata.label(key));
+        let domains = Rc::new(values.collect::<BTreeSet<_>>());
+        known.insert(key.to_owned(), domains.clone());
+        domains
     }
 }
 

@@ -81,6 +81,9 @@ pub(crate) struct Subject<'a> {
     pub(crate) errors: Vec<FieldError>,
 }
 
+/// Stands for a value that only a controller knows.
+const UNKNOWN_VALUE: &str = "set-by-the-controller";
+
 /// The labels that controllers add to the pods of a workload.
 pub(crate) fn controller_labels(kind: Kind) -> &'static [&'static str] {
     match kind {
@@ -115,10 +118,9 @@ impl<'a> Subject<'a> {
         let (kind, metadata) = (workload.kind(), workload.metadata());
         let mut written = workload_pods(entry)?.template;
         written.metadata.name.clone_from(&metadata.name);
-        // Values that no selector of the input names.
         for label in controller_labels(kind) {
             let labels = &mut written.metadata.labels;
-            labels.entry((*label).to_owned()).or_insert_with(|| "set-by-the-controller".to_owned());
+            labels.entry((*label).to_owned()).or_insert_with(|| UNKNOWN_VALUE.to_owned());
         }
         if kind == Kind::DaemonSet {
             for (key, effect) in daemon_tolerations(written.spec.host_network) {
@@ -176,6 +178,11 @@ impl<'a> Subject<'a> {
 
     pub(crate) fn namespace(&self) -> &str {
         self.object.namespace
+    }
+
+    /// The labels of the pods with their values, without those that controllers add.
+    pub(crate) fn own_labels(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.written.metadata.labels.iter().filter(|(_, value)| *value != UNKNOWN_VALUE)
     }
 
     /// `Deployment web`.

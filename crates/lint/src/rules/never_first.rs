@@ -43,8 +43,12 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                 missed.namespaces
             ),
         };
-        let is_certain = exclusive.is_some() || input.population.has_running();
-        let severity = if is_certain { Severity::Error } else { Severity::Warning };
+        let severity = match exclusive {
+            Some(_) => Severity::Error,
+            None if input.population.has_running() => Severity::Error,
+            None if terms.iter().any(|term| input.selects_elsewhere(&set(term))) => Severity::Info,
+            None => Severity::Warning,
+        };
         findings.add(&subject.object, subject.path(&missed.path), message).severity(severity);
     }
 }

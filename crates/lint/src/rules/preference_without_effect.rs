@@ -113,7 +113,7 @@ fn useless_node_term(
         let metadata = &input.nodes.get(**i).metadata;
         rule.matches(&metadata.name, &metadata.labels)
     };
-    let (n_matching, n_nodes) = (eligible.iter().filter(matches).count(), eligible.len());
+    let (n_matching, n_nodes) = (eligible.nodes.iter().filter(matches).count(), eligible.nodes.len());
     match n_matching {
         _ if n_nodes < 2 => None,
         0 => Some(format!("none of the {n_nodes} nodes that the pod may run on matches the preference")),
@@ -151,11 +151,9 @@ fn useless_pod_term(
 fn one_domain(input: &LintInput<'_>, subject: &Subject<'_>, key: &str) -> Option<String> {
     let eligible = input.nodes.eligible(&subject.rules);
     let domains = input.nodes.domains_of(key, &eligible);
-    let in_domain = || eligible.iter().all(|i| input.nodes.get(*i).metadata.labels.contains_key(key));
-    match domains.iter().next() {
-        Some(domain) if domains.len() == 1 && eligible.len() > 1 && in_domain() => {
-            Some(format!("all {} nodes that the pod may run on have {key}={domain}", eligible.len()))
-        }
-        _ => None,
-    }
+    let n_nodes = eligible.nodes.len();
+    let domain = domains.first().filter(|_| domains.len() == 1 && n_nodes > 1)?;
+    let mut nodes = eligible.nodes.iter().map(|i| input.nodes.get(*i));
+    let all = nodes.all(|node| node.metadata.labels.contains_key(key));
+    all.then(|| format!("all {n_nodes} nodes that the pod may run on have {key}={domain}"))
 }

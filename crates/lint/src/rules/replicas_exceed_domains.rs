@@ -12,7 +12,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in &input.subjects {
         // A DaemonSet has a pod on each node.
         let eligible = input.nodes.eligible(&subject.rules);
-        let replicas = subject.replicas.unwrap_or(eligible.len() as i64);
+        let replicas = subject.replicas.unwrap_or(eligible.nodes.len() as i64);
         let replicas_field = if subject.replicas.is_some() { "replicas" } else { "pods" };
         for (path, key, per_domain) in input.limits_per_domain(subject) {
             let Some((n_domains, where_from)) = n_domains(input, subject, &key) else { continue };

@@ -1,4 +1,4 @@
-//! Rolling updates that cannot start, because maxUnavailable is 0 and no new pod fits beside the old ones.
+//! Rolling updates that cannot start, because maxUnavailable comes to 0 and no new pod fits beside the old ones.
 
 use berth_api::read::Kind;
 use berth_api::rules::{SpreadConstraint, WhenUnsatisfiable};
@@ -45,7 +45,7 @@ fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bo
         }
         _ => true,
     };
-    by_domain || by_spread || eligible.len() as i64 <= replicas && !subject.rules.host_ports.is_empty()
+    by_domain || by_spread || eligible.nodes.len() as i64 <= replicas && !subject.rules.host_ports.is_empty()
 }
 
 /// The rules by which old pods limit the new ones: a domain takes only so many pods of both revisions.
@@ -69,7 +69,7 @@ fn on_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, finding
         path.or_else(|| subject.rules.spread_constraints.first().map(|constraint| constraint.path.clone()));
     let pods =
         if replicas == 1 { "the old pod runs".to_owned() } else { format!("all {replicas} old pods run") };
-    let message = format!("maxUnavailable is 0, and while {pods} a new one fits nowhere: {message}");
+    let message = format!("maxUnavailable comes to 0, and while {pods} a new one fits nowhere: {message}");
     let finding =
         findings.add(&subject.object, subject.path(path.unwrap_or_else(|| "spec".to_owned())), message);
     finding.severity(Severity::Error).fix(match after {
@@ -89,14 +89,14 @@ fn without_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, fi
             Some((n, _)) if n as i64 * per_domain < replicas => continue,
             Some((n, where_from)) if (n as i64) < needed => (
                 format!(
-                    "maxUnavailable is 0, and an update needs {needed} domains of {key}; there are {n} {where_from}"
+                    "maxUnavailable comes to 0, and an update needs {needed} domains of {key}; there are {n} {where_from}"
                 ),
                 Severity::Error,
             ),
             Some(_) => continue,
             None => (
                 format!(
-                    "maxUnavailable is 0, so that an update starts only with at least {needed} domains of {key} for \
+                    "maxUnavailable comes to 0, so that an update starts only with at least {needed} domains of {key} for \
                      {replicas} {}",
                     if replicas == 1 { "replica" } else { "replicas" }
                 ),
@@ -107,7 +107,7 @@ fn without_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, fi
     }
     if !subject.rules.host_ports.is_empty() {
         let message = format!(
-            "maxUnavailable is 0 and the pods use host ports, so that an update starts only with at least {} nodes",
+            "maxUnavailable comes to 0 and the pods use host ports, so that an update starts only with at least {} nodes",
             replicas + 1
         );
         findings

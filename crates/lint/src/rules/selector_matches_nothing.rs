@@ -1,10 +1,11 @@
 //! Selectors that match no pod, and node selectors that match no node.
 
-use berth_api::rules::Selector;
+use berth_api::rules::{Requirement, Selector};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::nodes::{alternatives, is_satisfiable};
+use crate::rule::Severity;
 use crate::subject::Subject;
 use crate::terms::shown;
 
@@ -28,7 +29,11 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             };
             let path = subject.path(format!("{}.labelSelector", term.path()));
             let finding = findings.add(&subject.object, path, message);
-            if let Some(fix) = own_labels(subject, selector) {
+            if input.selects_elsewhere(&set) {
+                finding
+                    .severity(Severity::Info)
+                    .fix("add the manifests of the selected pods, or correct the selector");
+            } else if let Some(fix) = own_labels(subject, selector) {
                 finding.fix(fix);
             }
         }
@@ -38,11 +43,13 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// If the selector looks like the pod's own labels: the same values or keys.
 fn own_labels(subject: &Subject<'_>, selector: &Selector) -> Option<String> {
-    let labels = &subject.written.metadata.labels;
     let is_like = |(key, value): &(&String, &String)| {
-        selector.requirements().iter().any(|r| r.key() == key.as_str() || r.matches(Some(value)))
+        selector.requirements().iter().any(|r| {
+            r.key() == key.as_str() || matches!(r, Requirement::In(_, values) if values.contains(value))
+        })
     };
-    let like: Vec<_> = labels.iter().filter(is_like).map(|(key, value)| format!("{key}={value}")).collect();
+    let like: Vec<_> =
+        subject.own_labels().filter(is_like).map(|(key, value)| format!("{key}={value}")).collect();
     (!like.is_empty()).then(|| format!("correct the selector; the pod itself has {}", like.join(", ")))
 }
 

@@ -13,9 +13,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             if constraint.selector == Selector::Nothing || subject.is_in(&set, &input.namespaces) {
                 continue;
             }
-            let labels = subject.written.metadata.labels.iter();
-            let labels = labels.filter(|(_, value)| *value != "set-by-the-controller");
-            let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+            let labels: Vec<_> = subject.own_labels().map(|(key, value)| format!("{key}={value}")).collect();
             let message = format!(
                 "the constraint counts pods with {}, and the pods that have it do not match: they are not spread",
                 shown(&constraint.selector)

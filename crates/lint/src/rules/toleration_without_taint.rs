@@ -10,15 +10,17 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     if input.nodes.is_empty() {
         return;
     }
+    let mut taints: Vec<_> = input.nodes.all().iter().flat_map(|node| &node.spec.taints).collect();
+    taints.sort_by_key(|taint| (&taint.key, &taint.value, &taint.effect));
+    taints.dedup();
     for subject in &input.subjects {
         let tolerations = subject.written.spec.tolerations.iter().enumerate();
         for (i, toleration) in tolerations.filter(|(_, t)| !t.key.is_empty() && !is_condition(&t.key)) {
             let rule = TolerationRule::parse(toleration);
-            let taints = || input.nodes.all().iter().flat_map(|node| &node.spec.taints);
-            if taints().any(|taint| rule.tolerates(taint)) {
+            if taints.iter().any(|taint| rule.tolerates(taint)) {
                 continue;
             }
-            let near = taints().find(|taint| taint.key == toleration.key);
+            let near = taints.iter().find(|taint| taint.key == toleration.key);
             let message = match near {
                 Some(taint) => format!(
                     "no node has such a taint; there is {}={}:{}",

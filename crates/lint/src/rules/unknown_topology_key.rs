@@ -1,6 +1,7 @@
 //! Topology keys that nodes do not have.
 
 use berth_api::rules::TopologyScope;
+use berth_api::similar::distance;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
@@ -82,21 +83,7 @@ fn is_suspect(key: &str) -> bool {
 fn is_like(key: &str, common: &str) -> bool {
     let last = |key: &str| key.rsplit('/').next().unwrap_or_default().to_lowercase().replace(['-', '_'], "");
     let is_short = !key.contains('/') || key.contains("kubernetes.io/") || key.contains("k8s.io/");
-    key != common && (is_short && last(key) == last(common) || distance(key, common) <= 2)
-}
-
-/// The number of letters to insert, remove or replace.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    key != common
+        && (is_short && last(key) == last(common)
+            || distance(key, common).is_some_and(|distance| distance <= 2))
 }

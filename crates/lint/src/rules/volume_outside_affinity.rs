@@ -1,7 +1,7 @@
 //! Volumes that are not available on the nodes that the pod may run on.
 
 use berth_api::object::VolumeObject;
-use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use berth_api::object::volume::{NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use berth_api::read::{Kind, WorkloadSpec};
 use berth_api::rules::volume::{VOLUME_ZONE_LABELS, zones_of_label};
 use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm, Requirement};
@@ -20,20 +20,18 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             continue;
         }
         for (path, claim) in claims(input, subject) {
-            for (source, rules) in restrictions(input, &claim) {
-                let rules: Vec<_> = rules.iter().map(with_current_keys).collect();
-                let Some(both) = conjunction(own.clone(), &rules) else { continue };
-                let reason = if !both.iter().any(|requirements| is_satisfiable(requirements)) {
-                    "the node affinity of the pod excludes all of them"
-                } else if !input.nodes.is_empty() && !any_node(input, subject, &rules) {
-                    "no node of the cluster is among them that the pod may run on"
-                } else {
-                    continue;
-                };
-                let message =
-                    format!("{source} is available only on nodes with {}, and {reason}", shown(&rules));
-                findings.add(&subject.object, path.clone(), message);
-            }
+            let Some((source, rules)) = restriction(input, &claim) else { continue };
+            let rules: Vec<_> = rules.iter().map(with_current_keys).collect();
+            let Some(both) = conjunction(own.clone(), &rules) else { continue };
+            let reason = if !both.iter().any(|requirements| is_satisfiable(requirements)) {
+                "the node affinity of the pod excludes all of them"
+            } else if !input.nodes.is_empty() && !any_node(input, subject, &rules) {
+                "no node of the cluster is among them that the pod may run on"
+            } else {
+                continue;
+            };
+            let message = format!("{source} is available only on nodes with {}, and {reason}", shown(&rules));
+            findings.add(&subject.object, path, message);
         }
     }
 }
@@ -83,37 +81,48 @@ fn claims(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, Persiste
     claims
 }
 
-/// What a claim requires of nodes: by its volume, or by its storage class.
-fn restrictions(
+/// What a claim requires of nodes, and who requires it: its volume, its storage class, or the volumes that it can be bound
+/// to if none is provisioned.
+fn restriction(
     input: &LintInput<'_>,
     claim: &PersistentVolumeClaim,
-) -> Vec<(String, Vec<NodeSelectorRule>)> {
+) -> Option<(String, Vec<NodeSelectorRule>)> {
     let objects = || input.inventory.volume_objects.iter().map(|entry| &entry.object);
-    let is_bound_to = |volume: &PersistentVolume| {
-        let bound = volume.spec.claim_ref.as_ref();
-        volume.metadata.name == claim.spec.volume_name
-            || bound.is_some_and(|b| b.name == claim.metadata.name && b.namespace == claim.metadata.namespace)
+    let volumes = || {
+        objects().filter_map(|object| match object {
+            VolumeObject::PersistentVolume(volume) => Some(&**volume),
+            _ => None,
+        })
     };
-    let volume = objects().find_map(|object| match object {
-        VolumeObject::PersistentVolume(volume) if is_bound_to(volume) => Some(volume),
-        _ => None,
-    });
-    if let Some(volume) = volume {
+    let is_bound = |volume: &&PersistentVolume| {
+        let claim_ref = volume.spec.claim_ref.as_ref();
+        volume.metadata.name == claim.spec.volume_name
+            || claim_ref
+                .is_some_and(|c| c.name == claim.metadata.name && c.namespace == claim.metadata.namespace)
+    };
+    if let Some(volume) = volumes().find(is_bound) {
         let rules = volume_rules(volume);
-        let name = format!("PersistentVolume {}", volume.metadata.name);
-        return if rules.is_empty() { vec![] } else { vec![(name, rules)] };
+        return (!rules.is_empty()).then(|| (format!("PersistentVolume {}", volume.metadata.name), rules));
     }
     let class = objects().find_map(|object| match object {
         VolumeObject::StorageClass(class) if class.metadata.name == claim.storage_class() => Some(class),
         _ => None,
-    });
-    let class =
-        class.filter(|class| claim.spec.volume_name.is_empty() && !class.allowed_topologies.is_empty());
-    class
-        .map(|class| {
-            vec![(format!("storage of StorageClass {}", class.metadata.name), vec![class_rule(class)])]
-        })
-        .unwrap_or_default()
+    })?;
+    let name = format!("storage of StorageClass {}", class.metadata.name);
+    if class.provisioner == NO_PROVISIONER {
+        let free = volumes().filter(|volume| {
+            volume.spec.claim_ref.is_none() && volume.storage_class() == class.metadata.name
+        });
+        // Each volume is an alternative.
+        let terms_of = |volume| match volume_rules(volume).as_slice() {
+            [rule] => Some(rule.terms.clone()),
+            _ => None,
+        };
+        let terms = free.map(terms_of).collect::<Option<Vec<_>>>()?.concat();
+        return (!terms.is_empty()).then(|| (name, vec![NodeSelectorRule { terms, ..rule_of(vec![]) }]));
+    }
+    let is_free = claim.spec.volume_name.is_empty() && !class.allowed_topologies.is_empty();
+    is_free.then(|| (name, vec![class_rule(class)]))
 }
 
 fn volume_rules(volume: &PersistentVolume) -> Vec<NodeSelectorRule> {

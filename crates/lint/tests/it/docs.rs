@@ -8,7 +8,7 @@ use berth_lint::{RULES, RuleInfo};
 
 use crate::report;
 
-fn pages() -> PathBuf {
+pub(crate) fn pages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lint")
 }
 

@@ -2,6 +2,7 @@
 
 mod docs;
 mod findings;
+mod published;
 
 use berth_admission::{Policy, refusals};
 use berth_api::object::Pod;
