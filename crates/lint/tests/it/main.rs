@@ -1,5 +1,7 @@
 //! The rules, on the examples of docs/lint and on small manifests.
 
+#![allow(clippy::unwrap_used)]
+
 mod docs;
 mod findings;
 mod published;
