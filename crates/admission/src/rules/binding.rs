@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use berth_api::object::Pod;
-use berth_engine::Verdict;
+use berth_engine::{PreparedPod, Verdict};
 use serde_json::Value;
 
 use crate::answer::{Answer, Denial, ReviewError};
@@ -92,10 +92,12 @@ fn check(
     let prepared = state.cluster().prepare(&guarded);
     if !state.cluster().fits_on(&prepared, node) {
         let verdicts = state.cluster().verdicts_on(&prepared, node);
-        if let Some(hold) = held {
-            hold_again(state, key.clone(), hold, &prepared);
+        if !members_may_satisfy(state, &guarded, &prepared, node, &verdicts) {
+            if let Some(hold) = held {
+                hold_again(state, key.clone(), hold, &prepared);
+            }
+            return Ok(Some(rejection_message(&key, node, &verdicts)));
         }
-        return Ok(Some(rejection_message(&key, node, &verdicts)));
     }
     if !dry_run {
         let hold = Hold {
@@ -112,7 +114,32 @@ fn check(
     Ok(None)
 }
 
-fn hold_again(state: &mut State, key: String, hold: Hold, pod: &berth_engine::PreparedPod) {
+/// Whether all that is missing is affinity to members of the pod's group that have no node yet. A scheduler decides about a
+/// group as one unit, and binds its members one after the other: where the others go, the guard does not know.
+fn members_may_satisfy(
+    state: &mut State,
+    pod: &Pod,
+    prepared: &PreparedPod,
+    node: &str,
+    verdicts: &[Verdict],
+) -> bool {
+    let is_affinity = |v: &Verdict| v.term.as_ref().is_some_and(|term| term.contains("podAffinity"));
+    if verdicts.is_empty() || !verdicts.iter().all(is_affinity) {
+        return false;
+    }
+    let members = state.waiting_members(pod);
+    for member in &members {
+        let member = state.cluster().prepare(member);
+        state.cluster().assume(&member, node);
+    }
+    let remaining = state.cluster().verdicts_on(prepared, node);
+    for member in members {
+        state.cluster().remove_pod(&member.metadata.namespace, &member.metadata.name);
+    }
+    !remaining.iter().any(is_affinity)
+}
+
+fn hold_again(state: &mut State, key: String, hold: Hold, pod: &PreparedPod) {
     state.cluster().assume(pod, &hold.node);
     state.holds.insert(key, hold);
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::config::{Plugin, Profile, SchedulerConfig};
-use berth_api::object::{Node, Pod};
+use berth_api::object::{GroupKey, Node, Pod};
 use berth_api::placement_policy::PolicySet;
 use berth_api::rules::PodRules;
 use berth_engine::{Cluster, Settings};
@@ -157,6 +157,18 @@ impl State {
     /// A pod without a node.
     pub(crate) fn waiting(&self, namespace: &str, name: &str) -> Option<&Pod> {
         self.waiting.as_ref()?.get(&key(namespace, name))
+    }
+
+    /// The other pods of a pod's group that have no node, and no held binding.
+    pub(crate) fn waiting_members(&self, pod: &Pod) -> Vec<Pod> {
+        let group_of = |pod: &Pod| GroupKey::of(pod, self.cluster.settings().extensions);
+        let Some(group) = group_of(pod) else { return Vec::new() };
+        let is_member = |(key, other): &(&String, &Pod)| {
+            other.metadata.uid != pod.metadata.uid
+                && self.holds.get(key).is_none()
+                && group_of(other).as_ref() == Some(&group)
+        };
+        self.waiting.iter().flatten().filter(is_member).map(|(_, other)| other.clone()).collect()
     }
 
     /// Releases expired held bindings.

@@ -47,6 +47,32 @@ fn only_one_of_two_pods_for_the_last_free_domain_is_bound() {
 }
 
 #[test]
+fn members_of_a_group_that_require_each_other_are_bound() {
+    let bind = |text: &str| {
+        let world = guarded("");
+        for line in text.lines() {
+            let mut pod = one_pod(line);
+            pod.metadata.uid.clone_from(&pod.metadata.name);
+            pod.metadata.annotations.insert("scheduling.berth.dev/group".to_owned(), "pair".to_owned());
+            world.saw(&pod);
+        }
+        world.bind("default/p1", "a")
+    };
+    let pair = "pod default/p1 app=web aff(app=db @zone)\npod default/p2 app=db aff(app=web @zone)";
+    assert_eq!(bind(pair), Ok(None));
+    // Only the affinity to the other members is not known.
+    for other in [
+        "pod default/p1 app=web aff(app=db @zone)\npod default/p2 app=cache",
+        "pod default/p1 app=web aff(app=db @zone) node(zone=z2)\npod default/p2 app=db",
+        "pod default/p1 app=web aff(app=db @zone) anti(app=x @zone)\npod default/p2 app=db\npod default/x on a app=x",
+    ] {
+        assert!(bind(other).unwrap().is_some(), "{other}");
+    }
+    let world = guarded(pair);
+    assert!(world.bind("default/p1", "a").unwrap().is_some(), "they are no group");
+}
+
+#[test]
 fn an_allowed_binding_counts_until_seen_or_expired() {
     let mut world =
         guarded("pod default/p1 app=web anti(app=web @zone)\npod default/p2 app=web anti(app=web @zone)");
