@@ -19,7 +19,7 @@ fn the_same_seed_gives_the_same_history() {
 
 #[test]
 fn no_run_breaks_a_rule_and_all_settle() {
-    let output = simulate(&["--runs", "100", "--first", "1"]);
+    let output = simulate(&["--runs", "100"]);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success());
 }

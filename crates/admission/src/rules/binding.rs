@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use berth_api::config::Plugin;
 use berth_api::object::Pod;
 use berth_engine::{PreparedPod, Verdict};
 use serde_json::Value;
@@ -92,7 +93,7 @@ fn check(
     let prepared = state.cluster().prepare(&guarded);
     if !state.cluster().fits_on(&prepared, node) {
         let verdicts = state.cluster().verdicts_on(&prepared, node);
-        if !members_may_satisfy(state, &guarded, &prepared, node, &verdicts) {
+        if !is_left_to_group(state, &guarded, &prepared, node, &verdicts) {
             if let Some(hold) = held {
                 hold_again(state, key.clone(), hold, &prepared);
             }
@@ -114,9 +115,10 @@ fn check(
     Ok(None)
 }
 
-/// Whether all that is missing is affinity to members of the pod's group that have no node yet. A scheduler decides about a
-/// group as one unit, and binds its members one after the other: where the others go, the guard does not know.
-fn members_may_satisfy(
+/// Whether these verdicts depend on the other members of the pod's group. A scheduler decides about a group as one unit, and
+/// binds its members one after the other: affinity to members that have no node yet may hold in the end, and spread
+/// constraints, which count nodes in the domain of the group only, if it has one.
+fn is_left_to_group(
     state: &mut State,
     pod: &Pod,
     prepared: &PreparedPod,
@@ -124,10 +126,11 @@ fn members_may_satisfy(
     verdicts: &[Verdict],
 ) -> bool {
     let is_affinity = |v: &Verdict| v.term.as_ref().is_some_and(|term| term.contains("podAffinity"));
-    if verdicts.is_empty() || !verdicts.iter().all(is_affinity) {
+    let may_depend = |v: &Verdict| is_affinity(v) || v.plugin == Plugin::PodTopologySpread;
+    if verdicts.is_empty() || !verdicts.iter().all(may_depend) {
         return false;
     }
-    let members = state.waiting_members(pod);
+    let Some(members) = state.waiting_members(pod) else { return false };
     for member in &members {
         let member = state.cluster().prepare(member);
         state.cluster().assume(&member, node);

@@ -159,16 +159,17 @@ impl State {
         self.waiting.as_ref()?.get(&key(namespace, name))
     }
 
-    /// The other pods of a pod's group that have no node, and no held binding.
-    pub(crate) fn waiting_members(&self, pod: &Pod) -> Vec<Pod> {
+    /// The other pods of a pod's group that have no node, and no held binding; none if it belongs to no group.
+    pub(crate) fn waiting_members(&self, pod: &Pod) -> Option<Vec<Pod>> {
         let group_of = |pod: &Pod| GroupKey::of(pod, self.cluster.settings().extensions);
-        let Some(group) = group_of(pod) else { return Vec::new() };
+        let group = group_of(pod)?;
         let is_member = |(key, other): &(&String, &Pod)| {
             other.metadata.uid != pod.metadata.uid
                 && self.holds.get(key).is_none()
                 && group_of(other).as_ref() == Some(&group)
         };
-        self.waiting.iter().flatten().filter(is_member).map(|(_, other)| other.clone()).collect()
+        let members = self.waiting.iter().flatten().filter(is_member);
+        Some(members.map(|(_, other)| other.clone()).collect())
     }
 
     /// Releases expired held bindings.

@@ -47,7 +47,7 @@ fn only_one_of_two_pods_for_the_last_free_domain_is_bound() {
 }
 
 #[test]
-fn members_of_a_group_that_require_each_other_are_bound() {
+fn members_of_a_group_are_bound_if_their_rules_depend_on_each_other() {
     let bind = |text: &str| {
         let world = guarded("");
         for line in text.lines() {
@@ -68,6 +68,8 @@ fn members_of_a_group_that_require_each_other_are_bound() {
     ] {
         assert!(bind(other).unwrap().is_some(), "{other}");
     }
+    let spread = "pod default/p1 app=web spread(1 app=web @zone)\npod default/p2 on a app=web";
+    assert_eq!(bind(spread), Ok(None), "the group may have to stay in one zone");
     let world = guarded(pair);
     assert!(world.bind("default/p1", "a").unwrap().is_some(), "they are no group");
 }

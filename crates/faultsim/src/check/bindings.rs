@@ -34,7 +34,7 @@ pub fn check(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
             && !pod.spec.node_name.is_empty()
         {
             n_bindings += 1;
-            if let Err(reason) = judge(&state.world(&step.key.1), before, &pod.spec.node_name)
+            if let Err(reason) = judge(&state, &state.world(&step.key.1), before, &pod.spec.node_name)
                 && !versions(&steps[..i], &step.key)
                     .any(|before| was_allowed(steps, attempts, i, before, &pod.spec.node_name))
             {
@@ -49,11 +49,11 @@ pub fn check(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
     (n_bindings, findings)
 }
 
-fn judge(world: &World, pod: &Pod, node: &str) -> Result<(), String> {
+fn judge(state: &State, world: &World, pod: &Pod, node: &str) -> Result<(), String> {
     let mut world = world.clone();
     // Nominated pods keep their place from pods of lower priority only; decisions are made before nominations are written.
     world.nominated.clear();
-    check_node(&world, pod, &Profile::default(), &Options::default(), node)
+    check_node(&world, &state.bound_for(node, pod), &Profile::default(), &Options::default(), node)
 }
 
 /// The versions of a pod: its labels may have changed since a decision.
@@ -93,7 +93,7 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
         node_worlds.iter().any(|nodes| {
             world.nodes.clone_from(&nodes.nodes);
             world.namespaces.clone_from(&nodes.namespaces);
-            judge(&world, pod, node).is_ok()
+            judge(&state, &world, pod, node).is_ok()
         })
     };
     let subsets = subsets(&decided);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::config::Profile;
-use berth_api::object::{GroupKey, GroupRules, Pod, PodGroup};
+use berth_api::object::{GroupKey, GroupRules, Pod};
 use berth_testkit::naive::{Options, World, check_node};
 
 use super::state::State;
@@ -18,6 +18,7 @@ pub struct Groups<'a> {
     groups: BTreeMap<GroupKey, Group<'a>>,
 }
 
+#[derive(Default)]
 struct Group<'a> {
     rules: GroupRules,
     bound: Vec<&'a Pod>,
@@ -26,44 +27,23 @@ struct Group<'a> {
     ever_bound: BTreeSet<String>,
 }
 
-/// The group of a pod, if its PodGroup exists and it is not placed by itself.
-fn key_of(pod: &Pod, objects: &BTreeMap<GroupKey, PodGroup>) -> Option<GroupKey> {
-    let key = GroupKey::of(pod, true)?;
-    let is_gang =
-        key.kind.resource().is_none() || objects.get(&key).is_some_and(|group| group.rules().is_some());
-    is_gang.then_some(key)
-}
-
 impl<'a> Groups<'a> {
     /// Those of the last state of a history.
     pub fn new(changes: &Changes, state: &'a State) -> Groups<'a> {
-        let mut objects: BTreeMap<GroupKey, PodGroup> = BTreeMap::new();
-        for change in changes.values().filter(|change| change.kind == "PodGroup" && !change.deleted) {
-            let group: PodGroup =
-                serde_json::from_value(change.object.clone()).expect("the API server stores valid objects");
-            objects.insert(group.key(), group);
-        }
-        let mut members: BTreeMap<GroupKey, Vec<&Pod>> = BTreeMap::new();
+        let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
         for pod in state.pods().filter(|pod| !pod.is_terminal() && !pod.metadata.is_deleting()) {
-            if let Some(key) = key_of(pod, &objects) {
-                members.entry(key).or_default().push(pod);
+            if let Some((key, rules)) = state.group_of(pod) {
+                let group = groups.entry(key).or_default();
+                group.rules = std::mem::take(&mut group.rules).and(rules);
+                let members =
+                    if pod.spec.node_name.is_empty() { &mut group.pending } else { &mut group.bound };
+                members.push(pod);
             }
-        }
-        let mut groups = BTreeMap::new();
-        for (key, pods) in members {
-            let rules = match objects.get(&key) {
-                Some(object) => object.rules(),
-                None => GroupRules::of_members(&key, pods.iter().copied()),
-            };
-            let (bound, pending) = pods.into_iter().partition(|pod| !pod.spec.node_name.is_empty());
-            let group =
-                Group { rules: rules.unwrap_or_default(), bound, pending, ever_bound: BTreeSet::new() };
-            groups.insert(key, group);
         }
         for change in changes.values().filter(|change| change.kind == "Pod") {
             if !text(&change.object["spec"]["nodeName"]).is_empty()
                 && let Ok(pod) = serde_json::from_value::<Pod>(change.object.clone())
-                && let Some(group) = key_of(&pod, &objects).and_then(|key| groups.get_mut(&key))
+                && let Some(group) = GroupKey::of(&pod, true).and_then(|key| groups.get_mut(&key))
             {
                 group.ever_bound.insert(pod.metadata.uid);
             }
@@ -104,8 +84,7 @@ impl<'a> Groups<'a> {
     }
 
     fn label(&self, node: &str, key: &str) -> Option<&str> {
-        let node = self.state.nodes().find(|known| known.metadata.name == node)?;
-        node.metadata.labels.get(key).map(String::as_str)
+        self.state.node(node)?.metadata.labels.get(key).map(String::as_str)
     }
 
     /// Nodes for `n` of the pending members on which all rules hold.
@@ -169,7 +148,7 @@ impl Search<'_> {
                 others.pods.retain(|other| other.metadata.uid != pod.metadata.uid);
                 let mut pending = pod.clone();
                 let node = std::mem::take(&mut pending.spec.node_name);
-                fits(&others, &pending, &node)
+                fits(&others, &self.groups.state.bound_for(&node, &pending), &node)
             })
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use berth_api::object::{Namespace, Node, Pod, PodDisruptionBudget, VolumeKind, VolumeObject};
+use berth_api::object::{
+    GroupKey, GroupRules, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, VolumeKind, VolumeObject,
+};
 use berth_testkit::naive::World;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,6 +22,8 @@ pub enum Object {
     Node(Rc<Node>),
     /// A namespace.
     Namespace(Rc<Namespace>),
+    /// A pod group.
+    Group(Rc<PodGroup>),
     /// A disruption budget.
     Budget(Rc<PodDisruptionBudget>),
     /// A volume, claim, or what decides about them.
@@ -61,6 +65,7 @@ fn decode(kind: &str, value: &Value) -> Option<Object> {
         "Pod" => Object::Pod(typed(value)),
         "Node" => Object::Node(typed(value)),
         "Namespace" => Object::Namespace(typed(value)),
+        "PodGroup" => Object::Group(typed(value)),
         "PodDisruptionBudget" => Object::Budget(typed(value)),
         _ => {
             let kind = VolumeKind::ALL.into_iter().find(|volume| volume.resource().kind == kind)?;
@@ -110,6 +115,35 @@ impl State {
         })
     }
 
+    /// A node.
+    pub fn node(&self, name: &str) -> Option<&Rc<Node>> {
+        self.nodes().find(|node| node.metadata.name == name)
+    }
+
+    /// The rules of a pod's group, as far as this pod and the PodGroup have them; none if it is placed by itself.
+    pub fn group_of(&self, pod: &Pod) -> Option<(GroupKey, GroupRules)> {
+        let key = GroupKey::of(pod, true)?;
+        if key.kind.resource().is_none() {
+            return Some((key, GroupRules::of_annotations(pod)));
+        }
+        match self.0.get(&("PodGroup".to_owned(), key.name.to_string()))? {
+            Object::Group(group) => Some((key, group.rules()?)),
+            _ => None,
+        }
+    }
+
+    /// A pod on its way to a node: the topology constraint of its group acts as a node selector.
+    pub fn bound_for(&self, node: &str, pod: &Pod) -> Pod {
+        let mut pod = pod.clone();
+        let topology = self.group_of(&pod).and_then(|(_, rules)| rules.topology);
+        if let Some(topology) = topology.filter(|topology| topology.required)
+            && let Some(value) = self.node(node).and_then(|node| node.metadata.labels.get(&topology.key))
+        {
+            pod.spec.node_selector.insert(topology.key, value.clone());
+        }
+        pod
+    }
+
     /// Claims, volumes and what decides about them.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeObject> {
         self.0.values().filter_map(|object| match object {
@@ -136,6 +170,7 @@ impl State {
                 Object::Namespace(namespace) => world.namespaces.push((**namespace).clone()),
                 Object::Budget(budget) => world.budgets.push((**budget).clone()),
                 Object::Volume(volume) => world.storage.set((**volume).clone()),
+                Object::Group(_) => {}
             }
         }
         world
