@@ -11,7 +11,7 @@
 //! | [`kubelet_labels`] | the labels that a kubelet may set on its node |
 //! | [`config`] | `KubeSchedulerConfiguration` |
 //! | [`placement_policy`] | placement rules that policies add to pods |
-//! | [`recording`] | recorded decisions of kube-scheduler |
+//! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
 //! | [`cron`], [`fenceposts`] | schedules of CronJobs; the limits of a rolling update |
 //! | [`quantity`], [`simulated_nodes`], [`similar`] | quantities of resources; simulated nodes; similar names |
 //!
@@ -25,6 +25,7 @@ pub mod config;
 pub mod cron;
 pub mod expand;
 pub mod fenceposts;
+pub mod journal;
 pub mod kubelet_labels;
 pub mod object;
 pub mod placement_policy;

@@ -79,13 +79,23 @@ impl Input {
     /// # Errors
     /// The file cannot be opened or read.
     pub fn open<'p>(&self, progress: impl FnMut(u64) + 'p) -> Result<Box<dyn Read + 'p>, OpenError> {
+        Ok(Box::new(Bounded { source: self.open_unbounded(progress)?, left: max_bytes()? }))
+    }
+
+    /// As [`Input::open`] for input of any size, which is not kept in memory.
+    ///
+    /// # Errors
+    /// As [`Input::open`].
+    pub fn open_unbounded<'p>(
+        &self,
+        progress: impl FnMut(u64) + 'p,
+    ) -> Result<Box<dyn Read + 'p>, OpenError> {
         let io_error = |error| open_error(&self.name(), error);
         let source: Box<dyn Read> = match self {
             Input::Stdin => Box::new(io::stdin().lock()),
             Input::File { path, .. } => Box::new(File::open(path).map_err(io_error)?),
         };
-        let text = decompressed(Counted { source, progress }).map_err(io_error)?;
-        Ok(Box::new(Bounded { source: text, left: max_bytes()? }))
+        decompressed(Counted { source, progress }).map_err(io_error)
     }
 }
 
@@ -191,7 +201,8 @@ fn is_manifest_name(name: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|extension| name.ends_with(extension))
 }
 
-fn open_error(path: &str, error: io::Error) -> OpenError {
+/// The error of a path.
+pub fn open_error(path: &str, error: io::Error) -> OpenError {
     let path = path.to_owned();
     match error.kind() {
         io::ErrorKind::NotFound => OpenError::NotFound { path },

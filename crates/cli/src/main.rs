@@ -24,8 +24,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, lint, man, replay, scheduler,
-    sets, simulate, up, version, webhook,
+    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, lint, man, record, replay,
+    scheduler, sets, simulate, up, version, webhook,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -40,7 +40,7 @@ Exit codes:
   0    success: all pods are placed (simulate, up), the pod fits (explain), no rule is violated
        (audit), no pod is selected by two controllers or budgets (sets), no findings (lint),
        no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook,
-       kubelet)
+       kubelet, record)
   1    some pods are unplaced (simulate, up), the pod does not fit or violates a rule (explain),
        rules are violated (audit), pods are selected by two controllers or budgets (sets), there
        are findings (lint), differences were found (replay), a workload failed or a placement
@@ -80,6 +80,7 @@ enum Command {
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
     Kubelet(kubelet::Args),
+    Record(record::Args),
     Replay(replay::Args),
     Bench(bench::Args),
     Webhook(webhook::Args),
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => audit::run(&args),
         Command::Sets(args) => sets::run(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),

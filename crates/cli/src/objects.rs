@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::rules::Selector;
 use berth_api::similar;
@@ -129,19 +130,43 @@ fn matching(simulation: &Simulation, selector: &str, namespace: Option<&str>) ->
 }
 
 fn pod(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Result<Found, CliError> {
-    let pods = positions(simulation, |SimulatedPod { pod, .. }| {
-        pod.metadata.name == name && namespace.is_none_or(|n| pod.metadata.namespace == n)
-    });
-    let keys = || pods.iter().map(|i| simulation.pods()[*i].pod.key());
-    match pods.len() {
-        0 => {
-            let of = |p: &SimulatedPod| (p.pod.metadata.name.clone(), p.pod.key());
-            let all: Vec<_> = simulation.pods().iter().map(of).collect();
+    let pods = simulation.pods().iter().map(|p| &p.pod);
+    let position = position_of_pod(pods, namespace, name)?;
+    Ok(Found { name: format!("Pod {}", simulation.pods()[position].pod.key()), pods: vec![position] })
+}
+
+fn position_of_pod<'a>(
+    pods: impl Iterator<Item = &'a Pod> + Clone,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<usize, CliError> {
+    let is_it =
+        |pod: &Pod| pod.metadata.name == name && namespace.is_none_or(|n| pod.metadata.namespace == n);
+    let found: Vec<_> = pods.clone().enumerate().filter(|(_, pod)| is_it(pod)).collect();
+    match found.as_slice() {
+        [] => {
+            let all: Vec<_> = pods.map(|pod| (pod.metadata.name.clone(), pod.key())).collect();
             Err(not_found("Pod", namespace, name, &all))
         }
-        1 => Ok(Found { name: format!("Pod {}", keys().collect::<String>()), pods }),
-        _ => Err(ambiguous("pods", name, &keys().collect::<Vec<_>>())),
+        [(position, _)] => Ok(*position),
+        several => {
+            let keys: Vec<_> = several.iter().map(|(_, pod)| pod.key()).collect();
+            Err(ambiguous("pods", name, &keys))
+        }
     }
+}
+
+/// Finds a pod of a state that knows no workloads.
+///
+/// # Errors
+/// None, or more than one, has the name.
+pub fn find_pod<'a>(pods: &[&'a Pod], name: &str, scope: &ScopeArgs) -> Result<&'a Pod, CliError> {
+    let (namespace, name) = match name.split_once('/') {
+        Some((kind, name)) if kind_of(kind) == Some(Kind::Pod) => (scope.namespace.as_deref(), name),
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (scope.namespace.as_deref(), name),
+    };
+    Ok(pods[position_of_pod(pods.iter().copied(), namespace, name)?])
 }
 
 fn workload(

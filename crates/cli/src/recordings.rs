@@ -1,10 +1,17 @@
 //! Reads recordings from files, line by line.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
+use berth_api::journal::{Entry, Header};
+use berth_api::object::time::rfc3339_micros;
 use berth_api::recording::Recording;
+use berth_engine::Settings;
+use berth_simulate::replay::{JournalError, JournalReplay};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 
-use crate::input::{Input, OpenError};
+use crate::input::{Input, OpenError, find_inputs, open_error};
 
 /// Limit of a line. A recording has a whole cluster.
 const MAX_LINE_BYTES: u64 = 256 << 20;
@@ -12,11 +19,39 @@ const MAX_LINE_BYTES: u64 = 256 << 20;
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// A directory.
-    #[error("{file}: is a directory; list its recordings, for example {file}/*.jsonl.gz")]
-    Directory {
+    /// A directory without recordings.
+    #[error(
+        "{directory}: no .jsonl or .jsonl.gz file in this directory: give the directory that --record wrote to"
+    )]
+    EmptyDirectory {
         /// The directory.
+        directory: String,
+    },
+    /// No journal covers the time.
+    #[error("{argument}: no journal covers {}", time.map_or_else(|| "any time".to_owned(), rfc3339_micros))]
+    NotCovered {
+        /// The argument.
+        argument: String,
+        /// The time.
+        time: Option<Timestamp>,
+    },
+    /// The state was not complete.
+    #[error("{file}: the recording is not complete at {}: the scheduler had not listed all objects yet", rfc3339_micros(*time))]
+    Incomplete {
+        /// The file.
         file: String,
+        /// The time.
+        time: Timestamp,
+    },
+    /// A journal does not fit together.
+    #[error("{file}:{line}: {error}")]
+    Journal {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// The error.
+        error: JournalError,
     },
     /// The file cannot be opened.
     #[error(transparent)]
@@ -51,31 +86,90 @@ pub enum RecordingError {
     },
 }
 
-/// The recordings of one file.
-pub struct Recordings<'p> {
+/// The inputs that arguments name; of a directory its recordings by name, which is their order in time.
+///
+/// # Errors
+/// A path does not exist, or a directory has no recordings.
+pub fn find_recordings(arguments: &[String]) -> Result<Vec<Input>, RecordingError> {
+    let mut found = Vec::new();
+    for argument in arguments {
+        if !Path::new(argument).is_dir() {
+            found.push(argument.clone());
+            continue;
+        }
+        let io_error = |error| open_error(argument, error);
+        let n_before = found.len();
+        for entry in Path::new(argument).read_dir().map_err(io_error)? {
+            let path = entry.map_err(io_error)?.path();
+            let name = path.to_string_lossy();
+            if name.ends_with(".jsonl") || name.ends_with(".jsonl.gz") {
+                found.push(name.into_owned());
+            }
+        }
+        if found.len() == n_before {
+            return Err(RecordingError::EmptyDirectory { directory: argument.clone() });
+        }
+        found[n_before..].sort_unstable();
+    }
+    Ok(find_inputs(&found)?)
+}
+
+/// The lines of a file.
+pub struct Lines<'p> {
     file: String,
     reader: Box<dyn BufRead + 'p>,
     n_lines: usize,
     line: Vec<u8>,
 }
 
-impl<'p> Recordings<'p> {
+/// What a file has.
+pub enum Contents<'p> {
+    /// Scenarios with the scheduler's answers.
+    Scenarios(Scenarios<'p>),
+    /// A journal of a scheduler.
+    Journal(Journal<'p>),
+}
+
+/// The scenarios of a file.
+pub struct Scenarios<'p> {
+    lines: Lines<'p>,
+    /// The first line is read already.
+    is_at_first: bool,
+}
+
+/// A journal.
+pub struct Journal<'p> {
+    /// Its first line.
+    pub header: Header,
+    lines: Lines<'p>,
+    /// Whether the file ends in the middle: the process was killed, or is still writing.
+    pub is_cut: bool,
+}
+
+impl<'p> Contents<'p> {
     /// Opens a file and calls `progress` with the number of bytes of each read.
     ///
     /// # Errors
-    /// It cannot be opened.
-    pub fn open(input: &Input, progress: impl FnMut(u64) + 'p) -> Result<Recordings<'p>, RecordingError> {
-        let reader = Box::new(BufReader::with_capacity(1 << 16, input.open(progress)?));
-        Ok(Recordings { file: input.name(), reader, n_lines: 0, line: Vec::new() })
+    /// It cannot be opened, or the first line cannot be read.
+    pub fn open(input: &Input, progress: impl FnMut(u64) + 'p) -> Result<Contents<'p>, RecordingError> {
+        let reader = Box::new(BufReader::with_capacity(1 << 16, input.open_unbounded(progress)?));
+        let mut lines = Lines { file: input.name(), reader, n_lines: 0, line: Vec::new() };
+        let is_at_first = lines.advance()?;
+        if !lines.line.trim_ascii_start().starts_with(br#"{"journal":"#) {
+            return Ok(Contents::Scenarios(Scenarios { lines, is_at_first }));
+        }
+        match lines.parse()? {
+            Entry::Journal(header) => {
+                Ok(Contents::Journal(Journal { header: *header, lines, is_cut: false }))
+            }
+            _ => Ok(Contents::Scenarios(Scenarios { lines, is_at_first })),
+        }
     }
+}
 
-    /// Name of the file in messages.
-    pub fn file(&self) -> &str {
-        &self.file
-    }
-
-    /// The next recording; empty lines are skipped.
-    fn read(&mut self) -> Result<Option<Recording>, RecordingError> {
+impl Lines<'_> {
+    /// Reads the next line that is not empty. Returns whether there is one.
+    fn advance(&mut self) -> Result<bool, RecordingError> {
         loop {
             self.line.clear();
             let n_bytes = (&mut self.reader)
@@ -86,16 +180,16 @@ impl<'p> Recordings<'p> {
                 return Err(RecordingError::LongLine { file: self.file.clone(), line: self.n_lines + 1 });
             }
             if n_bytes == 0 {
-                return Ok(None);
+                return Ok(false);
             }
             self.n_lines += 1;
             if !self.line.trim_ascii().is_empty() {
-                return self.parse().map(Some);
+                return Ok(true);
             }
         }
     }
 
-    fn parse(&self) -> Result<Recording, RecordingError> {
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, RecordingError> {
         let mut deserializer = serde_json::Deserializer::from_slice(&self.line);
         let recording = serde_path_to_error::deserialize(&mut deserializer);
         let recording = recording.map_err(|e| {
@@ -120,10 +214,77 @@ impl<'p> Recordings<'p> {
     }
 }
 
-impl Iterator for Recordings<'_> {
+impl Iterator for Scenarios<'_> {
     type Item = Result<Recording, RecordingError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+        if !std::mem::take(&mut self.is_at_first) {
+            match self.lines.advance() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(self.lines.parse())
+    }
+}
+
+impl Iterator for Journal<'_> {
+    type Item = Result<Entry, RecordingError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.lines.advance() {
+            Ok(true) => Some(self.lines.parse()),
+            Ok(false) => None,
+            // What was compressed last is not written yet.
+            Err(RecordingError::Read { error, .. }) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.is_cut = true;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Journal<'_> {
+    /// Name of the file in messages.
+    pub fn file(&self) -> &str {
+        &self.lines.file
+    }
+
+    /// An error at the present line.
+    pub fn error(&self, error: JournalError) -> RecordingError {
+        RecordingError::Journal { file: self.lines.file.clone(), line: self.lines.n_lines, error }
+    }
+}
+
+/// The state of a recorded cluster at a time, or at the end.
+///
+/// # Errors
+/// The recordings cannot be read, or do not cover the time.
+pub fn state_at(recordings: &str, time: Option<Timestamp>) -> Result<JournalReplay, RecordingError> {
+    let mut found = None;
+    for input in find_recordings(&[recordings.to_owned()])? {
+        if let Contents::Journal(journal) = Contents::open(&input, |_| ())?
+            && time.is_none_or(|time| journal.header.time <= time)
+        {
+            found = Some(journal);
+        }
+    }
+    let not_covered = || RecordingError::NotCovered { argument: recordings.to_owned(), time };
+    let mut journal = found.ok_or_else(not_covered)?;
+    let settings = Settings::try_from(&journal.header.settings).map_err(|e| journal.error(e.into()))?;
+    let mut replay = JournalReplay::new(&journal.header, settings).map_err(|e| journal.error(e))?;
+    while let Some(entry) = journal.next() {
+        let entry = entry?;
+        if matches!((&entry, time), (Entry::Time(now), Some(time)) if *now > time) {
+            break;
+        }
+        replay.apply(entry).map_err(|e| journal.error(e))?;
+    }
+    if replay.is_complete() {
+        Ok(replay)
+    } else {
+        Err(RecordingError::Incomplete { file: journal.lines.file, time: time.unwrap_or(replay.now()) })
     }
 }

@@ -13,7 +13,7 @@ use berth_api::object::{
 };
 use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
-use berth_engine::{Cluster, DisruptionBudget};
+use berth_engine::Cluster;
 
 use crate::entries::{Entries, Sync};
 use crate::fingerprint::{Fingerprint, Fingerprints};
@@ -162,11 +162,7 @@ impl CacheSync {
         let fingerprint = |budget: &PodDisruptionBudget| fingerprints.of(&budget.metadata.resource_version);
         self.budgets.apply(event, fingerprint, |sync| {
             changes.push(match sync {
-                Sync::Set(budget) => {
-                    let (namespace, name) = budget.key();
-                    let key = NamespacedName::new(namespace, name);
-                    Change::BudgetApplied(key, DisruptionBudget::from(&budget))
-                }
+                Sync::Set(budget) => Change::BudgetApplied(Box::new(budget)),
                 Sync::Unset(key) => Change::BudgetDeleted(key),
             });
         });

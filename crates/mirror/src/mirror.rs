@@ -10,7 +10,7 @@ use berth_api::object::{
     VolumeKind, Workload,
 };
 use berth_client::{StreamEvent, WatchOptions};
-use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
+use berth_engine::{Cluster, PreparedPod};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -70,7 +70,7 @@ pub enum Change {
         uid: String,
     },
     /// A PodDisruptionBudget was added or changed.
-    BudgetApplied(NamespacedName, DisruptionBudget),
+    BudgetApplied(Box<PodDisruptionBudget>),
     /// A PodDisruptionBudget was deleted.
     BudgetDeleted(NamespacedName),
     /// A DeviceClass was added or changed.

@@ -10,8 +10,10 @@
 
 mod bind;
 mod metrics;
+mod observer;
 mod options;
 mod queue;
+mod recorder;
 mod scheduler;
 mod serving;
 mod status;
@@ -20,8 +22,10 @@ mod volume_writes;
 use berth_client::connect::Connection;
 use tokio_util::sync::CancellationToken;
 
+pub use observer::observe;
 pub use options::{SCHEDULER_NAME, SchedulerError, SchedulerOptions};
 pub use queue::QueueCounts;
+pub use recorder::{RecordError, RecordOptions, Recorder};
 
 /// The state of a scheduler at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,8 @@ use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
 use berth_serve::component::ServingOptions;
 
+use crate::recorder::{RecordError, RecordOptions};
+
 /// The default `schedulerName` of Berth.
 pub const SCHEDULER_NAME: &str = "berth";
 /// The longest list that `--scheduler-name` and profiles are shown as in errors.
@@ -52,6 +54,8 @@ pub struct SchedulerOptions {
     /// Whether pods with fields that Berth does not support are scheduled without these fields. If not, they are parked:
     /// their condition and an event name the fields.
     pub ignore_unsupported: bool,
+    /// Where decisions are recorded, if they are.
+    pub record: Option<RecordOptions>,
 }
 
 impl Default for SchedulerOptions {
@@ -73,6 +77,7 @@ impl Default for SchedulerOptions {
             watch_idle_timeout: Duration::from_secs(90),
             identity: format!("berth-{:08x}", fastrand::u32(..)),
             ignore_unsupported: false,
+            record: None,
         }
     }
 }
@@ -99,6 +104,9 @@ pub enum SchedulerError {
     /// `/metrics` and its like cannot be served.
     #[error(transparent)]
     Serve(#[from] berth_serve::component::ServeError),
+    /// Decisions cannot be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The scheduler's own task broke down.
     #[error("the scheduler ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),

@@ -2,12 +2,13 @@
 
 use berth_api::object::Pod;
 use berth_api::rules::dialect_notes;
-use berth_engine::{Explanation, Outcome, Victims};
+use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, Victims};
 use serde::Serialize;
 
 use crate::GroupPlacement;
 use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
+use crate::simulation::preempt;
 
 /// Why a pod fits where it fits, or fits nowhere, and what would change that.
 #[derive(Clone, Debug, Serialize)]
@@ -56,15 +57,22 @@ impl From<Victims> for PodPreemption {
 }
 
 impl PodExplanation {
-    /// Adds notes, hints and the core. `pods` are all pods of the cluster; `extensions` tells whether the proposals' fields
-    /// are read.
-    pub(crate) fn new<'a>(
-        explanation: Explanation,
-        preemption: Option<PodPreemption>,
+    /// Asks the engine, and adds notes, hints and the core. With budgets, a pending pod preempts.
+    /// `pods` are all pods of the cluster.
+    pub(crate) fn of<'a>(
+        cluster: &mut Cluster,
+        budgets: Option<&[DisruptionBudget]>,
         pod: &Pod,
+        node: Option<&str>,
         pods: impl Iterator<Item = &'a Pod>,
-        extensions: bool,
     ) -> PodExplanation {
+        let mut explanation = cluster.explain_assigned(pod, node);
+        let mut preemption = None;
+        if let (Some(budgets), None) = (budgets, &explanation.running_on) {
+            let prepared = cluster.prepare(pod);
+            preemption = preempt(cluster, budgets, &prepared, &mut explanation.outcome).map(Into::into);
+        }
+        let extensions = cluster.settings().extensions;
         let mut hints = Vec::new();
         if explanation.running_on.is_none() && explanation.outcome.node().is_none() {
             hints.extend(blocked_by_own_update(&explanation, pod, pods));

@@ -1,5 +1,6 @@
 //! Replays: the engine repeats the decisions of a recording, and the answers are compared.
 
+mod journal;
 mod preemption;
 mod volumes;
 
@@ -14,6 +15,7 @@ use berth_engine::{Cluster, DisruptionBudget, Evaluation, NodeEvaluation, Outcom
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::journal::{JournalError, JournalReplay};
 use self::volumes::{decision, volume_object};
 
 /// One difference between a recording and Berth's own answer.

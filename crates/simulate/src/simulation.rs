@@ -21,7 +21,7 @@ use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, PreparedPod,
 use serde_json::Value;
 
 use self::created_claims::CreatedClaim;
-use self::preemption::preempt;
+pub(crate) use self::preemption::preempt;
 use crate::PodExplanation;
 use crate::repairs::{Repair, Trial};
 
@@ -286,18 +286,11 @@ impl Simulation {
     /// pod does not exist.
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
         let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
-        let mut explanation = self.cluster.explain_assigned(pod, node);
-        let mut victims = None;
-        if self.preempts && explanation.running_on.is_none() {
-            let prepared = self.cluster.prepare(pod);
-            victims = preempt(&mut self.cluster, &self.budgets, &prepared, &mut explanation.outcome)
-                .map(Into::into);
-        }
-        let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
-        let repairs = self.repairs(namespace, name, node, &explanation);
-        let SimulatedPod { pod, .. } = self.pod(namespace, name)?;
+        let budgets = self.preempts.then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
-        let explained = PodExplanation::new(explanation, victims, pod, pods, self.extensions);
+        let explained = PodExplanation::of(&mut self.cluster, budgets, pod, node, pods);
+        let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
+        let repairs = self.repairs(namespace, name, node, &explained.explanation);
         Some(PodExplanation { unsupported, group, repairs, ..explained })
     }
 

@@ -1,12 +1,15 @@
 //! Namespaced names.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The namespace and the name of an object, as in controller-runtime.
 ///
 /// It takes one allocation and 24 bytes. The order is by namespace, then by name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NamespacedName {
     /// `NAMESPACE/NAME`; the name alone for a cluster-scoped object.
     text: Box<str>,
@@ -36,6 +39,21 @@ impl NamespacedName {
 impl fmt::Display for NamespacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
+    }
+}
+
+/// As it is displayed.
+impl Serialize for NamespacedName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for NamespacedName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NamespacedName, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        let (namespace, name) = text.split_once('/').unwrap_or(("", &text));
+        Ok(NamespacedName::new(namespace, name))
     }
 }
 

@@ -9,6 +9,9 @@ use super::volume::Volume;
 use super::{Affinity, Condition, LabelSelector, ObjectMeta, StringMap, find_condition, nullable, time};
 use crate::quantity::Quantity;
 
+/// The annotation that kubelet marks its mirror pods with.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
 /// Resource name to quantity.
 pub type ResourceList = BTreeMap<String, Quantity>;
 

@@ -23,7 +23,7 @@ pub const NODE_FIELDS: [&str; 9] = [
 const ANNOTATION: &str = ".metadata.annotations[";
 
 /// The key of an annotation.
-pub(super) fn annotation_key(name: &str) -> String {
+pub fn annotation_key(name: &str) -> String {
     format!("{ANNOTATION}{name}]")
 }
 

@@ -20,7 +20,7 @@ mod toleration;
 mod version;
 pub mod volume;
 
-pub use attribute::{NODE_FIELDS, node_attribute, node_attributes};
+pub use attribute::{NODE_FIELDS, annotation_key, node_attribute, node_attributes};
 pub use dialect::{DialectNote, dialect_notes};
 pub use features::NodeFeatures;
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};

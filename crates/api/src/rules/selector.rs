@@ -151,6 +151,20 @@ impl Requirement {
         })
     }
 
+    fn to_api(&self) -> SelectorRequirement {
+        let (operator, values) = match self {
+            Requirement::In(_, values) => ("In", values.clone()),
+            Requirement::NotIn(_, values) => ("NotIn", values.clone()),
+            Requirement::Exists(_) => ("Exists", Vec::new()),
+            Requirement::DoesNotExist(_) => ("DoesNotExist", Vec::new()),
+            Requirement::Gt(_, bound) => ("Gt", vec![bound.to_string()]),
+            Requirement::Lt(_, bound) => ("Lt", vec![bound.to_string()]),
+            Requirement::VersionGt(_, bound) => ("VersionGt", vec![bound.clone()]),
+            Requirement::VersionLt(_, bound) => ("VersionLt", vec![bound.clone()]),
+        };
+        SelectorRequirement { key: self.key().to_owned(), operator: operator.to_owned(), values }
+    }
+
     /// Parses a list of requirements, each error prefixed with its place (`matchExpressions[1].`).
     pub(super) fn parse_all(
         requirements: &[SelectorRequirement],
@@ -225,6 +239,13 @@ impl Selector {
             Selector::Nothing => &[],
             Selector::All(requirements) => requirements,
         }
+    }
+
+    /// The selector as the API writes it; [`Selector::parse`] reads it back.
+    pub fn to_api(&self) -> Option<LabelSelector> {
+        let Selector::All(requirements) = self else { return None };
+        let match_expressions = requirements.iter().map(Requirement::to_api).collect();
+        Some(LabelSelector { match_expressions, ..LabelSelector::default() })
     }
 
     /// Whether labels, read through `get`, satisfy it.

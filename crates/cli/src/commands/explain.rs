@@ -2,11 +2,17 @@
 
 use std::io::Write;
 
+use berth_api::object::time::rfc3339_micros;
+use berth_simulate::PodExplanation;
+use jiff::Timestamp;
+use serde::Serialize;
+
 use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::objects::{ScopeArgs, find};
+use crate::objects::{ScopeArgs, find, find_pod};
 use crate::output::{self, OutputArgs};
+use crate::recordings::state_at;
 use crate::render::explanation;
 use crate::render::names::counted;
 
@@ -18,12 +24,17 @@ use crate::render::names::counted;
 /// checked against its current node.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] (--dump FILE | --live) [-f FILE...] POD",
+    mut_arg("files", |files| {
+        files.required_unless_present_any(["dump", "live", "kubeconfig", "context", "recording"])
+    }),
+    override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] (--dump FILE | --live) [-f FILE...] POD\n       \
+berth explain [OPTIONS] --recording DIR [--at TIME] POD",
     after_help = "\
 Examples:
   berth explain -f cluster.yaml team-a/web-0
   berth explain -f cluster.yaml --node worker-3 web-0
   berth explain --live team-a/web-0
+  berth explain --recording recordings/ --at 2026-01-31T12:00:00Z team-a/web-0
   berth explain --dump cluster.yaml -n team-a deploy/web
   berth explain --dump cluster.yaml -f changed.yaml -l app=web
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
@@ -43,6 +54,12 @@ pub struct Args {
     /// Place all other pending pods first, not only those before it in the queue
     #[arg(long)]
     after_others: bool,
+    /// Explain the pod as of a recording of `berth scheduler --record`: a directory or a file
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "dump", "live", "kubeconfig", "context", "nodes"])]
+    recording: Option<String>,
+    /// With --recording: the time, such as 2026-01-31T12:00:00Z [default: the end of the recording]
+    #[arg(long, value_name = "TIME", requires = "recording", value_parser = time)]
+    at: Option<Timestamp>,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -59,6 +76,9 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         .pod
         .take()
         .or_else(|| if args.scope.has_selector() { None } else { take_last(&mut args.cluster) });
+    if let Some(recording) = &args.recording {
+        return explain_recorded(&args, recording, pod.as_deref());
+    }
     let mut simulation = args.cluster.simulation(false)?;
     if args.no_preemption {
         simulation.disable_preemption();
@@ -73,19 +93,80 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     } else {
         simulation.run_before(&namespace, &name);
     }
-    if let Some(node) = args.node.as_ref().filter(|n| !simulation.has_node(n)) {
-        return Err(CliError::NotFound(format!("Node {node} is not in the input")));
-    }
+    check_node(args.node.as_deref(), |node| simulation.has_node(node))?;
     let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
     let explained = explanation
         .ok_or_else(|| CliError::NotFound(format!("Pod {namespace}/{name} is not in the input")))?;
-    let explanation = &explained.explanation;
-    let is_node_known = explanation.running_on.as_deref().is_none_or(|node| simulation.has_node(node));
+    let node = explained.explanation.running_on.as_deref();
+    let is_node_known = node.is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
     args.output.write(&mut out, &explained, |out| {
         explanation::write(out, &explained, args.node.as_deref(), is_node_known)
     })?;
     out.flush()?;
+    Ok(status(&explained, is_node_known))
+}
+
+/// What a recording says of a pod.
+#[derive(Serialize)]
+struct Recorded {
+    #[serde(flatten)]
+    explained: PodExplanation,
+    /// The last decision about the pod up to that time.
+    recorded: Option<LastDecision>,
+}
+
+/// A recorded decision.
+#[derive(Serialize)]
+struct LastDecision {
+    time: String,
+    node: Option<String>,
+    message: String,
+}
+
+/// Explains the pod in the state of a recording.
+fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<ExitStatus, CliError> {
+    let usage = || CliError::Usage("--recording explains one pod: give its name".to_owned());
+    let mut replay = state_at(recording, args.at)?;
+    let pods: Vec<_> = replay.pods().collect();
+    let name = find_pod(&pods, pod.ok_or_else(usage)?, &args.scope)?.metadata.namespaced_name();
+    check_node(args.node.as_deref(), |node| replay.cluster().has_node(node))?;
+    let recorded = replay.last_decision(&name).map(|(time, decision)| LastDecision {
+        time: rfc3339_micros(*time),
+        node: decision.node.clone(),
+        message: decision.message.clone(),
+    });
+    let explained = replay.explain(&name, args.node.as_deref());
+    let explained =
+        explained.ok_or_else(|| CliError::NotFound(format!("Pod {name} is not in the recording")))?;
+    let recorded = Recorded { explained, recorded };
+    let explained = &recorded.explained;
+    let node = explained.explanation.running_on.as_deref();
+    let is_node_known = node.is_none_or(|node| replay.cluster().has_node(node));
+    let mut out = output::stdout();
+    args.output.write(&mut out, &recorded, |out| {
+        writeln!(out, "State at {}", rfc3339_micros(args.at.unwrap_or(replay.now())))?;
+        if let Some(LastDecision { time, node, message }) = &recorded.recorded {
+            let result = node.as_ref().map_or_else(|| message.clone(), |node| format!("placed on {node}"));
+            writeln!(out, "Decision at {time}: {result}")?;
+        }
+        writeln!(out)?;
+        explanation::write(out, explained, args.node.as_deref(), is_node_known)
+    })?;
+    out.flush()?;
+    Ok(status(explained, is_node_known))
+}
+
+fn check_node(node: Option<&str>, exists: impl FnOnce(&str) -> bool) -> Result<(), CliError> {
+    match node {
+        Some(node) if !exists(node) => Err(CliError::NotFound(format!("Node {node} is not in the input"))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the pod fits, or keeps its rules on its node.
+fn status(explained: &PodExplanation, is_node_known: bool) -> ExitStatus {
+    let explanation = &explained.explanation;
     let is_good = match &explanation.running_on {
         Some(_) => is_node_known && explanation.broken.is_empty(),
         None => match &explained.group {
@@ -93,7 +174,11 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
             None => explanation.outcome.node().is_some() || explained.preemption.is_some(),
         },
     };
-    Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
+    if is_good { ExitStatus::Success } else { ExitStatus::Failure }
+}
+
+fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "not a time: write it as 2026-01-31T12:00:00Z".to_owned())
 }
 
 /// The last of the files, if other input remains.

@@ -22,6 +22,8 @@ pub mod lint;
 pub mod man;
 mod node_args;
 mod provisioner_args;
+pub mod record;
+mod record_args;
 pub mod replay;
 mod rules_args;
 pub mod scheduler;

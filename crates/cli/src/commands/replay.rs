@@ -1,36 +1,43 @@
 //! `berth replay`.
 
 use std::io::Write;
-use std::path::Path;
 
-use berth_simulate::replay::{Difference, replay};
+use berth_api::config::{Profile, SchedulerConfig};
+use berth_engine::Settings;
+use berth_simulate::replay::{Difference, JournalReplay, replay};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::rules_args::config_in_file;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::input::find_inputs;
 use crate::output::{self, Format, OutputArgs};
-use crate::recordings::{RecordingError, Recordings};
+use crate::recordings::{Contents, Journal, find_recordings};
 use crate::render::names::counted;
 use crate::render::{difference, progress};
 
 /// Re-run recorded scheduling decisions and show the differences
 ///
-/// A recording contains the answers of kube-scheduler: the verdict or scores of each node, the selected node and the message.
-/// Berth's extensions are disabled. After each pod, the recorded placement is applied, so that a difference does not cascade.
-/// See docs/recordings.md for the format.
+/// A recording is the journal of a scheduler (`berth scheduler --record`, `berth record --live`), or has scenarios with the
+/// answers of kube-scheduler: the verdict or scores of each node, the selected node and the message. After each decision, the
+/// recorded placement is applied, so that a difference does not cascade. See docs/recordings.md for the formats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  berth replay recordings/
+  berth replay recordings/ --config scheduler.yaml
   berth replay conformance/*.jsonl.gz
   berth replay --limit 1000 -o json recording.jsonl
   zcat recording.jsonl.gz | head -100 | berth replay -
 
 Exit codes: 0 no differences, 1 differences, 2 invalid input or usage")]
 pub struct Args {
-    /// Recordings with one JSON object per line, optionally compressed with gzip; - for standard input
+    /// Recordings with one JSON object per line, optionally compressed with gzip: files, directories or - for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
+    /// Decide by this KubeSchedulerConfiguration v1 instead of the recorded one: the differences are its effect
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
     /// Maximum number of differences to show; all are counted
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
@@ -42,6 +49,7 @@ pub struct Args {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Findings {
+    /// Scenarios, or files of a journal.
     n_scenarios: usize,
     n_steps: usize,
     n_differences: usize,
@@ -49,40 +57,103 @@ struct Findings {
     differences: Vec<Difference>,
 }
 
-/// Replays every file.
-pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
-    if let Some(file) = args.files.iter().find(|f| Path::new(f).is_dir()) {
-        return Err(RecordingError::Directory { file: file.clone() }.into());
+/// Shows differences as they are found.
+struct Report<'a, W: Write> {
+    args: &'a Args,
+    out: W,
+    progress: &'a ProgressBar,
+    findings: Findings,
+}
+
+impl<W: Write> Report<'_, W> {
+    fn add(&mut self, n_steps: usize, differences: Vec<Difference>) -> Result<(), CliError> {
+        self.findings.n_steps += n_steps;
+        for found in differences {
+            self.findings.n_differences += 1;
+            if self.findings.n_differences > self.args.limit {
+                continue;
+            }
+            if self.args.output.format == Format::Table {
+                self.progress.suspend(|| {
+                    difference::write(&mut self.out, &found)?;
+                    self.out.flush()
+                })?;
+            }
+            self.findings.differences.push(found);
+        }
+        Ok(())
     }
-    let inputs = find_inputs(&args.files)?;
-    let progress = progress::of_bytes(&inputs);
-    let mut out = output::stdout();
-    let mut findings = Findings::default();
-    for input in &inputs {
-        let mut recordings = Recordings::open(input, |n_bytes| progress.inc(n_bytes))?;
-        let n_before = findings.n_scenarios;
-        for recording in recordings.by_ref() {
-            let replayed = replay(&recording?);
-            findings.n_scenarios += 1;
-            findings.n_steps += replayed.n_steps;
-            for found in replayed.differences {
-                findings.n_differences += 1;
-                if findings.n_differences > args.limit {
-                    continue;
-                }
-                if args.output.format == Format::Table {
-                    progress.suspend(|| {
-                        difference::write(&mut out, &found)?;
-                        out.flush()
-                    })?;
-                }
-                findings.differences.push(found);
+
+    fn journal(
+        &mut self,
+        mut journal: Journal<'_>,
+        config: Option<&SchedulerConfig>,
+    ) -> Result<(), CliError> {
+        let mut settings =
+            Settings::try_from(&journal.header.settings).map_err(|e| journal.error(e.into()))?;
+        if let Some(config) = config {
+            settings.config = with_names(config, &settings.config);
+        }
+        let mut replay = JournalReplay::new(&journal.header, settings).map_err(|e| journal.error(e))?;
+        self.findings.n_scenarios += 1;
+        while let Some(entry) = journal.next() {
+            let entry = entry?;
+            if let Some(differences) = replay.repeat(&entry).map_err(|e| journal.error(e))? {
+                self.add(1, differences)?;
+            }
+            replay.apply(entry).map_err(|e| journal.error(e))?;
+        }
+        if journal.is_cut {
+            let file = journal.file();
+            let text = format!("{file}: ends in the middle: its scheduler was killed, or is still writing");
+            self.progress.suspend(|| output::note(&text));
+        }
+        Ok(())
+    }
+}
+
+/// The configuration; if it has one profile, also under the recorded scheduler names.
+fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> SchedulerConfig {
+    let mut config = config.clone();
+    if let [only] = config.profiles.as_slice() {
+        let only = only.clone();
+        for Profile { scheduler_name, .. } in &recorded.profiles {
+            if config.profile(scheduler_name).is_none() {
+                config.profiles.push(Profile { scheduler_name: scheduler_name.clone(), ..only.clone() });
             }
         }
-        if findings.n_scenarios == n_before {
-            output::warning(&format!("{}: no recordings found", recordings.file()));
+    }
+    config
+}
+
+/// Replays every file.
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
+    let inputs = find_recordings(&args.files)?;
+    let config = args.config.as_ref().map(|path| config_in_file(path, true)).transpose()?;
+    let progress = progress::of_bytes(&inputs);
+    let mut report =
+        Report { args, out: output::stdout(), progress: &progress, findings: Findings::default() };
+    for input in &inputs {
+        let n_before = report.findings.n_scenarios;
+        match Contents::open(input, |n_bytes| progress.inc(n_bytes))? {
+            Contents::Journal(journal) => report.journal(journal, config.as_ref())?,
+            Contents::Scenarios(scenarios) => {
+                for recording in scenarios {
+                    let mut recording = recording?;
+                    if let Some(config) = &config {
+                        recording.scenario.config = Some(config.to_value());
+                    }
+                    let replayed = replay(&recording);
+                    report.findings.n_scenarios += 1;
+                    report.add(replayed.n_steps, replayed.differences)?;
+                }
+            }
+        }
+        if report.findings.n_scenarios == n_before {
+            output::warning(&format!("{}: no recordings found", input.name()));
         }
     }
+    let Report { mut out, findings, .. } = report;
     progress.finish_and_clear();
     args.output.write(&mut out, &findings, |out| {
         let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;

@@ -72,7 +72,7 @@ impl RulesArgs {
         let Some(path) = &self.config else {
             return match in_input {
                 [] => Ok(SchedulerConfig::default()),
-                [one] => self.resolve(one),
+                [one] => resolve(one, !self.strict_v1),
                 [first, second, ..] => Err(CliError::SeveralConfigs {
                     first: first.source.clone(),
                     second: second.source.clone(),
@@ -85,25 +85,30 @@ impl RulesArgs {
                 first.source
             ));
         }
-        let mut in_file = Inventory::default();
-        read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, &mut |_| ())?;
-        match in_file.scheduler_configurations.as_slice() {
-            [one] => self.resolve(one),
-            [first, second, ..] => {
-                Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
-            }
-            [] => Err(CliError::NoConfig { file: path.clone() }),
-        }
+        config_in_file(path, !self.strict_v1)
     }
+}
 
-    fn resolve(&self, manifest: &Manifest) -> Result<SchedulerConfig, CliError> {
-        let place: &SourceLocation = &manifest.source;
-        match SchedulerConfig::read_with(&manifest.value, !self.strict_v1) {
-            Ok((config, warnings)) => {
-                warnings.iter().for_each(|w| output::warning(&format!("{place}: {w}")));
-                Ok(config)
-            }
-            Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
+/// The only scheduler configuration in a file.
+pub fn config_in_file(path: &String, extensions: bool) -> Result<SchedulerConfig, CliError> {
+    let mut in_file = Inventory::default();
+    read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, &mut |_| ())?;
+    match in_file.scheduler_configurations.as_slice() {
+        [one] => resolve(one, extensions),
+        [first, second, ..] => {
+            Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
         }
+        [] => Err(CliError::NoConfig { file: path.clone() }),
+    }
+}
+
+fn resolve(manifest: &Manifest, extensions: bool) -> Result<SchedulerConfig, CliError> {
+    let place: &SourceLocation = &manifest.source;
+    match SchedulerConfig::read_with(&manifest.value, extensions) {
+        Ok((config, warnings)) => {
+            warnings.iter().for_each(|w| output::warning(&format!("{place}: {w}")));
+            Ok(config)
+        }
+        Err(errors) => Err(CliError::Config { place: place.clone(), errors }),
     }
 }

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
+use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
 use crate::ExitStatus;
@@ -29,10 +30,11 @@ Examples:
   berth scheduler
   berth scheduler --context staging --scheduler-name default-scheduler
   berth scheduler --leader-elect --secure-port 10259 --config scheduler.yaml -v
+  berth scheduler --record /var/lib/berth/recordings --record-limit 4Gi
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the scheduler cannot continue
 
-See docs/scheduler.md for the behavior and docs/metrics.md for the metrics.")]
+See docs/scheduler.md for the behavior, docs/recordings.md for recordings and docs/metrics.md for the metrics.")]
 pub struct Args {
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -48,6 +50,8 @@ pub struct Args {
     /// Number of concurrent bind requests, each over its own connection
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
+    #[command(flatten)]
+    record: RecordArgs,
     #[command(flatten)]
     serving: ServingArgs,
     #[command(flatten)]
@@ -72,6 +76,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let is_configured = args.rules.is_configured();
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
     options.ignore_unsupported = args.unsupported == Unsupported::Ignore;
+    options.record = args.record.options();
     options.bind_concurrency = args.bind_concurrency.into();
     options.serving = args.serving.options("berth-scheduler")?;
     let process = options.settings.config.process.clone();

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission_args::{self, AdmissionArgs};
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
+use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::scheduler::Unsupported;
 use super::server_args::ServerArgs;
@@ -100,6 +101,8 @@ pub struct Args {
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
     admission: AdmissionArgs,
@@ -169,6 +172,7 @@ async fn up(
         is_configured,
         &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
     )?;
+    scheduler.record = args.record.options();
     scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     let mut server = args.server.options(settings.extensions);
     let served: Vec<_> =

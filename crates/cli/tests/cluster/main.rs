@@ -20,6 +20,7 @@ mod manifests;
 mod policies;
 mod process;
 mod record;
+mod recording;
 mod script;
 mod volume_faults;
 mod volumes;

@@ -18,6 +18,7 @@ mod privileges;
 #[allow(dead_code, reason = "the tests of clusters use the rest")]
 #[path = "../cluster/process.rs"]
 mod process;
+mod recording;
 mod replay;
 mod round_trip;
 mod schema;

@@ -5,12 +5,14 @@
 //! and [`enforce`] (whether rules of running pods hold). No module below this one uses it.
 
 mod enforce;
+mod journal;
 mod query;
 mod schedule;
 mod update;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use self::journal::Journal;
 use crate::nomination::Nominations;
 use crate::preemption::Candidates;
 use crate::rejections::RejectionViews;
@@ -32,6 +34,7 @@ pub struct Cluster {
     recorded: Option<Vec<ClusterChange>>,
     /// Tracks broken rules that are required during execution, if asked to.
     tracker: Option<Box<ViolationTracker>>,
+    journal: Option<Journal>,
 }
 
 impl Cluster {
@@ -43,6 +46,7 @@ impl Cluster {
             nominations: Nominations::default(),
             recorded: None,
             tracker: None,
+            journal: None,
         }
     }
 

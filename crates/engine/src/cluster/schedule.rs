@@ -110,9 +110,14 @@ impl Cluster {
         pod.gates.is_empty() && self.decide(pod).node().is_some()
     }
 
-    /// Decides about one node: the outcome has no score. None if the pod does not fit there now.
-    pub fn decide_on(&self, pod: &PreparedPod, node: &str) -> Option<Outcome> {
-        decision::decide_on(&self.state, &self.nominations, pod, self.state.find_node(node)?)
+    /// Decides as kube-scheduler does: if the pod fits on the node that it is nominated to, other nodes are not considered,
+    /// and the outcome has no score.
+    pub fn decide_nominated_first(&self, pod: &PreparedPod) -> Outcome {
+        let nominated =
+            self.nominations.node(pod.namespace, pod.name()).and_then(|n| self.state.nodes.find(n));
+        nominated
+            .and_then(|node| decision::decide_on(&self.state, &self.nominations, pod, node))
+            .unwrap_or_else(|| self.decide(pod))
     }
 
     /// Whether a pod fits on one node now.
@@ -177,7 +182,7 @@ impl Cluster {
         let mut prepared = self.prepare(pod);
         prepared.node_name = None;
         // The pod is restored at the end: no change is recorded.
-        let recorded = self.state.replace_recorded(None);
+        let (recorded, journal) = (self.state.replace_recorded(None), self.journal.take());
         let assigned = self.node_of(&pod.metadata.namespace, &pod.metadata.name).map(str::to_owned);
         self.forget(&prepared);
         let explanation = self.explain(pod, &prepared, node);
@@ -185,6 +190,7 @@ impl Cluster {
             self.assume(&prepared, &node);
         }
         self.state.replace_recorded(recorded);
+        self.journal = journal;
         explanation
     }
 

@@ -1,6 +1,9 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::object::{Namespace, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject};
+use berth_api::journal::Entry;
+use berth_api::object::{
+    Namespace, NamespacedName, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject,
+};
 use berth_api::rules::Selector;
 
 use std::borrow::Cow;
@@ -15,24 +18,28 @@ impl Cluster {
     pub fn set_namespace(&mut self, namespace: &Namespace) {
         self.state.set_namespace(namespace);
         self.updated();
+        self.report(|_| Entry::Namespace(Box::new(namespace.clone())));
     }
 
     /// Removes a namespace. Pods in it stay until they are removed themselves.
     pub fn remove_namespace(&mut self, name: &str) {
         self.state.remove_namespace(name);
         self.updated();
+        self.report(|_| Entry::RemoveNamespace(name.to_owned()));
     }
 
     /// Adds or changes a service, whose selector default spread constraints use.
     pub fn set_service(&mut self, service: &Service) {
         self.state.set_service(service);
         self.updated();
+        self.report(|_| Entry::Service(Box::new(service.clone())));
     }
 
     /// Removes a service.
     pub fn remove_service(&mut self, namespace: &str, name: &str) {
         self.state.remove_service(namespace, name);
         self.updated();
+        self.report(|_| Entry::RemoveService(NamespacedName::new(namespace, name)));
     }
 
     /// Sets (or with `None` removes) the selector of a `ReplicationController`, `ReplicaSet` or
@@ -44,6 +51,7 @@ impl Cluster {
         name: &str,
         selector: Option<Selector>,
     ) {
+        self.report_owner(kind, namespace, name, selector.as_ref());
         self.state.set_owner_selector(kind, namespace, name, selector);
         self.updated();
     }
@@ -52,6 +60,7 @@ impl Cluster {
     pub fn set_node(&mut self, node: &Node) {
         self.state.set_node(node);
         self.updated();
+        self.report(|cluster| Entry::Node(Box::new(cluster.node_as_kept(node))));
     }
 
     /// The annotations and fields of a node that the state keeps, by key: by these and its other fields a caller sees
@@ -70,11 +79,13 @@ impl Cluster {
     pub fn remove_node(&mut self, name: &str) {
         self.state.remove_node(name);
         self.updated();
+        self.report(|_| Entry::RemoveNode(name.to_owned()));
     }
 
     /// Adds or changes a persistent volume, a claim, a storage class, or another object that decides where pods with
     /// volumes may run.
     pub fn set_volume_object(&mut self, object: VolumeObject) {
+        self.report(|_| Entry::VolumeObject(Box::new(object.clone())));
         self.state.set_volume_object(object);
         self.updated();
     }
@@ -83,6 +94,7 @@ impl Cluster {
     pub fn remove_volume_object(&mut self, kind: VolumeKind, namespace: &str, name: &str) {
         self.state.remove_volume_object(kind, namespace, name);
         self.updated();
+        self.report(|_| Entry::RemoveVolumeObject(kind, NamespacedName::new(namespace, name)));
     }
 
     /// Adds or changes an assigned pod (one with `spec.nodeName`). A pod that is not assigned, or has
@@ -93,6 +105,7 @@ impl Cluster {
     pub fn set_pod(&mut self, pod: &Pod) -> bool {
         let counts = self.state.set_pod(pod);
         self.updated();
+        self.report(|_| Entry::Pod(Box::new(pod.clone())));
         counts
     }
 
@@ -100,12 +113,16 @@ impl Cluster {
     pub fn add_pod_labels(&mut self, namespace: &str, name: &str, labels: &[(String, String)]) {
         self.state.add_pod_labels(namespace, name, labels);
         self.updated();
+        self.report(|_| {
+            Entry::AddLabels(NamespacedName::new(namespace, name), labels.iter().cloned().collect())
+        });
     }
 
     /// Removes a pod, if it exists.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         self.state.remove_pod(namespace, name);
         self.updated();
+        self.report(|_| Entry::RemovePod(NamespacedName::new(namespace, name)));
     }
 
     /// Assigns a pod to a node before the API server knows, as if it ran there. Returns whether the node is
@@ -113,6 +130,7 @@ impl Cluster {
     pub fn assume(&mut self, pod: &PreparedPod, node: &str) -> bool {
         let counts = self.state.assign(pod, node);
         self.updated();
+        self.report(|cluster| Entry::Assume(cluster.name_of(pod), node.to_owned()));
         counts
     }
 
@@ -124,41 +142,46 @@ impl Cluster {
     pub fn assume_volumes(&mut self, pod: &PreparedPod, node: &str, decision: &VolumeDecision) {
         self.state.assume_volumes(pod.namespace, node, decision);
         self.updated();
+        self.report(|cluster| Entry::AssumeVolumes(cluster.assumed(pod, node, decision)));
     }
 
     /// Takes back what [`Cluster::assume_volumes`] assumed, because the volumes could not be bound.
     pub fn restore_volumes(&mut self, pod: &PreparedPod, decision: &VolumeDecision) {
         self.state.restore_volumes(pod.namespace, decision);
         self.updated();
+        self.report(|cluster| Entry::RestoreVolumes(cluster.assumed(pod, "", decision)));
     }
 
     /// Removes an assumed pod, because it could not be bound.
     pub fn forget(&mut self, pod: &PreparedPod) {
         self.state.forget(pod);
         self.updated();
+        self.report(|cluster| Entry::RemovePod(cluster.name_of(pod)));
     }
 
     /// Nominates a pod to a node: from now on the node admits pods of lower or equal priority only where this one
     /// would still fit. A pod has one nomination; a second one replaces the first.
     pub fn nominate(&mut self, pod: &PreparedPod, node: &str) {
-        let (namespace, name) = (self.state.symbols.text(pod.namespace).to_owned(), pod.name());
-        self.clear_nomination(&namespace, name);
-        let node = self.state.symbols.intern(node);
-        self.nominations.insert(pod, node);
+        let name = self.name_of(pod);
+        self.clear_nomination(name.namespace(), name.name());
+        let symbol = self.state.symbols.intern(node);
+        self.nominations.insert(pod, symbol);
+        self.report(|_| Entry::Nominate(name, node.to_owned()));
     }
 
     /// Removes a pod's nomination; returns whether it had one.
     ///
     /// Assigning the pod does not do that by itself.
     pub fn clear_nomination(&mut self, namespace: &str, name: &str) -> bool {
-        let Some(namespace) = self.state.symbols.get(namespace) else { return false };
-        let node = self.nominations.remove(namespace, name);
+        let Some(symbol) = self.state.symbols.get(namespace) else { return false };
+        let node = self.nominations.remove(symbol, name);
         let Some(node) = node else { return false };
         if let Some(recorded) = &mut self.recorded {
             recorded.extend(self.state.take_changes().into_iter().map(ClusterChange::from));
             recorded.push(ClusterChange::nomination_cleared(self.state.symbols.shared_text(node)));
         }
         self.state.symbols.release(node);
+        self.report(|_| Entry::ClearNomination(NamespacedName::new(namespace, name)));
         true
     }
 

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use berth_api::object::Pod;
+use berth_api::object::{MIRROR_ANNOTATION, Pod};
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
@@ -16,9 +16,6 @@ use super::volume::PodVolumes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(pub(crate) u32);
-
-/// The annotation that kubelet marks its mirror pods with.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// By what pods are compared when one of them is to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

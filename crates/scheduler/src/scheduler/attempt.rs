@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use berth_api::config::Plugin;
+use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
 use berth_engine::{NotEligible, Outcome, Preemption, Victims};
 use tokio::time::Instant;
@@ -69,12 +70,10 @@ impl Scheduler {
         // Victims of an earlier attempt that are not evicted yet may not have to go.
         queued.eviction = None;
         self.instruments.decided(&queued.pod);
-        let metadata = &queued.pod.metadata;
-        let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned);
-        // If the pod fits on the node it is nominated to, other nodes are not considered.
-        let outcome = nominated.and_then(|node| self.cluster.decide_on(&queued.prepared, &node));
-        let outcome = outcome.unwrap_or_else(|| self.cluster.decide(&queued.prepared));
+        let outcome = self.cluster.decide_nominated_first(&queued.prepared);
         self.metrics.decided(now.elapsed());
+        let name = || queued.pod.metadata.namespaced_name();
+        self.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
         match outcome {
             Outcome::Placed { node, volumes, .. } => self.bind(id, &node, volumes, now),
             Outcome::Gated { .. } => self.queue.gate(id, now),
@@ -115,10 +114,16 @@ impl Scheduler {
             self.metrics.preemption_attempts.inc();
         }
         let mut preemption = self.cluster.preempt(&queued.prepared, self.budgets.list());
-        if let Preemption::Victims(_) = &preemption
-            && let Some(reason) = queued.preemptions.too_many(began, self.options.flush_after)
-        {
-            preemption = Preemption::NoCandidate { reason };
+        let too_many = match &preemption {
+            Preemption::Victims(_) => queued.preemptions.too_many(began, self.options.flush_after),
+            _ => None,
+        };
+        match too_many {
+            Some(reason) => preemption = Preemption::NoCandidate { reason },
+            None => {
+                let name = || queued.pod.metadata.namespaced_name();
+                self.recorder.record(|| Entry::Preemption(Box::new(preemption.recorded(name()))));
+            }
         }
         let status = match &preemption {
             Preemption::Victims(_) => "Success",

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::config::Plugin;
+use berth_api::journal::{Header, RecordedSettings};
 use berth_api::object::DeviceResources;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
@@ -38,6 +39,7 @@ use crate::bind::{BindResult, BindWorkers, Binder};
 use crate::metrics::Metrics;
 use crate::options::{SchedulerError, SchedulerOptions};
 use crate::queue::{PodId, Queue, QueueOptions};
+use crate::recorder::Recorder;
 use crate::serving;
 use crate::status::FailureReason;
 use crate::volume_writes::VolumeWriter;
@@ -51,6 +53,7 @@ use queued_pods::QueuedPods;
 use reporter::Reporter;
 use volumes::VolumeBindings;
 use watch_events::Budgets;
+pub(crate) use watch_events::is_pending;
 
 /// Watch events applied before pods are decided again.
 const EVENTS_AT_ONCE: usize = 512;
@@ -106,6 +109,7 @@ struct Scheduler {
     metrics: Arc<Metrics>,
     instruments: Instruments,
     reporter: Reporter,
+    recorder: Recorder,
 }
 
 pub(crate) async fn start(
@@ -148,11 +152,11 @@ pub(crate) async fn start(
         None => (Leadership::uncontested(), None),
     };
     let (completed, completions) = mpsc::unbounded_channel();
-    let mut recording = RecorderOptions::new("berth", options.identity.clone());
+    let mut event_options = RecorderOptions::new("berth", options.identity.clone());
     if let Some(limit) = options.rate_limit {
-        recording.rate = limit;
+        event_options.rate = limit;
     }
-    let recorder = EventRecorder::start(unlimited.clone(), recording, last.clone());
+    let events = EventRecorder::start(unlimited.clone(), event_options, last.clone());
     let binder = Binder {
         client: client.clone(),
         leadership: leadership.clone(),
@@ -178,6 +182,20 @@ pub(crate) async fn start(
     let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
     let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
     cluster.record_changes(true);
+    let recorder = match &options.record {
+        Some(record) => {
+            let header = Header {
+                scheduler: "berth".to_owned(),
+                identity: options.identity.clone(),
+                settings: RecordedSettings::from(cluster.settings()),
+                ..Header::default()
+            };
+            let recorder = Recorder::start(record, header)?;
+            cluster.set_journal(recorder.journal());
+            recorder
+        }
+        None => Recorder::default(),
+    };
     let now = Instant::now();
     let scheduler = Scheduler {
         cluster,
@@ -195,14 +213,15 @@ pub(crate) async fn start(
         led_before: elector.is_none(),
         binds: BindWorkers::start(options.bind_concurrency.max(1), binder, &completed),
         volumes: VolumeBindings::new(writer, completed.clone()),
-        statuses: StatusWriter::new(client, leadership.clone(), recorder.clone(), completed),
+        statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed),
         leadership,
-        events: FailureEvents::new(recorder, now),
+        events: FailureEvents::new(events, now),
         look_again_at: None,
         next_flush: now + FLUSH_PERIOD.min(options.flush_after),
         metrics,
         instruments: Instruments::new(now),
         reporter,
+        recorder,
         options,
     };
     let task = tokio::spawn(scheduler.run(watch_events, completions, stop, Sidecars::new(last, elector)));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use berth_api::config::SchedulerConfig;
+use berth_api::journal::Entry;
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::DisruptionBudget;
 use berth_mirror::{Change, PodRef, WatchEvent};
@@ -29,7 +30,7 @@ impl Budgets {
 }
 
 /// Whether this scheduler has to find a node for a pod.
-pub(super) fn is_pending(config: &SchedulerConfig, pod: &Pod) -> bool {
+pub(crate) fn is_pending(config: &SchedulerConfig, pod: &Pod) -> bool {
     pod.spec.node_name.is_empty()
         && !pod.is_terminal()
         && pod.metadata.deletion_timestamp.is_none()
@@ -67,15 +68,19 @@ impl Scheduler {
             }
             Change::PodGroupApplied(key, object) => self.pod_group_applied(key, &object),
             Change::PodGroupDeleted(key) => self.pod_group_deleted(&key),
-            Change::BudgetApplied(name, budget) => {
-                self.budgets.by_name.insert(name, budget);
+            Change::BudgetApplied(budget) => {
+                let name = budget.metadata.namespaced_name();
+                self.budgets.by_name.insert(name, DisruptionBudget::from(&*budget));
                 self.budgets.list = None;
+                self.recorder.record(|| Entry::Budget(budget));
             }
             Change::BudgetDeleted(name) => {
                 self.budgets.by_name.remove(&name);
                 self.budgets.list = None;
+                self.recorder.record(|| Entry::RemoveBudget(name));
             }
             Change::Complete => {
+                self.recorder.record(|| Entry::Complete {});
                 self.order_listed();
                 tracing::info!(
                     nodes = self.mirror.n_nodes(),
@@ -161,6 +166,7 @@ impl Scheduler {
         }
         let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+        self.recorder.record(|| Entry::Dequeue(metadata.namespaced_name()));
         self.queue.remove(id, Instant::now());
         if let Some(entry) = queued.group {
             self.leave_pod_group(entry, id, &queued.pod);
@@ -193,6 +199,7 @@ impl Scheduler {
     }
 
     fn pod_added(&mut self, pod: Arc<Pod>) {
+        self.recorder.record(|| Entry::Queue(Box::new(Pod::clone(&pod))));
         let prepared = self.cluster.prepare(&pod);
         let nominated = &pod.status.nominated_node_name;
         if !nominated.is_empty() {
@@ -227,6 +234,7 @@ impl Scheduler {
         queued.is_stale = false;
         queued.prepared = self.cluster.prepare(&queued.pod);
         let pod = queued.pod.clone();
+        self.recorder.record(|| Entry::Queue(Box::new(Pod::clone(&pod))));
         let metadata = &pod.metadata;
         if let Some(node) = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned) {
             self.cluster.nominate(&queued.prepared, &node);

@@ -85,7 +85,7 @@ impl Comparison<'_> {
     }
 }
 
-fn names(pods: &[NamespacedName]) -> Vec<String> {
+pub(super) fn names(pods: &[NamespacedName]) -> Vec<String> {
     pods.iter().map(ToString::to_string).collect()
 }
 

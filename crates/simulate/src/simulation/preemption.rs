@@ -60,7 +60,7 @@ impl Simulation {
 
 /// The victims whose eviction makes an unschedulable pod fit. If there are none, the message of the outcome says why, as
 /// in the condition of a pod.
-pub(super) fn preempt(
+pub(crate) fn preempt(
     cluster: &mut Cluster,
     budgets: &[DisruptionBudget],
     pod: &PreparedPod,

@@ -16,7 +16,8 @@ use crate::read::{DecodeError, Kind, decode_at};
 use crate::resource::{self, Resource};
 
 /// The kinds of [`VolumeObject`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum VolumeKind {
     /// `v1` PersistentVolume.
     PersistentVolume,
@@ -61,7 +62,8 @@ impl VolumeKind {
 }
 
 /// An object that decides where pods with volumes may run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum VolumeObject {
     /// A persistent volume.
     PersistentVolume(Box<PersistentVolume>),

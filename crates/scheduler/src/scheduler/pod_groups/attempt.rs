@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_api::config::Plugin;
+use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
 use berth_engine::{Group, GroupOutcome, GroupTopology, GroupVictims, Outcome, PreparedPod};
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ impl Scheduler {
         let now = Instant::now();
         let Ok(rules) = self.pod_group_rules(entry) else { return self.settle_pod_group(entry) };
         let Some(group) = self.pod_groups.get_mut(entry) else { return };
-        let ids: Vec<PodId> = group.pending.iter().copied().collect();
+        let (ids, name): (Vec<PodId>, _) = (group.pending.iter().copied().collect(), group.key.to_string());
         if ids.is_empty() || group.batch.is_some() {
             // The results of bindings in flight settle the rest.
             return;
@@ -55,6 +56,10 @@ impl Scheduler {
         });
         let group = Group { members: &pods, min, topology };
         let outcome = self.cluster.decide_group(&group);
+        self.recorder.record(|| {
+            let recorded = self.cluster.recorded_group(&name, &group);
+            Entry::GroupDecision(recorded, Box::new(outcome.recorded(&group)))
+        });
         self.metrics.decided(now.elapsed());
         match outcome {
             GroupOutcome::Placed { members, .. } => {
@@ -76,7 +81,7 @@ impl Scheduler {
                     self.cluster.nominate(&pods[at], &node);
                 }
                 if self.is_pod_group_nomination_settled(entry) {
-                    if let Some(reason) = self.preempt_for_pod_group(entry, &ids, &group) {
+                    if let Some(reason) = self.preempt_for_pod_group(entry, &ids, &name, &group) {
                         message = format!("{message} preemption: {reason}");
                     }
                 } else if let Some(group) = self.pod_groups.get_mut(entry) {
@@ -170,7 +175,13 @@ impl Scheduler {
     }
 
     /// Returns why it is not tried, if so.
-    fn preempt_for_pod_group(&mut self, entry: PodId, ids: &[PodId], group: &Group<'_>) -> Option<String> {
+    fn preempt_for_pod_group(
+        &mut self,
+        entry: PodId,
+        ids: &[PodId],
+        name: &str,
+        group: &Group<'_>,
+    ) -> Option<String> {
         let began = Instant::now();
         self.metrics.preemption_attempts.inc();
         for id in ids {
@@ -182,7 +193,14 @@ impl Scheduler {
         let preemptions = self.pod_groups.get_mut(entry)?.preemptions;
         let too_many = preemptions.too_many(began, self.options.flush_after);
         let found = match too_many {
-            None => self.cluster.preempt_group(group, self.budgets.list()),
+            None => {
+                let found = self.cluster.preempt_group(group, self.budgets.list());
+                self.recorder.record(|| {
+                    let recorded = self.cluster.recorded_group(name, group);
+                    Entry::GroupPreemption(recorded, Box::new(GroupVictims::recorded(found.as_ref())))
+                });
+                found
+            }
             Some(_) => None,
         };
         let status = if found.is_some() { "Success" } else { "Unschedulable" };

@@ -1,0 +1,168 @@
+//! Journal: the updates of a cluster as they are made, for a recording.
+
+use berth_api::config::{ConfigErrors, SchedulerConfig};
+use berth_api::journal::{
+    AssumedVolumes, Entry, GroupResult, JournaledPreemption, OwnerSelector, RecordedDecision, RecordedGroup,
+    RecordedSettings,
+};
+use berth_api::object::{NamespacedName, Node, VolumeDecision};
+use berth_api::rules::{Selector, annotation_key};
+
+use super::Cluster;
+use crate::decision::Outcome;
+use crate::group::{Group, GroupOutcome, GroupTopology, GroupVictims};
+use crate::preemption::Preemption;
+use crate::state::Settings;
+use crate::state::prepared::PreparedPod;
+
+/// Receives a copy of each update.
+pub type Journal = Box<dyn FnMut(Entry) + Send + Sync>;
+
+impl Cluster {
+    /// From now on, each update is reported as an entry right after it is made. The same updates of another cluster with the
+    /// same settings give the same state. Nothing is reported of updates that are taken back before the request ends.
+    pub fn set_journal(&mut self, journal: Journal) {
+        self.journal = Some(journal);
+    }
+
+    pub(super) fn report(&mut self, entry: impl FnOnce(&Cluster) -> Entry) {
+        if let Some(mut journal) = self.journal.take() {
+            journal(entry(self));
+            self.journal = Some(journal);
+        }
+    }
+
+    /// The namespace and name of a prepared pod.
+    pub(super) fn name_of(&self, pod: &PreparedPod) -> NamespacedName {
+        NamespacedName::new(self.state.symbols.text(pod.namespace), pod.name())
+    }
+
+    pub(super) fn assumed(
+        &self,
+        pod: &PreparedPod,
+        node: &str,
+        volumes: &VolumeDecision,
+    ) -> Box<AssumedVolumes> {
+        Box::new(AssumedVolumes { pod: self.name_of(pod), node: node.to_owned(), volumes: volumes.clone() })
+    }
+
+    /// A group as it is recorded.
+    pub fn recorded_group(&self, name: &str, group: &Group<'_>) -> Box<RecordedGroup> {
+        Box::new(RecordedGroup {
+            group: name.to_owned(),
+            pods: group.members.iter().map(|pod| self.name_of(pod)).collect(),
+            min: group.min,
+            topology: group.topology.map(|GroupTopology { key, value, required }| {
+                (key.to_owned(), value.map(str::to_owned), required)
+            }),
+        })
+    }
+
+    /// A node with those of its annotations that the state keeps.
+    pub(super) fn node_as_kept(&self, node: &Node) -> Node {
+        let kept = self.attributes_to_keep(node);
+        let mut node = node.clone();
+        node.metadata.annotations.retain(|key, _| kept.iter().any(|(k, _)| *k == annotation_key(key)));
+        node
+    }
+
+    pub(super) fn report_owner(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        selector: Option<&Selector>,
+    ) {
+        self.report(|_| {
+            Entry::Owner(Box::new(OwnerSelector {
+                kind: kind.to_owned(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                selector: selector.and_then(Selector::to_api),
+                removed: selector.is_none(),
+            }))
+        });
+    }
+}
+
+impl Outcome {
+    /// As it is recorded.
+    pub fn recorded(&self, pod: NamespacedName) -> RecordedDecision {
+        let score = match self {
+            Outcome::Placed { score, .. } => *score,
+            _ => None,
+        };
+        let node = self.node().map(str::to_owned);
+        RecordedDecision { pod, node, score, message: self.message().into_owned() }
+    }
+}
+
+impl Preemption {
+    /// As it is recorded.
+    pub fn recorded(&self, pod: NamespacedName) -> JournaledPreemption {
+        let (node, victims) = match self {
+            Preemption::Victims(victims) => (Some(victims.node.clone()), victims.victims.clone()),
+            _ => (None, Vec::new()),
+        };
+        JournaledPreemption { pod, node, victims, message: self.message().unwrap_or_default() }
+    }
+}
+
+impl GroupOutcome {
+    /// As it is recorded.
+    pub fn recorded(&self, group: &Group<'_>) -> GroupResult {
+        match self {
+            GroupOutcome::Placed { members, .. } => {
+                let nodes = members.iter().map(|outcome| outcome.node().map(str::to_owned)).collect();
+                GroupResult { nodes, ..GroupResult::default() }
+            }
+            GroupOutcome::Unplaced(failure) => {
+                GroupResult { message: failure.message(group), ..GroupResult::default() }
+            }
+        }
+    }
+}
+
+impl GroupVictims {
+    /// As they are recorded; none if no eviction helps.
+    pub fn recorded(found: Option<&GroupVictims>) -> GroupResult {
+        found.map_or_else(GroupResult::default, |GroupVictims { nodes, victims, .. }| GroupResult {
+            nodes: nodes.clone(),
+            victims: victims.clone(),
+            message: String::new(),
+        })
+    }
+}
+
+impl From<&Settings> for RecordedSettings {
+    fn from(settings: &Settings) -> RecordedSettings {
+        // The other fields are about the process, and not about decisions.
+        let profiles = settings.config.profiles.clone();
+        RecordedSettings {
+            config: SchedulerConfig { profiles, ..SchedulerConfig::default() }.to_value(),
+            extensions: settings.extensions,
+            exempt_namespaces: settings.exempt_namespaces.clone(),
+            exempt_from_v1: settings.exempt_from_v1,
+            all_topologies: settings.all_topologies.clone(),
+        }
+    }
+}
+
+impl TryFrom<&RecordedSettings> for Settings {
+    type Error = ConfigErrors;
+
+    /// # Errors
+    /// The configuration is invalid.
+    fn try_from(recorded: &RecordedSettings) -> Result<Settings, ConfigErrors> {
+        let (config, _) = SchedulerConfig::read_with(&recorded.config, recorded.extensions)?;
+        Ok(Settings {
+            config,
+            extensions: recorded.extensions,
+            exempt_namespaces: recorded.exempt_namespaces.clone(),
+            exempt_from_v1: recorded.exempt_from_v1,
+            all_topologies: recorded.all_topologies.clone(),
+            // Nodes are recorded with what rules mention, again whenever that changes.
+            all_node_attributes: false,
+        })
+    }
+}
