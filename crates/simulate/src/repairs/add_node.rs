@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{Node, StringMap};
-use berth_api::rules::TopologyScope;
+use berth_api::rules::{NodeRequirement, NodeTerm, TopologyScope};
 use berth_engine::TopologyPair;
 
 use super::node::{is_owned, new_domain};
@@ -22,23 +22,21 @@ impl Trial<'_> {
         if self.only.is_some() || self.cluster.has_node(NEW) {
             return None;
         }
-        let mut shapes: BTreeMap<String, Node> = BTreeMap::new();
+        let keys = self.topology_keys(problem);
+        let read = self.read_labels(problem, &keys);
+        let mut shapes: BTreeMap<String, &Node> = BTreeMap::new();
         for node in self.nodes.values() {
             let new = like(node);
-            let shape = format!("{:?}{:?}{:?}", new.status.allocatable, new.metadata.labels, new.spec.taints);
-            shapes.entry(shape).or_insert_with(|| Node {
-                spec: new.spec,
-                status: new.status,
-                metadata: node.metadata.clone(),
-            });
+            let labels: Vec<_> = read.iter().map(|key| new.metadata.labels.get(key)).collect();
+            let shape = format!("{:?}{labels:?}{:?}", new.status.allocatable, new.spec.taints);
+            shapes.entry(shape).or_insert(node);
         }
-        let mut shapes: Vec<Node> = shapes.into_values().collect();
+        let mut shapes: Vec<&Node> = shapes.into_values().collect();
         shapes.sort_by_key(|node| {
             let amount = |resource| node.status.allocatable.as_ref().and_then(|a| a.get(resource)).copied();
             (amount("cpu"), amount("memory"), node.metadata.name.clone())
         });
         shapes.truncate(MAX_SHAPES);
-        let keys = self.topology_keys(problem);
         let without = [Vec::new(), keys];
         let tried = without.iter().flat_map(|keys| shapes.iter().map(move |node| (keys, node)));
         for (keys, node) in tried {
@@ -69,6 +67,24 @@ impl Trial<'_> {
             }
         }
         None
+    }
+
+    /// The label keys that the rules of the pod and those against it read.
+    fn read_labels(&self, problem: &Problem, topology_keys: &[String]) -> BTreeSet<String> {
+        let rules = &problem.rules;
+        let selected = rules.node_selector.iter().map(|(key, _)| key);
+        let requirements = rules.required_node_affinity.iter().flat_map(|rule| &rule.terms);
+        let requirements = requirements.flat_map(|term| match term {
+            NodeTerm::All(requirements) => requirements.as_slice(),
+            _ => &[],
+        });
+        let required = requirements.filter_map(|requirement| match requirement {
+            NodeRequirement::Label(requirement) => Some(requirement.key()),
+            _ => None,
+        });
+        let spread = rules.spread_constraints.iter().map(|constraint| &constraint.topology_key);
+        let keys = selected.chain(spread).chain(topology_keys).map(String::as_str);
+        keys.chain(required).map(str::to_owned).collect()
     }
 
     /// The topology keys of the rules about other pods, besides the host name.

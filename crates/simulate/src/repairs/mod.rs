@@ -33,7 +33,7 @@ pub use self::core::CoreTerm;
 pub(crate) use self::core::unsatisfiable_core;
 
 /// Changes after which a pod fits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Repair {
     /// The sum of the costs of the changes; see `docs/repairs.md`.

@@ -4,7 +4,7 @@
 //! provider: they are changed only where a topology label is missing. Taints of `node.kubernetes.io` report the
 //! condition of the node and return.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::config::Plugin;
 use berth_api::object::{Node, StringMap, Taint};
@@ -18,6 +18,8 @@ const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The highest cost of a change of labels that is looked for.
 const MAX_LABEL_COST: u32 = 4;
+/// Number of sets of labels that are tried.
+const MAX_TRIES: usize = 100_000;
 /// Number of existing values of a missing topology label that are tried.
 const MAX_DOMAINS: usize = 20;
 
@@ -36,30 +38,27 @@ impl Trial<'_> {
     /// The cheapest change of one node.
     pub(super) fn change_node(&mut self, problem: &Problem) -> Option<Repair> {
         let works: Vec<_> = problem.rejecting.iter().filter_map(|(n, v)| self.work(problem, n, v)).collect();
-        let values = self.label_values(problem);
         let least = |work: &Work| {
             let labels = work.needed.len().max(usize::from(work.labels));
             (work.forced.len() + labels) as u32
         };
         let mut by_cost: BTreeMap<u32, Vec<&Work>> = BTreeMap::new();
         for work in &works {
-            for cost in least(work)..=work.forced.len() as u32 + MAX_LABEL_COST {
-                by_cost.entry(cost).or_default().push(work);
-                if !work.labels && work.needed.is_empty() {
-                    break;
-                }
-            }
+            let most = match work.labels || !work.needed.is_empty() {
+                true => work.forced.len() as u32 + MAX_LABEL_COST,
+                false => least(work),
+            };
+            (least(work)..=most).for_each(|cost| by_cost.entry(cost).or_default().push(work));
         }
-        for (cost, works) in by_cost {
-            for work in works {
-                if let Some(changes) = self.changes_at(problem, work, cost, &values) {
-                    let commands = commands::of_changes(&changes);
-                    let node = work.node.clone();
-                    return Some(Repair { cost, changes, node, commands, patch: Vec::new() });
-                }
-            }
-        }
-        None
+        let values = self.label_values(problem, &works);
+        let mut search = Labels { trial: self, problem, values, impossible: HashSet::new(), n_tried: 0 };
+        by_cost.into_iter().find_map(|(cost, works)| {
+            works.into_iter().find_map(|work| {
+                let changes = search.changes_at(work, cost)?;
+                let commands = commands::of_changes(&changes);
+                Some(Repair { cost, changes, node: work.node.clone(), commands, patch: Vec::new() })
+            })
+        })
     }
 
     /// What has to change on the node; none if no change of it helps.
@@ -81,7 +80,8 @@ impl Trial<'_> {
                     let key =
                         selector.map(|(key, _)| key).find(|key| term == format!("spec.nodeSelector[{key}]"));
                     let is_own = problem.rules.required_node_affinity.iter().any(|rule| rule.path == term);
-                    if key.is_none() && !is_own {
+                    let may_be_set = |key: &String| may_be_set(key, node.metadata.labels.contains_key(key));
+                    if key.map_or(!is_own, |key| !may_be_set(key)) {
                         return None;
                     }
                     work.needed.extend(key.cloned());
@@ -109,11 +109,12 @@ impl Trial<'_> {
         (is_changed || !spread_may_change).then_some(work)
     }
 
-    /// By label key, the values that could satisfy the rules of the pod, and none for no label.
-    fn label_values(&self, problem: &Problem) -> BTreeMap<String, BTreeSet<Option<String>>> {
-        let mut values: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
+    /// By label key, the values that could satisfy the rules of the pod, and none for no label. Of a topology key that a
+    /// node lacks: the values on other nodes, and a new one.
+    fn label_values(&self, problem: &Problem, works: &[Work]) -> LabelValues {
+        let mut values = LabelValues::new();
         for (key, value) in &problem.rules.node_selector {
-            values.entry(key.clone()).or_default().insert(Some(value.clone()));
+            values.entry(key.clone()).or_default().push(Some(value.clone()));
         }
         let terms = problem.rules.required_node_affinity.iter().flat_map(|rule| &rule.terms);
         for term in terms {
@@ -123,8 +124,8 @@ impl Trial<'_> {
                 let of_key = values.entry(requirement.key().to_owned()).or_default();
                 match requirement {
                     Requirement::In(_, wanted) => of_key.extend(wanted.iter().cloned().map(Some)),
-                    Requirement::Exists(_) => _ = of_key.insert(Some("true".to_owned())),
-                    Requirement::NotIn(..) | Requirement::DoesNotExist(_) => _ = of_key.insert(None),
+                    Requirement::Exists(_) => of_key.push(Some("true".to_owned())),
+                    Requirement::NotIn(..) | Requirement::DoesNotExist(_) => of_key.push(None),
                     Requirement::Gt(_, bound) => {
                         of_key.extend(bound.checked_add(1).map(|n| Some(n.to_string())))
                     }
@@ -135,87 +136,116 @@ impl Trial<'_> {
                 }
             }
         }
+        let missing: BTreeSet<&String> = works.iter().flat_map(|work| &work.needed).collect();
+        for key in missing.into_iter().filter(|key| *key != HOSTNAME) {
+            let known = self.nodes.values().filter_map(|node| node.metadata.labels.get(key));
+            let known: BTreeSet<_> = known.cloned().collect();
+            let domains = known.into_iter().take(MAX_DOMAINS).chain([new_domain(key)]);
+            values.entry(key.clone()).or_default().extend(domains.map(Some));
+        }
+        for of_key in values.values_mut() {
+            let mut seen = HashSet::new();
+            of_key.retain(|value| seen.insert(value.clone()));
+        }
         values
     }
-
-    /// Changes of exactly this cost after which the pod fits on the node.
-    fn changes_at(
-        &mut self,
-        problem: &Problem,
-        work: &Work,
-        cost: u32,
-        values: &BTreeMap<String, BTreeSet<Option<String>>>,
-    ) -> Option<Vec<Change>> {
-        let node = self.nodes.get(&work.node)?;
-        let mut values: Vec<_> = values
-            .iter()
-            .filter(|(key, _)| !is_owned(key))
-            .map(|(key, values)| (key.clone(), values.iter().cloned().collect::<Vec<_>>()))
-            .collect();
-        let may_be_set = |key: &&String| !is_owned(key) || *key == HOSTNAME || key.starts_with("topology.");
-        for key in
-            work.needed.iter().filter(|key| !node.metadata.labels.contains_key(*key)).filter(may_be_set)
-        {
-            let domains: BTreeSet<_> = match key.as_str() {
-                HOSTNAME => BTreeSet::from([Some(work.node.clone())]),
-                key => self.nodes.values().map(|n| n.metadata.labels.get(key).cloned()).collect(),
-            };
-            let domains = domains.into_iter().flatten().take(MAX_DOMAINS).chain([new_domain(key)]).map(Some);
-            match values.iter_mut().find(|(known, _)| known == key) {
-                Some((_, values)) => values.extend(domains),
-                None => values.push((key.clone(), domains.collect())),
-            }
-        }
-        let mut search = Labels { trial: self, problem, work, values: &values, node };
-        let mut labels = node.metadata.labels.clone();
-        let mut changes = work.forced.clone();
-        let left = cost.checked_sub(work.forced.len() as u32)?;
-        search.assign(0, left, &mut labels, &mut changes).then_some(changes)
-    }
 }
+
+/// Values of labels by key, in the order in which they are tried; none: no label.
+type LabelValues = BTreeMap<String, Vec<Option<String>>>;
 
 /// The search for labels.
 struct Labels<'s, 'a> {
     trial: &'s mut Trial<'a>,
     problem: &'s Problem,
+    values: LabelValues,
+    /// Nodes that differ in nothing that matters here: what failed for one of them at a cost fails for all.
+    impossible: HashSet<(Vec<Option<String>>, BTreeSet<String>, u32)>,
+    n_tried: usize,
+}
+
+/// One node of the search.
+struct Site<'s> {
     work: &'s Work,
-    values: &'s [(String, Vec<Option<String>>)],
     node: &'s Node,
+    /// The labels that may change, with their values.
+    values: Vec<(String, Vec<Option<String>>)>,
+    labels: StringMap,
+    changes: Vec<Change>,
+    /// Whether some labels satisfy the rules about labels, though the pod does not fit.
+    is_close: bool,
 }
 
 impl Labels<'_, '_> {
-    /// Changes labels from the key on, at exactly the cost that is left.
-    fn assign(&mut self, from: usize, left: u32, labels: &mut StringMap, changes: &mut Vec<Change>) -> bool {
-        if left == 0 {
-            return self.holds(labels, changes);
+    /// Changes of exactly this cost after which the pod fits on the node.
+    fn changes_at(&mut self, work: &Work, cost: u32) -> Option<Vec<Change>> {
+        let node = self.trial.nodes.get(&work.node)?;
+        let left = cost.checked_sub(work.forced.len() as u32)?;
+        let labels = &node.metadata.labels;
+        let now = self.values.keys().map(|key| labels.get(key).cloned()).collect();
+        let like = (now, work.needed.clone(), left);
+        if left > 0 && self.impossible.contains(&like) {
+            return None;
         }
-        let (values, node) = (self.values, &self.work.node);
-        for (i, (key, of_key)) in values.iter().enumerate().skip(from) {
-            let before = labels.get(key).cloned();
-            for value in of_key.iter().filter(|value| **value != before) {
-                let (node, key) = (node.clone(), key.clone());
+        let settable = self.values.iter().filter(|(key, _)| may_be_set(key, labels.contains_key(*key)));
+        let mut values: Vec<_> = settable.map(|(k, v)| (k.clone(), v.clone())).collect();
+        if work.needed.contains(HOSTNAME) && !labels.contains_key(HOSTNAME) {
+            values.push((HOSTNAME.to_owned(), vec![Some(work.node.clone())]));
+        }
+        let (labels, changes) = (labels.clone(), work.forced.clone());
+        let mut site = Site { work, node, values, labels, changes, is_close: false };
+        if self.assign(&mut site, 0, left) {
+            return Some(site.changes);
+        }
+        if !site.is_close && !self.names_nodes() {
+            self.impossible.insert(like);
+        }
+        None
+    }
+
+    /// Whether a rule names nodes, and so tells nodes with equal labels apart.
+    fn names_nodes(&self) -> bool {
+        let terms = self.problem.rules.required_node_affinity.iter().flat_map(|rule| &rule.terms);
+        terms.into_iter().any(|term| match term {
+            NodeTerm::All(all) => all.iter().any(|r| matches!(r, NodeRequirement::Name(_))),
+            _ => false,
+        })
+    }
+
+    /// Changes labels from the key on, at exactly the cost that is left.
+    fn assign(&mut self, site: &mut Site<'_>, from: usize, left: u32) -> bool {
+        if left == 0 {
+            return self.holds(site);
+        }
+        for i in from..site.values.len() {
+            let (key, of_key) = site.values[i].clone();
+            let before = site.labels.get(&key).cloned();
+            for value in of_key.into_iter().filter(|value| *value != before) {
+                let (node, key) = (site.work.node.clone(), key.clone());
                 let change = match value.clone() {
                     Some(value) => Change::SetLabel { node, key, value },
                     None => Change::RemoveLabel { node, key },
                 };
                 let Some(left) = left.checked_sub(change.cost(before.is_some())) else { continue };
-                changes.push(change);
-                set(labels, &values[i].0, value.clone());
-                if self.assign(i + 1, left, labels, changes) {
+                site.changes.push(change);
+                set(&mut site.labels, &site.values[i].0, value);
+                if self.assign(site, i + 1, left) {
                     return true;
                 }
-                set(labels, &values[i].0, before.clone());
-                changes.pop();
+                set(&mut site.labels, &site.values[i].0, before.clone());
+                site.changes.pop();
             }
         }
         false
     }
 
     /// Whether the pod fits with these changes.
-    fn holds(&mut self, labels: &StringMap, changes: &[Change]) -> bool {
-        let rules = &self.problem.rules;
+    fn holds(&mut self, site: &mut Site<'_>) -> bool {
+        self.n_tried += 1;
+        let (rules, labels, name) = (&self.problem.rules, &site.labels, &site.work.node);
         let selected = rules.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-        if !selected || !self.work.needed.iter().all(|key| labels.contains_key(key)) {
+        let is_possible = selected && site.work.needed.iter().all(|key| labels.contains_key(key));
+        if !is_possible || self.n_tried > MAX_TRIES {
             return false;
         }
         let mut rules = rules.required_node_affinity.iter();
@@ -224,12 +254,13 @@ impl Labels<'_, '_> {
             NodeTerm::All(all) => all.iter().any(|r| matches!(r, NodeRequirement::Attribute(_))),
             _ => false,
         };
-        if !rules.all(|rule| rule.matches(&self.work.node, labels) || rule.terms.iter().any(has_attributes)) {
+        if !rules.all(|rule| rule.matches(name, labels) || rule.terms.iter().any(has_attributes)) {
             return false;
         }
-        let mut changed = self.node.clone();
+        site.is_close = true;
+        let mut changed = site.node.clone();
         changed.metadata.labels.clone_from(labels);
-        for change in changes {
+        for change in &site.changes {
             match change {
                 Change::Uncordon { .. } => {
                     changed.spec.unschedulable = false;
@@ -241,13 +272,17 @@ impl Labels<'_, '_> {
                 _ => {}
             }
         }
-        let name = &self.work.node;
         self.trial.cluster.set_node(&changed);
         let fits = self.trial.cluster.fits_on(&self.problem.prepared, name)
             && self.trial.breaks_nothing(self.problem, name);
-        self.trial.cluster.set_node(self.node);
+        self.trial.cluster.set_node(site.node);
         fits
     }
+}
+
+/// Whether a label may be set: labels that say what a node is are set only where a topology label is missing.
+fn may_be_set(key: &str, is_there: bool) -> bool {
+    !is_owned(key) || (!is_there && key.starts_with("topology."))
 }
 
 /// A value of a topology label that no node has.

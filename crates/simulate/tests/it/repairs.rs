@@ -4,7 +4,7 @@ use berth_api::config::SchedulerConfig;
 use berth_api::object::{Node, Pod, Taint};
 use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
-use berth_engine::Explanation;
+use berth_engine::{Explanation, TopologyPair};
 use berth_simulate::{Change, PodExplanation, Repair, Simulation, SimulationOptions};
 use berth_testkit::generate::Random;
 use berth_testkit::naive::{self, NodeResult, Options, World};
@@ -123,6 +123,53 @@ fn a_node_or_a_replica_is_added_where_that_helps() {
 fn a_change_that_breaks_a_rule_of_a_running_pod_is_no_repair() {
     let text = "node a disk=ssd\npod default/x on a rdrd-node(disk=ssd)\npod default/p node(disk=hdd)";
     assert!(!repairs(text).contains("set the label"), "{}", repairs(text));
+}
+
+#[test]
+fn a_topology_label_gets_an_existing_value_if_one_helps() {
+    let text = "node a\nnode b zone=z1 unschedulable\npod default/p spread(1 app=x @zone)";
+    let first = repairs(text);
+    assert!(first.contains("1 set the label topology.kubernetes.io/zone=z1 on a -> a"), "{first}");
+}
+
+#[test]
+fn a_shape_of_a_node_has_the_labels_that_rules_read() {
+    let nodes: String = (0..9).map(|i| format!("node n{i} cpu=1 serial={i}\n")).collect();
+    let text = format!(
+        "{nodes}node z cpu=1 disk=ssd\npod default/x on z cpu=1\npod default/p cpu=1 select:disk=ssd"
+    );
+    assert!(repairs(&text).contains("100 add a node like z -> new-node\n"), "{}", repairs(&text));
+}
+
+#[test]
+fn the_document_describes_every_kind_of_change() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/repairs.md");
+    let document = std::fs::read_to_string(path).expect("the document");
+    let text = String::new;
+    let changes = [
+        Change::Uncordon { node: text() },
+        Change::RemoveTaint { node: text(), taint: text() },
+        Change::SetLabel { node: text(), key: text(), value: text() },
+        Change::RemoveLabel { node: text(), key: text() },
+        Change::Scale { namespace: text(), workload: text(), replicas: 1 },
+        Change::Move { namespace: text(), name: text(), from: text(), to: text() },
+        Change::RequestLess { container: text(), resource: text(), from: text(), to: text() },
+        Change::Relax { term: text() },
+        Change::Tolerate { taint: text() },
+        Change::FreeHostPort { port: 1 },
+        Change::RemoveGates { gates: Vec::new() },
+        Change::AddNode { like: text(), in_new_domain: vec![TopologyPair { key: text(), value: None }] },
+    ];
+    for change in changes {
+        let object = serde_json::to_value(&change).expect("an object");
+        let kind = format!("`{}`", object["change"].as_str().expect("a kind"));
+        let row =
+            document.lines().find(|line| line.split('|').nth(1).is_some_and(|cell| cell.contains(&kind)));
+        let row = row.unwrap_or_else(|| panic!("no row for {kind}"));
+        for field in object.as_object().expect("fields").keys().filter(|field| *field != "change") {
+            assert!(row.contains(&format!("`{field}`")), "{kind}: {field}");
+        }
+    }
 }
 
 // Brute force on small clusters: every repair works, and there is none of the kind that costs less.
