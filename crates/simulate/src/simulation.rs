@@ -135,6 +135,8 @@ pub struct Simulation {
     group_placements: BTreeMap<GroupKey, GroupPlacement>,
     /// The number of pods that got rules of a placement policy.
     policy_uses: BTreeMap<String, usize>,
+    /// The workloads whose template a later input changed, and the number of their pods before.
+    rolled_out: Vec<(String, usize)>,
 }
 
 /// What is placed at once.
@@ -250,6 +252,11 @@ impl Simulation {
     /// The placement policies with rules that pods got, and the number of these pods.
     pub fn policy_uses(&self) -> &BTreeMap<String, usize> {
         &self.policy_uses
+    }
+
+    /// The workloads whose template a later input changed, and the number of pods that are placed again.
+    pub fn rolled_out(&self) -> &[(String, usize)] {
+        &self.rolled_out
     }
 
     /// Warnings about the input.

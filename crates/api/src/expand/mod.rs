@@ -4,6 +4,10 @@
 //! input already has are not created again; owner references identify them, including the chains Deployment -
 //! ReplicaSet - Pod and CronJob - Job - Pod. Names and hashes depend only on the input.
 //!
+//! Where a later input replaces a Deployment, StatefulSet or DaemonSet and changes its template, the expansion is that
+//! after the rollout: its pods are deleted and created again. StatefulSets and DaemonSets with the strategy `OnDelete`, pods
+//! below the partition of a StatefulSet, and pods of the other kinds stay as they are.
+//!
 //! | workload | pods |
 //! |---|---|
 //! | Deployment | `<name>-<hash>-<suffix>`, owned by the newest ReplicaSet of the input or by one named `<name>-<hash>` |
@@ -19,6 +23,7 @@ mod error;
 mod job;
 mod names;
 mod ownership;
+mod rollout;
 mod selector;
 mod template;
 
@@ -32,7 +37,8 @@ use serde_json::Value;
 
 use crate::object::volume::PersistentVolumeClaim;
 use crate::object::{
-    LabelSelector, ObjectMeta, OwnerReference, Pod, ReplicationController, Workload as WorkloadObject,
+    LabelSelector, NamespacedName, ObjectMeta, OwnerReference, Pod, ReplicationController,
+    Workload as WorkloadObject,
 };
 use crate::read::{DecodeError, Entry, Inventory, Kind, Workload, WorkloadSpec};
 use draft::{Origin, PodDraft};
@@ -77,6 +83,10 @@ pub struct Expansion {
     pub pods: Vec<ExpandedPod>,
     /// The selectors of all owners: those of the input, and ReplicaSets created for Deployments.
     pub owner_selectors: Vec<OwnerSelector>,
+    /// Pods of the input that their controllers delete, because their workload was replaced.
+    pub deleted: HashSet<NamespacedName>,
+    /// The workloads with a new template, by their index in [`Inventory::workloads`], and how many pods get it.
+    pub rolled_out: Vec<(usize, usize)>,
 }
 
 /// Creates the missing pods of the workloads of an input.
@@ -84,31 +94,17 @@ pub struct Expansion {
 /// # Errors
 /// A workload that the API server would reject, or more pods than [`Inventory::max_pods`].
 pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
-    let mut pods = Vec::new();
-    let owner_selectors = expand_each(inventory, &mut |pod| pods.push(pod))?;
-    Ok(Expansion { pods, owner_selectors })
-}
-
-/// As [`expand`], with a callback per pod.
-///
-/// # Errors
-/// As [`expand`].
-pub fn expand_each(
-    inventory: &Inventory,
-    each: &mut dyn FnMut(ExpandedPod),
-) -> Result<Vec<OwnerSelector>, ExpandError> {
     let mut expander = Expander {
         inventory,
         ownership: Ownership::new(inventory),
         next_suffixes: HashMap::new(),
         n_pods: 0,
-        owner_selectors: Vec::new(),
-        each,
+        expansion: Expansion::default(),
     };
     for (index, entry) in inventory.workloads.iter().enumerate() {
         expander.workload(index, entry)?;
     }
-    Ok(expander.owner_selectors)
+    Ok(expander.expansion)
 }
 
 struct Expander<'a> {
@@ -118,8 +114,7 @@ struct Expander<'a> {
     next_suffixes: HashMap<(String, String), u64>,
     /// Pods so far, those with large templates several times.
     n_pods: i64,
-    owner_selectors: Vec<OwnerSelector>,
-    each: &'a mut dyn FnMut(ExpandedPod),
+    expansion: Expansion,
 }
 
 /// The workload being expanded.
@@ -208,8 +203,13 @@ impl<'a> Expander<'a> {
         for set in &sets {
             pods.extend(self.ownership.pods_of(Kind::ReplicaSet, set.object.metadata()));
         }
+        let has_new_template = rollout::has_new_template(&context.entry.object);
+        if has_new_template {
+            self.roll_out(context, std::mem::take(&mut pods));
+        }
         let newest = sets.iter().max_by_key(|set| (revision(set.object.metadata()), set.order));
-        if let Some(set) = newest
+        if !has_new_template
+            && let Some(set) = newest
             && let WorkloadSpec::ReplicaSet(set_spec) = &set.object.spec
         {
             let owner = owner_reference(&set.object.api_version, Kind::ReplicaSet, &set_spec.metadata);
@@ -273,12 +273,22 @@ impl<'a> Expander<'a> {
         if !set.spec.service_name.is_empty() {
             draft.spec_text("subdomain", &set.spec.service_name);
         }
+        let mut present = self.ownership.pods_of(Kind::StatefulSet, metadata);
+        if rollout::has_new_template(&context.entry.object) {
+            let partition = i64::from(set.spec.update_strategy.rolling_update.partition);
+            let is_updated = |pod: &&Pod| names::ordinal(&pod.metadata.name).is_some_and(|n| n >= partition);
+            let (updated, kept) = present.into_iter().partition(is_updated);
+            self.roll_out(context, updated);
+            present = kept;
+        }
         // Pods have unique names, so the pods of the input are within the limit.
-        let n_present = self.ownership.pods_of(Kind::StatefulSet, metadata).len() as i64;
+        let n_present = present.len() as i64;
         self.check_limit(context, "spec.replicas", &draft, wanted.saturating_sub(n_present))?;
         for ordinal in start..start.saturating_add(wanted) {
             let name = format!("{}-{ordinal}", metadata.name);
-            if self.ownership.is_taken(&metadata.namespace, &name) {
+            if self.ownership.is_taken(&metadata.namespace, &name)
+                && !self.expansion.deleted.contains(&NamespacedName::new(&metadata.namespace, &name))
+            {
                 continue;
             }
             self.reserve(context, "spec.replicas", &draft, 1)?;
@@ -302,9 +312,11 @@ impl<'a> Expander<'a> {
         let generation = metadata.annotations.get("deprecated.daemonset.template.generation");
         draft.label("pod-template-generation", generation.map_or("1", String::as_str));
         draft.label("controller-revision-hash", &names::template_hash(&set.spec.template));
-        let has_pod: HashSet<&str> = self
-            .ownership
-            .pods_of(Kind::DaemonSet, metadata)
+        let mut present = self.ownership.pods_of(Kind::DaemonSet, metadata);
+        if rollout::has_new_template(&context.entry.object) {
+            self.roll_out(context, std::mem::take(&mut present));
+        }
+        let has_pod: HashSet<&str> = present
             .into_iter()
             .filter(|pod| !pod.is_terminal())
             .filter_map(daemon::target_node)
@@ -402,12 +414,20 @@ impl<'a> Expander<'a> {
 
     fn hand_over(&mut self, context: Context<'a>, draft: PodDraft) {
         let PodDraft { pod, raw, claims, .. } = draft;
-        (self.each)(ExpandedPod { pod, raw, workload: context.index, claims });
+        self.expansion.pods.push(ExpandedPod { pod, raw, workload: context.index, claims });
+    }
+
+    /// Deletes pods that get a new template.
+    fn roll_out(&mut self, context: Context<'a>, pods: Vec<&'a Pod>) {
+        if !pods.is_empty() {
+            self.expansion.rolled_out.push((context.index, pods.len()));
+        }
+        self.expansion.deleted.extend(pods.into_iter().map(|pod| pod.metadata.namespaced_name()));
     }
 
     fn add_selector(&mut self, kind: Kind, metadata: &ObjectMeta, selector: LabelSelector) {
         let ObjectMeta { namespace, name, .. } = metadata.clone();
-        self.owner_selectors.push(OwnerSelector { kind, namespace, name, selector });
+        self.expansion.owner_selectors.push(OwnerSelector { kind, namespace, name, selector });
     }
 }
 

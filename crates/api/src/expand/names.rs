@@ -26,6 +26,11 @@ pub(super) fn suffix(prefix: &str, number: u64) -> String {
     encode((start + number % N_SUFFIXES * STEP) % N_SUFFIXES, SUFFIX_LEN)
 }
 
+/// The ordinal of a StatefulSet's pod.
+pub(super) fn ordinal(pod: &str) -> Option<i64> {
+    pod.rsplit_once('-')?.1.parse().ok()
+}
+
 /// The value of the label `pod-template-hash`, part of ReplicaSet names.
 pub(super) fn template_hash(template: &serde_json::Value) -> String {
     encode(fnv_1a(template.to_string().as_bytes()) >> 32, 7)

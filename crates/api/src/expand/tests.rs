@@ -389,3 +389,54 @@ fn real_manifests_and_dumps_expand() {
         assert!(result.is_ok(), "{}: {}", path.display(), result.unwrap_err());
     }
 }
+
+/// A workload with two pods, and a later input with this change of its manifest: the pods that are deleted, and those
+/// that are created.
+fn replaced(kind: &str, change: impl Fn(&str) -> String) -> (Vec<String>, Vec<String>) {
+    let text = workload(kind, "uid: u", "replicas: 2,");
+    let owner = match kind {
+        "Deployment" => "{apiVersion: apps/v1, kind: ReplicaSet, name: web-1, controller: true}".to_owned(),
+        kind => format!("{{apiVersion: apps/v1, kind: {kind}, name: web, uid: u, controller: true}}"),
+    };
+    let pod = |i: usize| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: web-{i}, labels: {{app: web, pod-template-hash: '1'}}, \
+             ownerReferences: [{owner}]}}, spec: {{nodeName: n{i}, containers: [{{name: c, image: i}}]}}}}\n\
+             ---\n{{apiVersion: v1, kind: Node, metadata: {{name: n{i}}}}}\n"
+        )
+    };
+    // As a server stores it.
+    let stored = text.replace("image: i", "image: i, terminationMessagePath: /dev/log, resources: {limits: {cpu: 500m}}");
+    let mut inventory = Inventory::from_text(&[stored, pod(0), pod(1)].concat()).unwrap();
+    let change = change(&text.replace("image: i", "image: i, env: [], resources: {limits: {cpu: 0.5}}"));
+    inventory.read(change.as_bytes(), "change").unwrap();
+    let Expansion { pods, deleted, rolled_out, .. } = expand(&inventory).unwrap();
+    assert_eq!(rolled_out.iter().map(|(_, n)| n).sum::<usize>(), deleted.len());
+    let mut deleted: Vec<_> = deleted.iter().map(ToString::to_string).collect();
+    deleted.sort();
+    (deleted, pods.iter().map(|made| made.pod.metadata.name.clone()).collect())
+}
+
+#[test]
+fn pods_are_created_again_if_a_later_input_changes_the_template() {
+    for kind in ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"] {
+        assert_eq!(replaced(kind, str::to_owned), (vec![], vec![]), "{kind}: the template is the same");
+    }
+    let both = vec!["default/web-0".to_owned(), "default/web-1".to_owned()];
+    let new_image = |text: &str| text.replace("image: i", "image: j");
+    let (deleted, created) = replaced("Deployment", new_image);
+    assert_eq!((&deleted, created.len()), (&both, 2));
+    assert_eq!(replaced("StatefulSet", new_image), (both.clone(), vec!["web-0".to_owned(), "web-1".to_owned()]));
+    let (deleted, created) = replaced("DaemonSet", new_image);
+    assert_eq!((deleted, created.len()), (both, 2));
+    assert_eq!(replaced("ReplicaSet", new_image), (vec![], vec![]));
+
+    let with = |strategy: &'static str| {
+        move |text: &str| {
+            new_image(text).replace("replicas: 2,", &format!("replicas: 2, updateStrategy: {strategy},"))
+        }
+    };
+    let (deleted, created) = replaced("StatefulSet", with("{rollingUpdate: {partition: 1}}"));
+    assert_eq!((deleted, created), (vec!["default/web-1".to_owned()], vec!["web-1".to_owned()]));
+    assert_eq!(replaced("DaemonSet", with("{type: OnDelete}")), (vec![], vec![]));
+}

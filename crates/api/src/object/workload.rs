@@ -36,9 +36,33 @@ pub struct WorkloadSpec {
     /// StatefulSet: the service of its pods' DNS names.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub service_name: String,
+    /// StatefulSet, DaemonSet: how pods get a new template.
+    #[serde(deserialize_with = "nullable")]
+    pub update_strategy: UpdateStrategy,
     /// StatefulSet: templates of the volume claims of each pod.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub volume_claim_templates: Vec<PersistentVolumeClaim>,
+}
+
+/// `updateStrategy` of a StatefulSet or DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpdateStrategy {
+    /// `RollingUpdate` (default) or `OnDelete`.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub kind: String,
+    /// Parameters of a rolling update.
+    #[serde(deserialize_with = "nullable")]
+    pub rolling_update: RollingUpdate,
+}
+
+/// `updateStrategy.rollingUpdate` of a StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    /// The first ordinal that is updated.
+    #[serde(deserialize_with = "nullable")]
+    pub partition: i32,
 }
 
 /// StatefulSet ordinals.

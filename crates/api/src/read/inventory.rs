@@ -85,6 +85,8 @@ pub struct Workload {
     pub api_version: String,
     /// The content.
     pub spec: WorkloadSpec,
+    /// The content that this one replaced, from an earlier input.
+    pub replaced: Option<Box<WorkloadSpec>>,
 }
 
 /// The content of a workload, by kind.
@@ -365,8 +367,10 @@ impl Inventory {
     ) -> Result<(), InputError> {
         let api_version = manifest.api_version.clone();
         let Entry { object, raw, source, order } = self.take(kind, manifest, metadata_of)?;
-        let object = Workload { api_version, spec: spec_of(object) };
-        put(&mut self.workloads, Entry { object, raw, source, order });
+        let object = Workload { api_version, spec: spec_of(object), replaced: None };
+        if let Some((workload, earlier)) = put(&mut self.workloads, Entry { object, raw, source, order }) {
+            workload.replaced = Some(Box::new(earlier.spec));
+        }
         Ok(())
     }
 

@@ -111,6 +111,13 @@ impl ClusterArgs {
         for (policy, n_pods) in simulation.policy_uses() {
             output::note(&format!("{policy}: its rules are added to {}", counted(*n_pods, "pod")));
         }
+        for (workload, n_pods) in simulation.rolled_out() {
+            output::note(&format!(
+                "{workload}: its template changes; the result is that after the rollout, without {} of the earlier \
+                 template",
+                counted(*n_pods, "pod")
+            ));
+        }
         warn(simulation.warnings());
         Ok(simulation)
     }

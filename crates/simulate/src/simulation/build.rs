@@ -94,7 +94,9 @@ impl Simulation {
         let mut pods: Vec<_> = expanded.collect();
         let workloads = Workloads::new(&inventory);
         let owner = workloads.owners();
-        pods.extend(std::mem::take(&mut inventory.pods).into_iter().map(|entry| {
+        let present = std::mem::take(&mut inventory.pods).into_iter();
+        let present = present.filter(|e| !expansion.deleted.contains(&e.object.metadata.namespaced_name()));
+        pods.extend(present.map(|entry| {
             let workload = owner(&entry.object);
             InputPod { entry, workload, expanded_from: None, claims: Vec::new() }
         }));
@@ -120,6 +122,11 @@ impl Simulation {
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
             group_placements: BTreeMap::new(),
             policy_uses: BTreeMap::new(),
+            rolled_out: expansion
+                .rolled_out
+                .iter()
+                .map(|(workload, n_pods)| (inventory.workloads[*workload].object.to_string(), *n_pods))
+                .collect(),
         };
         let policies = std::mem::take(&mut inventory.placement_policies).into_iter().map(|e| e.object);
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
